@@ -28,8 +28,7 @@ from trtmatrix.common.border import (
 )
 from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
 from trtmatrix.common.jsontext import parse_json, to_json
-from trtmatrix.images.unpacker import main as unpack
-from trtmatrix.images.unpacker import make_parser
+from trtmatrix.images.unpacker import UnpackOptions, make_parser, unpack_command
 from trtmatrix.judge.record import RecordError, record_from
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.samples import read_samples
@@ -237,9 +236,9 @@ def test_a_pack_that_is_none_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     PACKS[name](tmp_path)
-    args = make_parser().parse_args([str(tmp_path), "--check"])
+    options = UnpackOptions(**vars(make_parser().parse_args([str(tmp_path), "--check"])))
     with in_time():
-        code = unpack(args)
+        code = unpack_command(options)
     said = capsys.readouterr()
     if name == "a deep manifest":  # what nobody reads harms nobody
         assert code in {0, 1}

@@ -18,9 +18,9 @@ from tests.registry.registries import Image, Pushed, push_image
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.docker_engine import open_client
 from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.lock import Lock, pin_of
 from trtmatrix.launchers.pulls import Puller
 from trtmatrix.plan.context import own_platform
+from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known

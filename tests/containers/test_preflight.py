@@ -25,8 +25,8 @@ from trtmatrix.images.checks import PROBE_LEAST_MEMORY
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.container import Limits
-from trtmatrix.launchers.lock import Lock, pin_matrix
 from trtmatrix.plan.context import Context, open_context, own_platform
+from trtmatrix.plan.lockfile import Lock, pin_matrix
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, execute, terms_of
 from trtmatrix.run.state import Run

@@ -19,9 +19,8 @@ import pip
 import pytest
 
 from tests.containers.engines import INVENTS_DIGESTS
-from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.plan.context import own_platform
-from trtmatrix.plan.lockfile import format_matrix_lock
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform, format_matrix_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "docker" / "wheels" / "build"
@@ -314,10 +313,10 @@ def lock_base(recipes: Recipes, image_id: str) -> None:
     text = json.dumps(MATRIX).replace(BASE, NGC_NAME).replace("INDEX", recipes.index.as_uri())
     (recipes.folder / "matrix.yaml").write_text(text)
     digest = f"sha256:{'a' * 64}"
-    platform = LockedPlatform(platform=own_platform(), manifest=digest, image_id=image_id, layers=())
+    platform = LockedPlatform(manifest=digest, image_id=image_id, layers=())
     image = LockedImage(
-        image=NGC_NAME, digest=digest, registry="127.0.0.1:1", resolved="2026-11-22T03:36:28Z",
-        platforms=(platform,),
+        digest=digest, registry="127.0.0.1:1", resolved="2026-11-22T03:36:28Z",
+        platforms={own_platform(): platform},
     )  # fmt: skip
     (recipes.folder / "matrix.lock").write_text(format_matrix_lock(Lock(images={NGC_NAME: image})))
 

@@ -15,9 +15,8 @@ from tests.containers.conftest import IMAGE
 from tests.pack.conftest import FarHost, Untagged, call
 from tests.probe.pythons import find_pythons
 from trtmatrix.launchers.docker_engine import find_engine
-from trtmatrix.launchers.lock import Lock, LockedImage, LockedPlatform
 from trtmatrix.plan.context import own_platform
-from trtmatrix.plan.lockfile import format_matrix_lock
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform, format_matrix_lock
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 VERSIONS = "onnxruntime-1.30.0,onnxruntime-1.31,onnxruntime-1.31.1"
@@ -49,11 +48,9 @@ def pack(untagged: Untagged, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pack an image with a name, one without, and wheels, in parts of 200 MB; removed at the end."""
     folder = tmp_path_factory.mktemp("near")
     (folder / "matrix.yaml").write_text(MATRIX.format(image=IMAGE, untagged=untagged.name))
-    platform = LockedPlatform(
-        platform=own_platform(), manifest=f"sha256:{'0' * 64}", image_id=untagged.id, layers=()
-    )
+    platform = LockedPlatform(manifest=f"sha256:{'0' * 64}", image_id=untagged.id, layers=())
     locked = LockedImage(
-        image=untagged.name, digest=f"sha256:{'0' * 64}", registry="127.0.0.1:1", platforms=(platform,),
+        digest=f"sha256:{'0' * 64}", registry="127.0.0.1:1", platforms={own_platform(): platform},
         resolved="2026-11-22T00:00:00Z",
     )  # fmt: skip
     (folder / "matrix.lock").write_text(format_matrix_lock(Lock(images={untagged.name: locked})))

@@ -13,8 +13,8 @@ from bench.registry import Serving
 
 from tests.registry.registries import NGC_VARIABLES, Image, push_image, serve_registry
 from trtmatrix.cli import entry as cli
-from trtmatrix.launchers.lock import Lock
 from trtmatrix.plan.context import own_platform, read_lock
+from trtmatrix.plan.lockfile import Lock
 
 REPROS = Path(__file__).resolve().parents[1] / "containers" / "repros"
 HERE, OTHER = Image(platform=own_platform()), Image(platform="linux/s390x", layers=({"a": b"other\n"},))
@@ -98,7 +98,9 @@ def test_nothing_is_written_without_update_and_an_update_is_then_current(
     assert (updated.code, updated.data["written"]) == (0, True)
     locked = project.locked.images[image]
     assert (locked.digest, locked.registry) == (pushed.digest, plain.host)
-    assert {each.platform: each.image_id for each in locked.platforms} == dict(pushed.image_ids)
+    assert {platform: found.image_id for platform, found in locked.platforms.items()} == dict(
+        pushed.image_ids
+    )
 
     text = project.file.read_bytes()
     again = project.lock("--update")

@@ -180,13 +180,13 @@ OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+pr
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"<html>welcome to the hotel</html>", "it is no JSON"),
-        (b"[]", "it is no JSON object"),
+        (b"<html>welcome to the hotel</html>", "it: Invalid JSON"),
+        (b"[]", "it: Input should be an object"),
         (OLD, "which is no image's manifest"),
         (b"{}", "which is no image's manifest"),
-        (b'{"schemaVersion": 2, "manifests": [1]}', "an entry of the index is no JSON object"),
-        (b'{"schemaVersion": 2, "manifests": {}}', "manifests is no list"),
-        (b'{"schemaVersion": 2, "layers": [], "config": {"mediaType": "x"}}', "no container image"),
+        (b'{"schemaVersion": 2, "manifests": [1]}', "manifests.0: Input should be an object"),
+        (b'{"schemaVersion": 2, "manifests": {}}', "manifests: Input should be a valid array"),
+        (b'{"schemaVersion": 2, "layers": [], "config": {"mediaType": "x"}}', "config.digest"),
     ],
 )  # fmt: skip
 def test_what_no_registry_should_say_is_told(front: Front, body: bytes, said: str) -> None:

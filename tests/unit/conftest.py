@@ -19,6 +19,7 @@ settings.register_profile(
 settings.load_profile("unit")
 
 FORBIDDEN, RESOLVING = ("pip", "uv", "docker", "podman"), ["uv", "pip", "compile"]
+CONNECT = docker.from_env
 
 
 class RealWorldTouched(BaseException):
@@ -29,11 +30,21 @@ def _refuse(*args: Any, **kwargs: Any) -> None:
     raise RealWorldTouched(f"a unit test may not do this: {args} {kwargs}")
 
 
+def _connect(environment: dict[str, str] | None = None, **how: Any) -> docker.DockerClient:
+    """Connect to a stand-in's socket (``engines.serving``), and to no engine of this host."""
+    address = (environment or {}).get("DOCKER_HOST", "")
+    if not address.startswith("unix:///") or "/run/" in address:
+        _refuse(address)
+    return CONNECT(environment=environment, **how)
+
+
 @pytest.fixture(autouse=True)
 def _no_real_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make real containers, package installs and new environments raise."""
-    for name in ("from_env", "DockerClient", "APIClient"):
+    for name in ("DockerClient", "APIClient"):
         monkeypatch.setattr(docker, name, _refuse)
+    monkeypatch.setattr(docker, "from_env", _connect)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/engine.sock")
     monkeypatch.setattr(venv, "create", _refuse)
     start = subprocess.Popen.__init__
 

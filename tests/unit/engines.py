@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ IMAGES = [
     {"Id": "sha256:2", "RepoTags": None, "RepoDigests": None},
 ]
 ANSWERS: Mapping[str, Any] = {"/info": INFO, "/images/json": IMAGES}
+VERSION = {"ApiVersion": "1.41"}
 
 
 @contextmanager
@@ -28,10 +30,12 @@ def serving(path: Path, answers: Mapping[str, Any] = ANSWERS) -> Iterator[list[s
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            asked.append(self.path)
-            found = answers.get(self.path)
+            path = re.sub(r"^/v1\.\d+|\?.*", "", self.path)
+            asked.append(path)
+            found = VERSION if path == "/version" else answers.get(path)
             failed = found is None or isinstance(found, Exception)
-            body = found if isinstance(found, bytes) else json.dumps(found, default=str).encode()
+            said = {"message": str(found)} if failed else found
+            body = said if isinstance(said, bytes) else json.dumps(said).encode()
             self.send_response(500 if failed else 200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from builders import make_case, make_cell, make_repro, make_version
 
-from trtmatrix.images.checks import Answer, Checked, Facts, Wants, check, restrict
+from trtmatrix.images.checks import Checked, Facts, Wants, check, restrict
 from trtmatrix.images.doctor import host_findings
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import Level, rule_of
-from trtmatrix.launchers.lock import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
+from trtmatrix.launchers.references import RegistryError
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
@@ -35,7 +37,7 @@ VERSION = replace(
     origin=ImageOrigin(image=IMAGE),
 )
 ENGINE = Engine(
-    available=True, version="28.1.0", api="1.49", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
+    available=True, version="28.1.0", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
     memory=64 * GB,
 )  # fmt: skip
 FACTS = Facts(
@@ -43,6 +45,11 @@ FACTS = Facts(
     cache=Room(path="cache", free=50 * GB), results=Room(path="results", free=50 * GB), memory=64 * GB,
     available=60 * GB,
 )  # fmt: skip
+
+
+def manifest_of(image: str) -> str:
+    """The digest that an image is pulled by."""
+    return f"sha256:{sha256(image.encode()).hexdigest()}"
 
 
 def layer(name: str, gigabytes: float) -> LockedLayer:
@@ -54,13 +61,12 @@ def lock_of(*images: tuple[str, tuple[LockedLayer, ...]], platform: str = "linux
     """A lock that has these images for one platform; the ID of each is its name's."""
     locked = {
         name: LockedImage(
-            image=name, digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
-            platforms=(
-                LockedPlatform(
-                    platform=platform, manifest=f"sha256:manifest-{name}", image_id=f"sha256:id-{name}",
-                    layers=layers,
+            digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
+            platforms={
+                platform: LockedPlatform(
+                    manifest=manifest_of(name), image_id=f"sha256:id-{name}", layers=layers
                 ),
-            ),
+            },
         )
         for name, layers in images
     }  # fmt: skip
@@ -138,11 +144,9 @@ TO_BUILD = Case_(
 )
 
 
-def bad(trouble: Any) -> Answer:
+def bad(trouble: Any) -> RegistryError:
     """A registry's bad answer."""
-    return Answer(
-        host="nvcr.io", trouble=trouble, words=f"nvcr.io: {trouble.value}", remedy="docker login nvcr.io"
-    )
+    return RegistryError(f"nvcr.io: {trouble.value}\n  docker login nvcr.io", trouble=trouble, host="nvcr.io")
 
 
 def kinds(plan: Plan) -> set[Exclusion]:

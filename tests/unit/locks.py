@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
+from trtmatrix.plan.lockfile import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 SAID = {"TRT_VERSION": "10.7.0.23+cuda12.6", "CUDA_VERSION": "12.6.3.004"}
@@ -15,22 +15,23 @@ def digest_of(letter: str) -> str:
     return f"sha256:{letter * 64}"
 
 
-def make_platform(platform: str = "linux/amd64", **fields: Any) -> LockedPlatform:
+def make_platform(**fields: Any) -> LockedPlatform:
     """An image for a platform, of one layer."""
     defaults: dict[str, Any] = {
         "manifest": digest_of("b"), "image_id": digest_of("c"), "environment": SAID,
         "layers": (LockedLayer(digest=digest_of("d"), size=3),),
         "labels": {"com.nvidia.build.id": "124443220"},
     }  # fmt: skip
-    return LockedPlatform(platform=platform, **{**defaults, **fields})
+    return LockedPlatform(**{**defaults, **fields})
 
 
-def make_image(*platforms: LockedPlatform, **fields: Any) -> LockedImage:
-    """A locked image, for one platform where none is given."""
+def make_image(*here: LockedPlatform, **fields: Any) -> LockedImage:
+    """A locked image, for linux/amd64; ``platforms``: others."""
     defaults: dict[str, Any] = {
-        "image": IMAGE, "digest": digest_of("a"), "registry": "nvcr.io", "resolved": "2026-11-22T03:36:28Z",
+        "digest": digest_of("a"), "registry": "nvcr.io", "resolved": "2026-11-22T03:36:28Z",
+        "platforms": {"linux/amd64": here[0] if here else make_platform()},
     }  # fmt: skip
-    return LockedImage(platforms=platforms or (make_platform(),), **{**defaults, **fields})
+    return LockedImage(**{**defaults, **fields})
 
 
 def make_build(**fields: Any) -> LockedBuild:
@@ -43,8 +44,8 @@ def make_build(**fields: Any) -> LockedBuild:
 
 
 def lock_of(*images: LockedImage, **builds: LockedBuild) -> Lock:
-    """A lock with these images; builds by version, ``v10_0_0`` for 10.0.0."""
+    """A lock with this image, if any; builds by version, ``v10_0_0`` for 10.0.0."""
     return Lock(
-        images={image.image: image for image in images},
+        images=dict.fromkeys([IMAGE], *images) if images else {},
         builds={name[1:].replace("_", "."): build for name, build in builds.items()},
     )

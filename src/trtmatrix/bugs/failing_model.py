@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from onnx import ModelProto, ValueInfoProto
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.tensors import Range
 from trtmatrix.onnxmodel.graphs import elements, find_external
 from trtmatrix.onnxmodel.samples import digest_samples
 from trtmatrix.onnxmodel.sessions import Session
+from trtmatrix.onnxmodel.tensors import Range
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]

@@ -30,7 +30,7 @@ OPTIONS = {
     "doctor": "HostCommand", "publish": "HostCommand", "prepare": "PrepareOptions", "schema": "SchemaOptions",
     "check": "CheckOptions",
 }  # fmt: skip
-"""The type of the options (in ``options``) of each command that has one; the others get argparse's own."""
+"""The type of a command's options, in ``options``; others have it beside them, such as ``LockOptions``."""
 
 MODULES = {
     "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "check": "cli.checking",
@@ -142,11 +142,11 @@ def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
     """Return a command with its options; it is imported only now: --help and list stay light."""
     module = importlib.import_module(f"trtmatrix.{MODULES.get(args.command, 'cli.commands')}")
     command: Callable[[object], ExitCode] = getattr(module, f"{args.command}_command")
-    if args.command not in OPTIONS:
-        return lambda: command(args)
     from trtmatrix.cli import options
 
-    typed = options.read_options(getattr(options, OPTIONS[args.command]), args)
+    own = getattr(module, f"{args.command.capitalize()}Options", None)
+    kind = getattr(options, OPTIONS[args.command]) if args.command in OPTIONS else own
+    typed = args if kind is None else options.read_options(kind, args)
     return lambda: command(typed)
 
 

@@ -167,13 +167,12 @@ def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
     cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
     if not cells:
         return ""
-    from trtmatrix.images.downloads import find_downloads, gigabytes, without_counted
+    from trtmatrix.images.downloads import find_downloads, gigabytes
     from trtmatrix.launchers.pulled import pull_speed
 
     plan = make_plan(cells, survey.host, context.selection, Pull.ALL)
-    sizes = without_counted(
-        find_downloads(plan.launches, context.lock, survey.host.engine, context.matrix.registry)
-    )
+    engine, registry = survey.host.engine, context.matrix.registry
+    sizes = [each.added for each in find_downloads(plan.launches, context.lock, engine, registry)]
     if not sizes:
         return ""
     if None in sizes:

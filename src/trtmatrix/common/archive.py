@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import tarfile
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.paths import whole_file
 
 SUFFIX = ".tar.gz"
 """What the name of an archive ends in."""
@@ -43,7 +41,7 @@ def write_archive(target: Path, files: Files) -> Written:
     check_name(target)
     sums = sums_text({name: digest_of(content) for name, content in files.items()})
     try:
-        with _new_file(target) as out:
+        with whole_file(target) as out:
             _write_tar(out, target.name.removesuffix(SUFFIX), {**files, SUMS: sums.encode()})
             size = out.tell()
             out.flush()
@@ -86,23 +84,6 @@ def write_size(size: int) -> str:
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
-
-
-@contextmanager
-def _new_file(target: Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes the target's place at the end, and is gone where it does not come to that."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".partial")
-    partial = Path(name)
-    try:
-        with os.fdopen(descriptor, "w+b") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        partial.chmod(0o644)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _write_tar(out: IO[bytes], folder: str, files: Files) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -27,16 +28,18 @@ def ask_all(
     raised. The threads hold up no interrupt, and no end of this process: a silent host cannot be called off.
     """
     waiting = deque(names)
-    answered: queue.SimpleQueue[tuple[str, T | BaseException]] = queue.SimpleQueue()
+    answered: queue.SimpleQueue[tuple[str, Future[T]]] = queue.SimpleQueue()
 
     def work() -> None:
         with contextlib.suppress(IndexError):  # nothing is left to ask
             while True:
                 name = waiting.popleft()
+                answer = Future[T]()
                 try:
-                    answered.put((name, ask(name)))
+                    answer.set_result(ask(name))
                 except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
-                    answered.put((name, error))
+                    answer.set_exception(error)
+                answered.put((name, answer))
 
     for _ in range(min(TOGETHER, len(names))):
         threading.Thread(target=work, daemon=True).start()
@@ -45,9 +48,7 @@ def ask_all(
         with contextlib.suppress(queue.Empty):
             while len(found) < len(names):
                 name, answer = answered.get(timeout=max(0.0, started + end - time.monotonic()))
-                if isinstance(answer, BaseException):
-                    raise answer
-                found[name] = answer
+                found[name] = answer.result()
         missing = [name for name in names if name not in found]
         if missing and end < seconds:
             note(missing)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import trtprobe
 from trtmatrix.common.border import remove_tree
@@ -59,8 +61,6 @@ def probe_folder() -> Path:
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[str]:
     """Make a folder on this host's own disk, not in a cache that may be shared; those of dead owners go."""
-    import tempfile
-
     base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
     for owner in base.glob("trtmatrix-scratch.*/owner"):
         with contextlib.suppress(OSError):  # another user's
@@ -95,6 +95,23 @@ def make_job_folder(cache: Path, name: str) -> Path:
     for part in ("job", "out", "work"):
         (folder / part).mkdir()
     return folder
+
+
+@contextlib.contextmanager
+def whole_file(target: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """Open a file that takes the target's place at the end, and is gone where it does not come to that."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=".partial")
+    partial = Path(name)
+    try:
+        with os.fdopen(descriptor, "w+b") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        partial.chmod(mode)
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def publish_folder(partial: Path, target: Path) -> None:

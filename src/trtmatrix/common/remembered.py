@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar, cast
+
+from trtmatrix.common.paths import whole_file
 
 T = TypeVar("T", str, list[str], dict[str, str])
 
@@ -35,10 +36,8 @@ class Remembered:
                 return cast("T", known["value"])
         value = compute()
         with contextlib.suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(f".{os.urandom(8).hex()}.partial")
-            partial.write_text(json.dumps({"content": content, "value": value}), encoding="utf-8")
-            partial.replace(path)
+            with whole_file(path) as out:
+                out.write(json.dumps({"content": content, "value": value}).encode())
             files = sorted(self.folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
             for file in files[KEPT:]:
                 file.unlink(missing_ok=True)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
+from trtmatrix.common.counting import counted
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, image_of, need_here
 from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import give_gpu
-from trtmatrix.launchers.lock import Lock
-from trtmatrix.launchers.references import Trouble
+from trtmatrix.launchers.references import RegistryError, Trouble
+from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
@@ -29,16 +30,6 @@ BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 """Ways in which a container is given a GPU, and none of its MIG instances."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What a registry said of one reference: that it has it, or what is wrong, with words and remedy."""
-
-    host: str
-    trouble: Trouble | None = None
-    words: str = ""
-    remedy: str = ""
-
-
 NOWHERE = Room(path="", free=0)
 
 
@@ -48,8 +39,8 @@ class Facts:
 
     ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
     ``available``: of the host, in bytes, 0 where not known. ``nodes``: the device nodes of NVIDIA that are
-    here, None where the engine is on another host. ``answers``: by reference, what
-    registries said where they were asked.
+    here, None where the engine is on another host. ``answers``: by reference, what is
+    wrong with asking a registry for it, or None.
     """
 
     engine: Engine
@@ -61,7 +52,7 @@ class Facts:
     memory: int = 0
     available: int = 0
     nodes: frozenset[str] | None = None
-    answers: Mapping[str, Answer] = field(default_factory=dict)
+    answers: Mapping[str, RegistryError | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +95,9 @@ def check(facts: Facts, wants: Wants) -> Checked:
     ]  # fmt: skip
     told = []
     for lack, launches in lacking.items():
-        count = sum(len(launch.cells) for launch in launches)
+        count = counted(sum(len(launch.cells) for launch in launches), "cell")
         names = ", ".join(dict.fromkeys(launch.version.name for launch in launches))
-        prevents = f"{count} {'cell' if count == 1 else 'cells'} of {names}"
-        told.append(replace(lack, prevents=prevents))
+        told.append(replace(lack, prevents=f"{count} of {names}"))
     told += _find_doubts(fitting, facts, wants)
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
 
@@ -145,8 +135,8 @@ def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Fi
         return
     name = origin.image if origin.build is None else origin.build.base
     locked = wants.lock.images.get(name)
-    if locked is not None and locked.of(engine.platform) is None:
-        published = ", ".join(each.platform for each in locked.platforms) or "none"
+    if locked is not None and engine.platform not in locked.platforms:
+        published = ", ".join(locked.platforms) or "none"
         yield _trouble("platform", f"{name} is published for {published}; this engine runs {engine.platform}")
     says = locked_tensorrt(version, wants.lock, engine.platform)
     if says and wrong_library(says, version) is not None:  # as a run in the image compares
@@ -156,7 +146,8 @@ def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Fi
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()
     if answer is not None and answer.trouble in REFUSING - own_way:
-        yield _trouble("registry", answer.words, answer.remedy)
+        words, _, remedy = str(answer).partition("\n")
+        yield _trouble("registry", words, remedy.strip())
 
 
 def _trouble(rule: str, found: str, remedy: str | None = None, prevents: str | None = None) -> Finding:
@@ -177,7 +168,7 @@ def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
     if facts.images is None or not launches[-1].lacks_image:
         return
     downloads = find_downloads(launches, wants.lock, facts.engine, wants.registry)
-    need = need_here(downloads, wants.keep, wants.lock, facts.engine)
+    need = need_here(downloads, wants.keep)
     if need.least > facts.images.free:
         free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
         needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
@@ -186,8 +177,7 @@ def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
 
 def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
     """Yield what may go wrong with launches that are tried all the same."""
-    downloads = find_downloads(fitting, wants.lock, facts.engine, wants.registry)
-    need = need_here(downloads, wants.keep, wants.lock, facts.engine)
+    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
     if facts.images is not None and need.usual > facts.images.free:
         found = (
             f"{gigabytes(facts.images.free)} free at {facts.images.path}; what is to be pulled and built "
@@ -196,9 +186,10 @@ def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Itera
         yield _trouble("disk-images", found, prevents="")
     for reference in dict.fromkeys(_reference(launch, facts, wants) for launch in fitting):
         answer = facts.answers.get(reference)
-        if answer is not None and answer.trouble is not None:
-            found = f"{answer.words}; it is tried all the same"
-            yield _trouble("registry", found, answer.remedy, prevents="")
+        if answer is not None:
+            words, _, remedy = str(answer).partition("\n")
+            found = f"{words}; it is tried all the same"
+            yield _trouble("registry", found, remedy.strip(), prevents="")
 
 
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:

@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from trtmatrix.common.counting import counted
 from trtmatrix.images.checks import Facts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, rule_of
+from trtmatrix.launchers.references import parse_reference
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.cells import select_versions
@@ -95,19 +97,16 @@ def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> It
     for version in versions:
         yield from image_finding(version, engine)
     hosts: dict[str, list[bool]] = {}
-    for answer in facts.answers.values():
-        hosts.setdefault(answer.host, []).append(answer.trouble is None)
+    for reference, trouble in facts.answers.items():
+        hosts.setdefault(parse_reference(reference).host, []).append(trouble is None)
     for host, good in hosts.items():
         if all(good):  # others are told by what they prevent
-            images = "1 image" if len(good) == 1 else f"{len(good)} images"
-            yield RULES["registry"].finding(f"{host} answers, and has the {images} to be pulled", Level.GOOD)
+            has = f"{host} answers, and has the {counted(len(good), 'image')} to be pulled"
+            yield RULES["registry"].finding(has, Level.GOOD)
     yield from disk_findings(facts)
     if facts.images is not None:
         found = f"{facts.images.path}: {gigabytes(facts.images.free)} free"
         yield RULES["disk-images"].finding(found, Level.GOOD)
-    elif engine.snapshots:
-        found = "where containerd keeps them is not known here: no image is refused for want of room"
-        yield RULES["disk-images"].finding(found, remedy="", prevents="")
     found = f"{gigabytes(facts.available)} of {gigabytes(facts.memory)} available"
     whole = engine.memory or facts.memory
     if not whole or wants.memory <= whole:
@@ -122,8 +121,7 @@ def _engine_finding(facts: Facts) -> Finding:
     if not engine.available:
         return RULES["engine"].finding(engine.reason, remedy=engine.remedy or None)
     access = engine.gpu_access.value if engine.gpu_access else "none"
-    api = f" (API {engine.api})" if engine.api else ""
-    found = f"{engine.name} {engine.version}{api}; containers get GPUs by: {access}"
+    found = f"{engine.name} {engine.version}; containers get GPUs by: {access}"
     if not facts.gpus or engine.gpu_access is not None:
         return RULES["engine"].finding(found, Level.GOOD)
     return RULES["gpu-access"].finding(found, Level.TROUBLE)
@@ -139,24 +137,14 @@ def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
     why = Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED
     absent = why.value if engine.available else "unknown: no container engine"
     pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
-    remedy = how_to_have(version, origin, engine) if held is None and engine.available else ""
-    if not pinned and not remedy and not made:
+    remedy = ""
+    if held is None and engine.available:
+        by_hand = made and origin.build is None
+        remedy = "make it on this host (docker/README.md)" if by_hand else RULES["image"].mends
+    elif not pinned and not made:
         remedy = f"pin it: {RULES['lock'].mends}"
     found = f"{origin.image}: {absent if held is None else held[:19]}{'' if pinned else ' (not locked)'}"
     yield RULES["image" if held is None else "lock"].finding(
         found, Level.GOOD if held is not None and pinned else Level.LACKING,
         what=f"image of {version.name}", remedy=remedy, prevents="",
     )  # fmt: skip
-
-
-def how_to_have(version: Version, origin: ImageOrigin, engine: Engine) -> str:
-    """Return how an image that is not here is had."""
-    if not engine.is_daemon:
-        made = origin.build is not None or is_own(origin.image)
-        file = f"name a file by --image {version.name}=FILE (docs/engines.md)"
-        return file if made else f"name the versions by --trt, or --pull all; or {file}"
-    if origin.build is not None:
-        return f"name the version by --trt: a run makes it; by hand: nox -s image -- {version.name}"
-    if is_own(origin.image):
-        return "make it on this host (docker/README.md): no registry has it"
-    return "name the versions by --trt, or --pull all, or docker pull by hand"

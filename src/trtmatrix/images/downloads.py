@@ -1,16 +1,15 @@
 """What is still to be pulled or built, its size by layers that are counted once, and the disk that it takes.
 
-A layer's size in matrix.lock is that of its compressed bytes. How large it is unpacked is not known before
-(bench/unpacking.py measures it). The least that an image can take decides whether it is tried, the usual size
-only warns.
+A layer's size in matrix.lock is that of its compressed bytes; unpacked it is usually twice as large
+(bench/unpacking.py measures it). Only an image that cannot fit at all is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from trtmatrix.launchers.lock import Lock, LockedLayer, base_origin, pin_of
+from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, Keep, Launch
@@ -19,7 +18,7 @@ GB = 10**9
 LOW = 5 * GB
 """Free bytes below which the cache or the results may not take what a run writes."""
 
-USUAL_FACTOR = 2.0
+USUAL_FACTOR = 2
 """Unpacked by compressed size, rounded up: 1.76 of TensorRT 8.6 with CUDA's libraries, by gzip."""
 USUAL_UNLOCKED = 10 * GB
 """Compressed bytes of an image that is not locked, for want of better: NGC's are 5 to 20 GB."""
@@ -32,7 +31,8 @@ class Download:
     """An image that is not here. ``layers``: those to be pulled, None where it is not locked.
 
     ``image``: its name in matrix.yaml; ``reference``: what is pulled, nothing where it is built on what is
-    here; ``versions``: those that want it; ``built``: it is a base that wheels are put on.
+    here; ``versions``: those that want it; ``built``: it is a base that wheels are put on. ``added``: bytes
+    that it adds to those before it, as a layer is pulled once; None where that is not known.
     """
 
     image: str
@@ -40,11 +40,7 @@ class Download:
     versions: tuple[str, ...]
     layers: tuple[LockedLayer, ...] | None
     built: bool = False
-
-    @property
-    def size(self) -> int | None:
-        """Bytes to be pulled, as if it were pulled alone; None where that is not known."""
-        return None if self.layers is None else sum({each.digest: each.size for each in self.layers}.values())
+    added: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,23 +79,27 @@ def find_downloads(
 
     ``registry``: the mirror that is set, as of :class:`Matrix`.
     """
-    locked = {name: own for name, each in lock.images.items() if (own := each.of(engine.platform))}
+    locked = {name: own for name, each in lock.images.items() if (own := each.platforms.get(engine.platform))}
     origins = {name: ImageOrigin(image=name, pin=pin_of(lock, name, engine.platform)) for name in locked}
     held = [name for name, origin in origins.items() if engine.held(origin) is not None]
-    here = {layer.digest for name in held for layer in locked[name].layers}
+    seen = {layer.digest for name in held for layer in locked[name].layers}
     found: dict[tuple[str, bool], Download] = {}
     for launch in launches:
-        origin = image_of(launch)
+        origin, name = image_of(launch), launch.version.name
         if origin is None or not launch.lacks_image:
+            continue
+        key = (origin.image, launch.build)
+        if before := found.get(key):
+            found[key] = replace(before, versions=tuple(dict.fromkeys((*before.versions, name))))
             continue
         asked = asked_for(origin, lock, engine, registry)
         whole = locked.get(asked.image) if asked else None
-        layers = tuple(layer for layer in whole.layers if layer.digest not in here) if whole else None
-        before = found.get((origin.image, launch.build))
-        names = dict.fromkeys((*(before.versions if before else ()), launch.version.name))
-        found[origin.image, launch.build] = Download(
-            image=origin.image, reference=asked.reference if asked else "", layers=layers if asked else (),
-            versions=tuple(names), built=origin.build is not None,
+        fresh = {each.digest: each for each in whole.layers if each.digest not in seen} if whole else {}
+        seen |= fresh.keys()
+        found[key] = Download(
+            image=origin.image, reference=asked.reference if asked else "", versions=(name,),
+            layers=tuple(fresh.values()) if whole or not asked else None, built=origin.build is not None,
+            added=sum(each.size for each in fresh.values()) if whole or not asked else None,
         )  # fmt: skip
     return tuple(found.values())
 
@@ -115,51 +115,20 @@ def asked_for(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str = "
     return None if is_own(wanted.image) or engine.held(wanted) is not None else wanted
 
 
-def without_counted(downloads: Sequence[Download]) -> tuple[int | None, ...]:
-    """Return the bytes that each adds to those before it: a layer is pulled once; None where not known."""
-    seen: dict[str, int] = {}
-    added: list[int | None] = []
-    for download in downloads:
-        fresh = {layer.digest: layer.size for layer in download.layers or () if layer.digest not in seen}
-        added.append(None if download.layers is None else sum(fresh.values()))
-        seen |= fresh
-    return tuple(added)
+def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
+    """Return the disk that downloads take while they are pulled one after another.
 
-
-def need_here(downloads: Sequence[Download], keep: Keep, lock: Lock, engine: Engine) -> Need:
-    """Return the disk that downloads take in this engine while they are pulled one after another.
-
-    Those that stay add up, unpacked. Of those that go after their last cell two are here at a time: one runs,
-    the next is pulled. What is being pulled lies there compressed too, at the least its largest layer; with
-    containerd's image store what is compressed stays. What images of unknown layers hold may be part of it.
+    Those that stay add up; of those that go after their last cell two are here at a time: one runs, the next
+    is pulled. At the least an image takes its compressed bytes, and the largest layer lies beside them while
+    it is unpacked.
     """
-    if not downloads:
-        return Need()
-    kept = 1 if engine.snapshots else 0
-    stay, go, flying = [Need()], [Need(), Need()], Need()
-    for download, added in zip(downloads, without_counted(downloads), strict=True):
-        usual = USUAL_UNLOCKED if added is None else added
-        need = Need(
-            least=(added or 0) * (1 + kept),
-            usual=round(usual * (USUAL_FACTOR + kept)) + (USUAL_BUILT if download.built else 0),
-        )
+    stay, go = [Need()], [Need(), Need()]
+    for download in downloads:
+        packed = USUAL_UNLOCKED if download.added is None else download.added
+        usual = packed * USUAL_FACTOR + (USUAL_BUILT if download.built else 0)
         stays = keep is Keep.ALL or (keep is Keep.LOCKED and download.layers is not None)
-        (stay if stays or download.built else go).append(need)
-        largest = max([0, *(layer.size for layer in download.layers or ())])
-        flying = Need(least=max(flying.least, largest), usual=max(flying.usual, usual))
-    together = [*stay, *([] if kept else [flying])]
-    least = sum(n.least for n in together) + sum(sorted(n.least for n in go)[-2:])
-    usual = sum(n.usual for n in together) + sum(sorted(n.usual for n in go)[-2:])
-    pins = [pin for image in lock.images if (pin := pin_of(lock, image, engine.platform)) is not None]
-    known = {each for pin in pins for each in pin.ids}
-    unknown = sum(size for image_id, size in engine.sizes.items() if image_id not in known)
-    # A layer that is here is neither unpacked nor pulled.
-    return Need(least=max(0, least - 2 * unknown), usual=usual)
-
-
-def asked_references(
-    launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = ""
-) -> tuple[str, ...]:
-    """Return what registries will be asked for, each reference once."""
-    found = [download.reference for download in find_downloads(launches, lock, engine, registry)]
-    return tuple(dict.fromkeys(reference for reference in found if reference))
+        (stay if stays or download.built else go).append(Need(least=download.added or 0, usual=usual))
+    together = [*stay, *sorted(go, key=lambda need: need.usual)[-2:]]
+    largest = max((layer.size for download in downloads for layer in download.layers or ()), default=0)
+    least = largest + sum(need.least for need in together)
+    return Need(least=least, usual=sum(need.usual for need in together))

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
+from trtmatrix.common.paths import whole_file
 from trtmatrix.images.lock_report import (
     UNRESOLVED,
     UPDATE,
-    Answer,
-    Unresolved,
     Wanted,
     find_changes,
     find_contradictions,
@@ -30,10 +25,8 @@ from trtmatrix.images.lock_report import (
     updated,
 )
 from trtmatrix.images.pins import asked_base, read_builds
-from trtmatrix.launchers.lock import Lock, LockedImage, mirrored
-from trtmatrix.launchers.references import RegistryError, Trouble
-from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
-from trtmatrix.plan.lockfile import format_matrix_lock, parse_matrix_lock
+from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
+from trtmatrix.plan.lockfile import Lock, format_matrix_lock, mirrored, parse_matrix_lock
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
@@ -42,23 +35,24 @@ SECONDS = 3600.0
 """How long all registries together may take: each question has limits of its own."""
 
 
-class Asked(Protocol):
-    """What answers for registries: :class:`trtmatrix.images.registry.Registry`."""
+@dataclass(frozen=True, kw_only=True)
+class LockOptions:
+    """Those of ``lock``."""
 
-    def resolve(self, image: str, ask: str | None = None) -> LockedImage:
-        """Return what an image's name stands for now."""
-        ...
+    project: ProjectOptions
+    update: bool
+    json: bool
 
 
-def lock_command(args: argparse.Namespace) -> ExitCode:
+def lock_command(options: LockOptions) -> ExitCode:
     """Show what moved since matrix.lock was written; ``--update`` writes what was resolved.
 
     Returns 3 where something could not be asked, 1 where something is to be decided and was not.
     """
-    from trtmatrix.images.registry import Registry
+    from trtmatrix.images.registry import Registry, ask_registries
     from trtmatrix.launchers.docker_engine import find_engine
 
-    context = open_context(args)
+    context = open_context(options.project)
     if context.offline:
         raise UsageError("lock asks registries, which --offline forbids\n  run it on a host with a network")
     old, versions = context.lock, select_versions(context.matrix, context.selection)
@@ -66,8 +60,9 @@ def lock_command(args: argparse.Namespace) -> ExitCode:
     if wanted.images:
         print(f"trtmatrix: asking for {len(wanted.images)} images", file=sys.stderr, flush=True)
     registry = Registry(insecure=find_engine(gpu_here=False).insecure)
-    mirrors = {image: mirrored(image, context.matrix.registry) for image in wanted.images}
-    answers = resolve_all(registry, mirrors)
+    asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted.images}
+    found = ask_registries(registry.resolve, list(asked.values()), seconds=SECONDS)
+    answers = {image: found[reference] for image, reference in asked.items()}
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
     used = wanted if chosen else find_wanted(context.matrix.versions, context)
@@ -76,14 +71,14 @@ def lock_command(args: argparse.Namespace) -> ExitCode:
     contradictions = find_contradictions(versions, lock, own_platform())
     findings = (*find_changes(old, wanted, answers), *contradictions, *unused)
     written = None
-    if args.update:
+    if options.update:
         written = update_lock(file, lambda now: updated(now, wanted, answers, unused))
-    if args.json:
+    if options.json:
         print(json.dumps(lock_json(findings, str(file), written), indent=1))
     else:
         print(lock_text(findings, str(file), written))
     codes = {ExitCode.MACHINERY} if any(finding.kind in UNRESOLVED for finding in findings) else set()
-    if not args.update and needs_decision(findings):
+    if not options.update and needs_decision(findings):
         codes.add(ExitCode.SURPRISE)
     return combine_exit_codes(codes)
 
@@ -107,68 +102,32 @@ def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
     return Wanted(images=images, builds=builds, local=local)
 
 
-def resolve_all(
-    registry: Asked, images: Mapping[str, str | None], seconds: float = SECONDS
-) -> dict[str, Answer]:
-    """Return the answer for each image. ``images``: name → what is asked for it, where that is a mirror's."""
-
-    def resolve(image: str) -> Answer:
-        try:
-            return registry.resolve(image, images[image])
-        except RegistryError as error:
-            return Unresolved(trouble=error.trouble, message=str(error))
-
-    found = ask_all(resolve, list(images), seconds=seconds, note=lambda _: None)
-    late = Unresolved(trouble=Trouble.UNREACHABLE, message=f"no answer within {seconds:g} s: try again later")
-    return {image: found.get(image, late) for image in images}
-
-
 def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
-    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed."""
-    folder = path.resolve().parent
-    # What cannot be written is told by the writing.
-    with hold_folder(folder) if folder.is_dir() else contextlib.nullcontext():
-        return write_lock(path, change(read_lock(path)))
-
-
-def write_lock(path: Path, lock: Lock) -> bool:
-    """Write a lock where its text is another than the file's; returns whether it was.
+    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed.
 
     :class:`MachineryError` where it cannot be written, or could not be read again (a registry may say
     anything); the old file is then as it was.
     """
-    text = format_matrix_lock(lock)
-    try:
-        parse_matrix_lock(text, str(path))
-    except ConfigError as error:
-        told = "\n  ".join(error.problems[:-1])
-        raise MachineryError(
-            f"{path} is as it was: what was resolved cannot be kept in it\n  {told}\n"
-            "  the registry says what no image should have; leave that version out by --trt"
-        ) from error
     target = path.resolve()  # a link stays one
-    try:
-        if target.read_text(encoding="utf-8") == text if target.exists() else lock == Lock():
+    with hold_folder(target.parent) if target.parent.is_dir() else contextlib.nullcontext():
+        old = read_lock(path)
+        lock = change(old)
+        text = format_matrix_lock(lock)
+        if lock == old and (lock == Lock() or target.read_text(encoding="utf-8") == text):
             return False
-        _replace(target, text)
-    except OSError as error:
-        raise MachineryError(
-            f"{path} cannot be written: {error.strerror}; it is as it was\n"
-            f"  check the folder's rights and its free disk, then run it again: {UPDATE}"
-        ) from error
+        try:
+            parse_matrix_lock(text, str(path))
+            with whole_file(target) as out:
+                out.write(text.encode())
+        except ConfigError as error:
+            told = "\n  ".join(error.problems[:-1])
+            raise MachineryError(
+                f"{path} is as it was: what was resolved cannot be kept in it\n  {told}\n"
+                "  the registry says what no image should have; leave that version out by --trt"
+            ) from error
+        except OSError as error:
+            raise MachineryError(
+                f"{path} cannot be written: {error.strerror}; it is as it was\n"
+                f"  check the folder's rights and its free disk, then run it again: {UPDATE}"
+            ) from error
     return True
-
-
-def _replace(target: Path, text: str) -> None:
-    """Write a file whole or not at all, with the rights that it had."""
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=".partial")
-    partial = Path(name)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)

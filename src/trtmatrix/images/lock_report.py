@@ -11,8 +11,8 @@ from typing import Any
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.pins import BuildParts, build_differences
 from trtmatrix.judge.judge import wrong_library
-from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedPlatform, named_versions
-from trtmatrix.launchers.references import Trouble
+from trtmatrix.launchers.references import RegistryError, Trouble, named_versions
+from trtmatrix.plan.lockfile import Lock, LockedBuild, LockedImage
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
 
@@ -44,15 +44,7 @@ UNRESOLVED = frozenset({Kind.ABSENT, Kind.UNKNOWN})
 """What a registry gave no image for, and the lock has nothing new of."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unresolved:
-    """An image that a registry gave no good answer for, with its words."""
-
-    trouble: Trouble
-    message: str
-
-
-Answer = LockedImage | Unresolved
+Answer = LockedImage | RegistryError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,50 +110,44 @@ def is_same(old: LockedImage | None, new: LockedImage) -> bool:
 
 
 def _image_finding(image: str, old: LockedImage | None, answer: Answer) -> Finding:
-    if isinstance(answer, Unresolved):
+    if isinstance(answer, RegistryError):
         missing = Kind.GONE if old is not None else Kind.ABSENT
         kind = missing if answer.trouble is Trouble.MISSING else Kind.UNKNOWN
-        return Finding(subject=image, kind=kind, facts=tuple(answer.message.splitlines()))
+        return Finding(subject=image, kind=kind, facts=tuple(str(answer).splitlines()))
     if old is None:
         return Finding(subject=image, kind=Kind.NEW, facts=tuple(_new_facts(answer)))
     if is_same(old, answer):
         return Finding(subject=image, kind=Kind.LOCKED, facts=(f"{old.digest}, of {old.resolved}",))
-    same = all((now := answer.of(p.platform)) and now.image_id == p.image_id for p in old.platforms)
+    ids = {platform: found.image_id for platform, found in answer.platforms.items()}
+    same = all(ids.get(platform) == found.image_id for platform, found in old.platforms.items())
     kind = Kind.RETAGGED if same and old.digest != answer.digest else Kind.MOVED
     return Finding(subject=image, kind=kind, facts=tuple(_moved_facts(old, answer)))
 
 
 def _new_facts(image: LockedImage) -> Iterator[str]:
     yield f"{image.digest} at {image.registry}"
-    for found in image.platforms:
-        said = ", ".join(f"{name} {value}" for name, value in said_versions(found).items())
+    for platform, found in image.platforms.items():
+        said = ", ".join(f"{name} {value}" for name, value in named_versions(found.environment).items())
         says = f"; says {said}" if said else ""
-        yield f"{found.platform}: {gigabytes(found.size)} in {len(found.layers)} layers{says}"
+        yield f"{platform}: {gigabytes(found.size)} in {len(found.layers)} layers{says}"
 
 
 def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
     """Yield how an answer differs from the lock, platform by platform."""
     yield f"{old.digest} → {new.digest}" + (f", by {new.registry}" if new.registry != old.registry else "")
-    for name in dict.fromkeys(each.platform for each in (*new.platforms, *old.platforms)):
-        before, found = old.of(name), new.of(name)
+    for name in new.platforms | old.platforms:
+        before, found = old.platforms.get(name), new.platforms.get(name)
         if before is None or found is None:
             yield f"{name} is {'gone' if before else 'added'}"
         elif before.image_id == found.image_id:
             yield f"{name}: the same image, of manifest {found.manifest}"
         else:
-            versions, now = said_versions(before), said_versions(found)
+            versions, now = named_versions(before.environment), named_versions(found.environment)
             for key in sorted({*versions, *now}):
                 if versions.get(key) != now.get(key):
                     yield f"{name}: {key} {versions.get(key, 'not named')} → {now.get(key, 'not named')}"
             if versions == now:
                 yield f"{name}: the versions that it names are the same: what else is in it changed"
-
-
-def said_versions(found: LockedPlatform) -> dict[str, str]:
-    """Return what an image says of its versions, by their names; what it does not say is left out."""
-    said = named_versions(found.environment)
-    named = {"TensorRT": said.tensorrt, "CUDA": said.cuda, "driver": said.driver, "torch": said.torch}
-    return {name: value for name, value in named.items() if value}
 
 
 def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
@@ -188,8 +174,8 @@ def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
     if version.product is not Product.TENSORRT or not isinstance(origin, ImageOrigin) or origin.build:
         return ""
     locked = lock.images.get(origin.image)
-    found = locked.of(platform) if locked else None
-    return named_versions(found.environment).tensorrt if found else ""
+    found = locked.platforms.get(platform) if locked else None
+    return named_versions(found.environment).get("TensorRT", "") if found else ""
 
 
 def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) -> Iterator[Finding]:

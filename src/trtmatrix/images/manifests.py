@@ -6,14 +6,16 @@ https://distribution.github.io/distribution/spec/manifest-v2-2/.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from hashlib import new
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.launchers.lock import LockedLayer, LockedPlatform, telling_facts
-from trtmatrix.launchers.references import is_digest
+from trtmatrix.launchers.references import DIGEST
+from trtmatrix.plan.lockfile import LockedLayer, LockedPlatform
 
 _DOCKER = "application/vnd.docker.distribution.manifest"
 _OCI = "application/vnd.oci.image"
@@ -26,21 +28,92 @@ ACCEPTED = (*INDEXES, *MANIFESTS)
 ATTESTATION = "vnd.docker.reference.type"
 """Marks what is about an image and is none. Source: https://docs.docker.com/build/metadata/attestations/."""
 
-Json = dict[str, Any]
-T = TypeVar("T")
+_TELLING = re.compile(
+    r"(?<![a-z0-9])(trt|tensorrt|trtoss|nvinfer|cuda|cudnn|cublas|torch|pytorch|nvidia|driver)(?![a-z0-9])"
+    r"|^org\.opencontainers\.image\.(base\.(digest|name)|created|ref\.name|revision|source|title|version)$"
+)
+_SECRET = re.compile(r"(?<![a-z0-9])(key|token|secret|password|passwd|credentials?)(?![a-z0-9])")
 
 
 class ManifestError(ValueError):
     """What a registry holds is not what it should be; the message says what was found."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Descriptor:
-    """What an index or manifest says of another piece: its digest, and its platform where it names one."""
+class Read(BaseModel):
+    """What is read of an answer; further keys are its own affair."""
 
-    digest: str
-    size: int
-    platform: str = ""
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+T = TypeVar("T", bound=Read)
+
+
+class Platform(Read):
+    """A platform as registries write it."""
+
+    os: str | None = None
+    architecture: str | None = None
+    variant: str | None = None
+
+    @property
+    def name(self) -> str:
+        """``linux/amd64``, or nothing where it is not named; arm64 has v8 by default, which is not told.
+
+        Source: https://github.com/containerd/platforms (normalisation).
+        """
+        parts = [part for part in (self.os, self.architecture, self.variant) if part]
+        if not self.os or not self.architecture or "unknown" in parts:
+            return ""
+        return "/".join(parts[:2] if parts[1:] == ["arm64", "v8"] else parts)
+
+
+class Descriptor(Read):
+    """What an index or manifest says of another piece."""
+
+    kind: str = Field(default=MANIFESTS[0], alias="mediaType")
+    digest: Annotated[str, Field(pattern=f"^({DIGEST})$")]
+    size: Annotated[int, Field(ge=0)]
+    platform: Platform | None = None
+    annotations: dict[str, Any] | None = None
+
+
+class _Index(Read):
+    manifests: list[Descriptor]
+
+
+class Manifest(Read):
+    """An image's manifest: where its configuration is, and its layers."""
+
+    config: Descriptor
+    layers: list[Descriptor]
+
+
+class _Settings(Read):
+    variables: list[str] | None = Field(default=None, alias="Env")
+    labels: dict[str, str] | None = Field(default=None, alias="Labels")
+
+
+class _Configuration(Platform):
+    config: _Settings | None = None
+
+
+class Head(Read):
+    """What a body says that it is, and the keys by which that shows where it does not say."""
+
+    said: str | None = Field(default=None, alias="mediaType")
+    schema_number: int | None = Field(default=None, alias="schemaVersion")
+    manifests: Any = None
+    layers: Any = None
+
+
+def read_as(kind: type[T], body: bytes) -> T:
+    """Return a body as what it should be. :class:`ManifestError` where it is not, with the first mistake."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "it"
+        raise ManifestError(f"{where}: {first['msg']}, found {shorten(first['input'])}") from error
 
 
 def digest_of(body: bytes, like: str = "sha256:") -> str:
@@ -49,95 +122,66 @@ def digest_of(body: bytes, like: str = "sha256:") -> str:
     return f"{kind}:{new(kind, body).hexdigest()}"
 
 
-def parse_body(body: bytes) -> Json:
-    """Return a JSON object. :class:`ManifestError` where it is none."""
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"it is no JSON: {shorten(body[:60])}") from error
-    return _as(dict, found, "it")
+def media_type(body: bytes, header: str) -> str:
+    """Return what a body is: by what it says itself, else by the header that came with it, else its keys.
+
+    :class:`ManifestError` where that is neither an index nor a manifest.
+    """
+    head = read_as(Head, body)
+    kind = head.said or header.partition(";")[0].strip()
+    if kind not in ACCEPTED and head.schema_number == 2:
+        by_keys = MANIFESTS[0] if head.layers is not None else kind
+        kind = INDEXES[0] if head.manifests is not None else by_keys
+    if kind not in ACCEPTED:
+        raise ManifestError(f"it is {shorten(kind)}, which is no image's manifest")
+    return kind
 
 
-def media_type(body: Json, header: str) -> str:
-    """Return what a body is: by what it says itself, else by the header that came with it, else its keys."""
-    own = body.get("mediaType")
-    said = own if isinstance(own, str) and own else header.partition(";")[0].strip()
-    if said not in ACCEPTED and body.get("schemaVersion") == 2:
-        said = INDEXES[0] if "manifests" in body else MANIFESTS[0] if "layers" in body else said
-    return said
-
-
-def parse_index(body: Json) -> tuple[Descriptor, ...]:
-    """Return the images of an index, one a platform; what is no image (attestations) is left out.
+def parse_index(body: bytes) -> dict[str, str]:
+    """Return platform → digest of the images of an index; what is no image (attestations) is left out.
 
     :class:`ManifestError` where it is damaged, or has no image.
     """
-    found: dict[str, Descriptor] = {}
-    for each in _as(list, body.get("manifests"), "manifests"):
-        entry = _as(dict, each, "an entry of the index")
-        platform = _platform(_as(dict, entry.get("platform") or {}, "platform"))
-        about = ATTESTATION in _as(dict, entry.get("annotations") or {}, "annotations")
-        if platform and not about and entry.get("mediaType", MANIFESTS[0]) in MANIFESTS:
-            found.setdefault(platform, _descriptor(entry, platform))
+    found: dict[str, str] = {}
+    for entry in read_as(_Index, body).manifests:
+        name = entry.platform.name if entry.platform else ""
+        if name and ATTESTATION not in (entry.annotations or {}) and entry.kind in MANIFESTS:
+            found.setdefault(name, entry.digest)
     if not found:
         raise ManifestError("its index names no image for any platform")
-    return tuple(found[platform] for platform in sorted(found))
+    return found
 
 
-def parse_manifest(body: Json) -> tuple[Descriptor, tuple[LockedLayer, ...]]:
-    """Return where an image's configuration is, and its layers.
+def parse_manifest(body: bytes) -> Manifest:
+    """Return an image's manifest. :class:`ManifestError` where it is damaged, or of no container image."""
+    found = read_as(Manifest, body)
+    if found.config.kind not in CONFIGS:
+        raise ManifestError(f"it is no container image: its config is {shorten(found.config.kind)}")
+    return found
 
-    :class:`ManifestError` where it is damaged, or no container image.
+
+def locked_platform(digest: str, manifest: Manifest, configuration: bytes) -> tuple[str, LockedPlatform]:
+    """Return an image's own word on its platform, and what is locked of it.
+
+    :class:`ManifestError` where the configuration is damaged.
     """
-    config = _as(dict, body.get("config"), "config")
-    if config.get("mediaType") not in CONFIGS:
-        raise ManifestError(f"it is no container image: its config is {shorten(config.get('mediaType'))}")
-    layers = [_descriptor(_as(dict, layer, "a layer")) for layer in _as(list, body.get("layers"), "layers")]
-    return _descriptor(config), tuple(LockedLayer(digest=each.digest, size=each.size) for each in layers)
-
-
-def locked_platform(
-    digest: str, config: Descriptor, layers: tuple[LockedLayer, ...], body: Json, platform: str = ""
-) -> LockedPlatform:
-    """Return what is locked of an image for one platform. ``platform``: as its index names it, if one does.
-
-    Engines go by the index where the two differ. :class:`ManifestError` where the configuration is damaged.
-    """
-    own = platform or _platform(body)
-    if not own:
-        raise ManifestError("its configuration names no platform")
-    inner = _as(dict, body.get("config") or {}, "config")
-    pairs = (str(entry).partition("=") for entry in _as(list, inner.get("Env") or [], "Env"))
-    environment = {name: value for name, _, value in pairs}
-    labels = {str(k): str(v) for k, v in _as(dict, inner.get("Labels") or {}, "Labels").items()}
-    return LockedPlatform(
-        platform=own, manifest=digest, image_id=config.digest, layers=layers,
-        labels=telling_facts(labels), environment=telling_facts(environment),
+    own = read_as(_Configuration, configuration)
+    inner = own.config or _Settings()
+    pairs = (entry.partition("=") for entry in inner.variables or ())
+    return own.name, LockedPlatform(
+        manifest=digest, image_id=manifest.config.digest,
+        layers=tuple(LockedLayer(digest=each.digest, size=each.size) for each in manifest.layers),
+        labels=telling_facts(inner.labels or {}),
+        environment=telling_facts({name: value for name, _, value in pairs}),
     )  # fmt: skip
 
 
-def _platform(body: Json) -> str:
-    """Return ``linux/amd64``, or nothing where it is not named; arm64 has v8 by default, which is not told.
+def telling_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return of an image's labels or variables those that name TensorRT, CUDA, torch, the driver, or itself.
 
-    Source: https://github.com/containerd/platforms (normalisation).
+    NGC's images have TRT_VERSION, CUDA_VERSION, CUDA_DRIVER_VERSION, NVIDIA_REQUIRE_CUDA and the like; what
+    looks like a secret is left out.
+    Source: https://github.com/opencontainers/image-spec/blob/main/annotations.md.
     """
-    system, machine, variant = (body.get(key) for key in ("os", "architecture", "variant"))
-    parts = [part for part in (system, machine, variant) if isinstance(part, str) and part]
-    if not system or not machine or "unknown" in parts:
-        return ""
-    return "/".join(parts[:2] if parts[1:] == ["arm64", "v8"] else parts)
-
-
-def _descriptor(entry: Json, platform: str = "") -> Descriptor:
-    digest, size = entry.get("digest"), entry.get("size")
-    if not isinstance(digest, str) or not is_digest(digest):
-        raise ManifestError(f"it names a digest that is none: {shorten(digest)}")
-    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-        raise ManifestError(f"it names a size that is none: {shorten(size)}")
-    return Descriptor(digest=digest, size=size, platform=platform)
-
-
-def _as(kind: type[T], value: object, what: str) -> T:
-    if not isinstance(value, kind):
-        raise ManifestError(f"{what} is no {'list' if kind is list else 'JSON object'}: {shorten(value)}")
-    return value
+    low = {name: name.lower() for name in sorted(facts)}
+    return {n: facts[n] for n in low if _TELLING.search(low[n]) and not _SECRET.search(low[n])}

@@ -6,7 +6,6 @@ of two new ones that contradict each other none comes in.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
+from trtmatrix.common.counting import counted
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.common.file_lock import hold_folder
 from trtmatrix.images.record_packs import (
@@ -29,7 +29,7 @@ from trtmatrix.images.record_packs import (
     read_sources,
 )
 from trtmatrix.judge.record import Record, parse_object
-from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records.kept_outputs import kept_file
 from trtmatrix.records.store import kept_digests, read_records, record_path, write_blob, write_new
 from trtmatrix.suite.repro_files import stored_repros
@@ -82,15 +82,24 @@ class Merged:
         return [one for one in self.settled if one.fate is fate]
 
 
-def merge_command(args: argparse.Namespace) -> ExitCode:
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions:
+    """Those of ``merge``; ``files``: records, folders of them, packs."""
+
+    project: ProjectOptions
+    files: tuple[Path, ...]
+    json: bool
+
+
+def merge_command(options: MergeOptions) -> ExitCode:
     """Read all sources, check each record, write what is new, tell of all."""
-    context = open_context(args)
+    context = open_context(options.project)
     results, cache = context.project.results, context.project.cache
     try:
         cache.mkdir(parents=True, exist_ok=True)
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="merge-") as scratch:
-            found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(args.files)]
+            found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(options.files)]
             with hold_folder(results):
                 merged = merge(context, [source for each in found for source in each])
     except OSError as error:
@@ -98,7 +107,7 @@ def merge_command(args: argparse.Namespace) -> ExitCode:
             f"a file could not be written or read: {error}\n"
             "  what came in so far is whole: merge again once that is mended"
         ) from error
-    print(json.dumps(merge_json(merged), indent=1) if args.json else merge_text(merged))
+    print(json.dumps(merge_json(merged), indent=1) if options.json else merge_text(merged))
     return exit_code(merged)
 
 
@@ -192,10 +201,10 @@ def _take_outputs(
     cache: Path, sources: Sequence[Source], settled: Iterable[Settled]
 ) -> tuple[int, list[Refused]]:
     """Copy the kept outputs of records that count into the cache, each checked; returns how many."""
-    counted = [one.record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
+    taken_in = [one.record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
     folders = [source.outputs for source in sources if source.outputs]
     taken, damaged = 0, []
-    for digest in sorted({digest for record in counted for digest in kept_digests(record)}):
+    for digest in sorted({digest for record in taken_in for digest in kept_digests(record)}):
         target = kept_file(cache, digest)
         files = [folder / target.name for folder in folders if (folder / target.name).is_file()]
         if not files or target.is_file():
@@ -227,7 +236,7 @@ def merge_text(merged: Merged) -> str:
 
     Nothing of a source's gets through that a terminal would act on.
     """
-    lines = [f"{name}: {_counted(count)}" for name, count in merged.sources.items()]
+    lines = [f"{name}: {counted(count, 'record')}" for name, count in merged.sources.items()]
     counts = Counter(one.fate for one in merged.settled)
     lines.append(", ".join(f"{counts[fate]} {fate.value}" for fate in Fate if counts[fate]) or "no record")
     if merged.outputs:
@@ -250,10 +259,6 @@ def merge_text(merged: Merged) -> str:
     return "\n".join(
         "".join(c if c.isprintable() else " " for c in line) for line in "\n".join(lines).split("\n")
     )
-
-
-def _counted(count: int) -> str:
-    return f"{count} record" + ("" if count == 1 else "s")
 
 
 def merge_json(merged: Merged) -> dict[str, Any]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trtmatrix import __version__
 from trtmatrix.common.archive import write_size
@@ -28,9 +26,10 @@ from trtmatrix.images.pack_format import (
 )
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
 from trtmatrix.images.unpacker import BLOCK, GLIBC
-from trtmatrix.plan.context import Context, open_context, own_platform
+from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.suite.plan import Launch
 
@@ -38,27 +37,36 @@ if TYPE_CHECKING:
     import docker
 
 
-def pack_command(args: argparse.Namespace) -> ExitCode:
+@dataclass(frozen=True, kw_only=True)
+class PackOptions:
+    """Those of ``pack``; ``split``: bytes of a part, 0 for no limit."""
+
+    project: ProjectOptions
+    to: Path
+    split: int
+    for_python: tuple[str, ...]
+    records: bool
+
+
+def pack_command(options: PackOptions) -> ExitCode:
     """Write a pack; with ``--records`` one of records for ``merge``."""
-    context = open_context(args)
-    if args.records:
+    context = open_context(options.project)
+    if options.records:
         from trtmatrix.images.record_packs import pack_records
 
-        return pack_records(context, args)
-    limit, pythons = part_limit(args.split), wanted_pythons(args.for_python)
+        return pack_records(context, options.to)
+    limit, pythons = part_limit(options.split), wanted_pythons(options.for_python)
     if context.offline:
         raise UsageError("pack fetches wheels, which --offline forbids: leave it out, or pack --records")
     suite = find_suite(context.project)
     _tell(*(f"NOT PACKED: {line}" for line in suite.left_out))
     chosen = select_versions(context.matrix, context.selection)
-    with open_target(args.to) as folder:
+    with open_target(options.to) as folder:
         client, held = hold_images(context, [v for v in chosen if v.runtime == "container"])
         versions = packed_versions(chosen, held)
         images = images_of(client, held, versions) if client else ()
         with tempfile.TemporaryDirectory(prefix=".trtmatrix-wheels-", dir=folder) as scratch:
             found = suite.files | fetch_wheels(Path(scratch), versions, pythons)
-            histories = [client.images.get(image.id).history() for image in images] if client else []
-            check_room(folder, sum(f.stat().st_size for f in found.values()) + bytes_of_layers(histories))
             with PartWriter(folder, "files", limit) as writer:
                 write_files(writer, list(found.items()))
         parts = writer.parts
@@ -76,7 +84,7 @@ def pack_command(args: argparse.Namespace) -> ExitCode:
             images=images,
         )  # fmt: skip
         digest = write_lists(folder, manifest)
-    print(_told(args.to, manifest, digest))
+    print(_told(options.to, manifest, digest))
     return ExitCode.AS_EXPECTED
 
 
@@ -121,25 +129,14 @@ def hold_images(
 def images_of(
     client: docker.DockerClient, held: Mapping[str, str], versions: Sequence[Version]
 ) -> tuple[PackedImage, ...]:
-    """Return what is to be saved, each image once, with its size. ``held``: version → image ID."""
-    looked = {one: client.images.get(one).attrs for one in set(held.values())}
-    tags = [tag for attrs in looked.values() for tag in attrs.get("RepoTags") or ()]
-    tagged = {tag: str(client.images.get(tag).id) for tag in tags}
-    return packed_images(held, {one: int(a["Size"]) for one, a in looked.items()}, versions, tagged)
+    """Return what is to be saved, each image once. ``held``: version → image ID.
 
-
-def packed_images(
-    held: Mapping[str, str], sizes: Mapping[str, int], versions: Sequence[Version], tagged: Mapping[str, str]
-) -> tuple[PackedImage, ...]:
-    """Return the images of versions, each once. ``held``: version → image ID; ``sizes``: by ID, in bytes.
-
-    ``tagged``: name → ID, as the engine has them. An image that is not locked is known by its name alone,
-    so it gets that on the other side; a locked one keeps the name that it has here.
-    :class:`UsageError` where one could not be found again after loading.
+    An image that is not locked is known by its name alone, so it gets that on the other side; a locked one
+    keeps the name that it has here. :class:`UsageError` where one could not be found again after loading.
     """
     found: dict[str, PackedImage] = {}
     for version in versions:
-        origin = version.origin
+        origin, image_id = version.origin, held.get(version.name, "")
         if not isinstance(origin, ImageOrigin):
             continue
         if "@" in origin.image and origin.pin is None:
@@ -148,15 +145,14 @@ def packed_images(
                 "docker save and load, so that no run would find it: nox -s lock -- --update --trt "
                 f"{version.name}"
             )
-        if version.name not in held:
+        if not image_id:
             continue
-        image_id = held[version.name]
-        empty = PackedImage(id=image_id, names=(), versions=(), size=sizes[image_id])
-        before = found.get(image_id, empty)
-        keeps = origin.pin is None or tagged.get(origin.image) == image_id
-        names = (*before.names, *([origin.image] if keeps else []))
+        attrs = client.images.get(image_id).attrs
+        before = found.get(image_id) or PackedImage(id=image_id, names=(), versions=(), size=attrs["Size"])
+        keeps = origin.pin is None or origin.image in map(short_name, attrs.get("RepoTags") or ())
         found[image_id] = replace(
-            before, names=tuple(dict.fromkeys(names)), versions=(*before.versions, version.name),
+            before, versions=(*before.versions, version.name),
+            names=tuple(dict.fromkeys((*before.names, *([origin.image] if keeps else [])))),
             manifest=origin.pin.manifest if origin.pin else before.manifest,
         )  # fmt: skip
     return tuple(found.values())
@@ -194,25 +190,6 @@ def save_stream(client: docker.DockerClient, images: Sequence[PackedImage]) -> I
         yield from iter(lambda: answer.raw.read(BLOCK), b"")
     except requests.exceptions.RequestException as error:
         raise MachineryError(f"the engine cannot save {', '.join(names)}: {str(error)[:500]}") from error
-
-
-def bytes_of_layers(histories: Iterable[Sequence[Mapping[str, Any]]]) -> int:
-    """Return about how many bytes images have together: a layer that several share counts once.
-
-    Each history is what an engine says of one image's layers: when and by what each was made, and its size.
-    """
-    layers = {(step.get("Created"), step.get("CreatedBy"), step["Size"]) for one in histories for step in one}
-    return sum(size for _, _, size in layers)
-
-
-def check_room(folder: Path, need: int) -> None:
-    """Refuse a folder whose disk has less room than is needed, in bytes."""
-    free = shutil.disk_usage(folder).free
-    if free < need:
-        raise MachineryError(
-            f"{folder}: about {write_size(need)} are needed, and {write_size(free)} are free: name another "
-            "disk by --to, fewer versions by --trt, or make room"
-        )
 
 
 def _tell(*lines: str) -> None:

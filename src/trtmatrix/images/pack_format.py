@@ -19,6 +19,7 @@ from typing import IO
 from trtmatrix.common.archive import sums_text
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.paths import whole_file
 from trtmatrix.images import unpacker
 from trtmatrix.images.unpacker import BLOCK, MANIFEST, SCHEMA, SCRIPT, SUMS
 
@@ -155,10 +156,8 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     texts[SUMS] = sums_text({**digests, **{part.name: part.sha256 for part in manifest.parts}})
     for name in (SCRIPT, SUMS, MANIFEST):
-        partial = folder / f"{name}.partial"
-        partial.write_text(texts[name], encoding="utf-8")
-        partial.chmod(0o755 if name == SCRIPT else 0o644)
-        partial.replace(folder / name)
+        with whole_file(folder / name, 0o755 if name == SCRIPT else 0o644) as out:
+            out.write(texts[name].encode())
     return sha256(texts[SUMS].encode()).hexdigest()
 
 

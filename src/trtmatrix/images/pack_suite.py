@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.unpacker import GLIBC, is_plain
-from trtmatrix.launchers.wheels import explain_refusal, target_options
+from trtmatrix.launchers.wheels import explain_refusal, pip_settings, target_options
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
 
@@ -27,7 +26,6 @@ TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 
 PYTHON = re.compile(r"3\.\d+")
 SECONDS = 1800
-FULL = re.compile("No space left on device|Disk quota exceeded")
 
 READ = frozenset({".py", ".yaml", ".yml"})
 """Ends of names of files in a folder of repros that a run reads."""
@@ -160,8 +158,9 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
     command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
-    command += _own_index(scratch)
-    code, said = _run(command, scratch)
+    if index := pip_settings().get("index-url"):  # which uv does not read
+        command.append(f"--default-index={index}")
+    code, said = run_to_end(command, os.environ, SECONDS)
     if code:
         raise MachineryError(
             f"the wheels for Python {python} cannot be resolved: {without_passwords(said)[-1500:]}\n"
@@ -170,19 +169,11 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
     return pins
 
 
-def _own_index(scratch: Path) -> list[str]:
-    """Return uv's options for the index that pip is set to, which uv does not read."""
-    _, said = _run([sys.executable, "-m", "pip", "config", "list"], scratch)
-    found = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
-    index = os.environ.get("PIP_INDEX_URL") or found.get("index-url", "")
-    return [f"--default-index={index}"] if index else []
-
-
 def _download(pins: Path, python: str, folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={folder}"]
     command += target_options(python, GLIBC)
-    code, said = _run(command, folder)
+    code, said = run_to_end(command, os.environ, SECONDS)
     if code:
         why = explain_refusal(without_passwords(said), "the index that pip is set to")
         raise MachineryError(f"wheels for Python {python}: {why}")
@@ -191,16 +182,3 @@ def _download(pins: Path, python: str, folder: Path) -> None:
 def without_passwords(text: str) -> str:
     """Return a text whose addresses name nobody: an index's may hold a user's name and password."""
     return re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)
-
-
-def _run(command: list[str], folder: Path) -> tuple[int, str]:
-    """Run a command that writes into a folder; :class:`MachineryError` where a disk is full."""
-    code, said = run_to_end(command, os.environ, SECONDS)
-    if code == 124:
-        raise MachineryError(f"not done within {SECONDS} s: {without_passwords(shlex.join(command))}")
-    if code and FULL.search(said):
-        raise MachineryError(
-            f"a disk is full, so that the wheels cannot be fetched: make room in {folder} or "
-            f"{tempfile.gettempdir()}, or name other folders by --to and TMPDIR"
-        )
-    return code, said

@@ -9,9 +9,9 @@ from hashlib import sha256
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.launchers.docker_engine import ImageFacts, inspect_image
-from trtmatrix.launchers.lock import LockedBuild, pin_of
 from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, own_platform
+from trtmatrix.plan.lockfile import LockedBuild, pin_of
 from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.plan import Launch

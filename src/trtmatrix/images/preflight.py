@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from trtmatrix.common.deadline import ask_all
-from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.images.checks import Answer, Facts, Wants, check, restrict
-from trtmatrix.images.downloads import LOW, Room, asked_references, gigabytes
+from trtmatrix.images.checks import Facts, Wants, check, restrict
+from trtmatrix.images.downloads import LOW, Room, find_downloads, gigabytes
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
 from trtmatrix.launchers.container import Limits
-from trtmatrix.launchers.references import Trouble, explain_trouble, parse_reference
+from trtmatrix.launchers.references import RegistryError
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, order_launches
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import GpuAccess, Keep, Launch
-
-if TYPE_CHECKING:
-    from trtmatrix.images.registry import Registry
 
 ASK_SECONDS = (5.0, 5.0)
 """To connect to a registry, and between two pieces of its answer."""
@@ -95,14 +89,16 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Fact
     # Where the engine keeps images; None where that is on another host.
     images = find_room(Path(engine.root)) if engine.root and Path(engine.root).is_dir() else None
     silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
-    asks = () if silent else asked_references(launches, context.lock, engine, context.matrix.registry)
+    downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
+    asks = () if silent else tuple(dict.fromkeys(each.reference for each in downloads if each.reference))
     total, available = find_memory()
+    nodes = map(str, Path("/dev").glob("nvidia*"))
     by_nodes = engine.gpu_access is GpuAccess.NODES and images is not None
     return Facts(
         engine=engine, gpus=survey.scan.gpus, scan_reason=survey.scan.reason,
         images=images, cache=find_room(project.cache), results=find_room(project.results),
-        memory=total, available=available, nodes=find_nodes() if by_nodes else None,
-        answers=ask_registries(asks, engine.insecure),
+        memory=total, available=available, nodes=frozenset(nodes) if by_nodes else None,
+        answers=ask_for(asks, engine.insecure),
     )  # fmt: skip
 
 
@@ -130,45 +126,14 @@ def find_memory() -> tuple[int, int]:
     return kilobytes.get("MemTotal", 0) << 10, kilobytes.get("MemAvailable", 0) << 10
 
 
-def find_nodes(folder: Path = Path("/dev")) -> frozenset[str]:
-    """Return the device nodes of NVIDIA's driver that are here."""
-    return frozenset(str(node) for node in folder.glob("nvidia*"))
-
-
-def ask_registries(
+def ask_for(
     references: Sequence[str], insecure: Sequence[str], seconds: float = SECONDS
-) -> dict[str, Answer]:
-    """Ask for every reference at the same time; returns what was said of each, within ``seconds`` in all."""
+) -> dict[str, RegistryError | None]:
+    """Ask for every reference at the same time; returns what is wrong with each, or None."""
     if not references:
         return {}
-    from trtmatrix.images.registry import Registry  # here: who asks nobody does not wait for its imports
+    from trtmatrix.images.registry import Registry, ask_registries  # slow to import
 
     registry = Registry(insecure=insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS, longest_wait=LONGEST_WAIT)
-    answers = ask_all(
-        lambda reference: _ask(registry, reference), references, seconds=seconds,
-        note=lambda missing: _tell_waiting([parse_reference(each).host for each in missing]),
-    )  # fmt: skip
-    late = f"it does not answer within {seconds:.0f} s"
-    for reference in references:
-        if reference not in answers:
-            host = parse_reference(reference).host
-            answers[reference] = _bad(explain_trouble(Trouble.UNREACHABLE, host, reference, late))
-    return {reference: answers[reference] for reference in references}
-
-
-def _ask(registry: Registry, reference: str) -> Answer:
-    try:
-        registry.check(reference)
-    except TrtMatrixError as error:  # of a registry, or that no image can have this name
-        return _bad(error)
-    return Answer(host=parse_reference(reference).host)
-
-
-def _bad(error: TrtMatrixError) -> Answer:
-    words, _, remedy = str(error).partition("\n")
-    trouble, host = getattr(error, "trouble", Trouble.MISSING), getattr(error, "host", "")
-    return Answer(host=host, trouble=trouble, words=words, remedy=remedy.strip())
-
-
-def _tell_waiting(hosts: Iterable[str]) -> None:
-    print(f"trtmatrix: asking {', '.join(dict.fromkeys(hosts))} …", file=sys.stderr, flush=True)
+    found = ask_registries(registry.check, references, seconds=seconds, tell=True)
+    return {each: answer if isinstance(answer, RegistryError) else None for each, answer in found.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,8 +35,8 @@ RESERVED = frozenset({"local", "surfaces"})
 """Folders of the results that hold something else than a GPU's records."""
 
 
-def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
-    """Write the selected records that were measured here, published or not, to ``--to``.
+def pack_records(context: Context, to: Path) -> ExitCode:
+    """Write the selected records that were measured here, published or not.
 
     The exit code is NOTHING where there are none. :class:`UsageError` where the pack cannot be written.
     """
@@ -50,7 +49,7 @@ def pack_records(context: Context, args: argparse.Namespace) -> ExitCode:
         )
         return ExitCode.NOTHING
     try:
-        written, outputs, gone = write_record_pack(args.to, records, context.project.cache)
+        written, outputs, gone = write_record_pack(to, records, context.project.cache)
     except OSError as error:
         raise MachineryError(f"a record or an output cannot be read: {error}") from error
     if gone:

@@ -11,9 +11,10 @@ import contextlib
 import io
 import re
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -22,18 +23,19 @@ from requests import exceptions
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import InsecureRequestWarning
 
+from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import shorten
 from trtmatrix.images.manifests import (
     ACCEPTED,
     INDEXES,
-    MANIFESTS,
     ManifestError,
+    Read,
     digest_of,
     locked_platform,
     media_type,
-    parse_body,
     parse_index,
     parse_manifest,
+    read_as,
 )
 from trtmatrix.images.registry_access import (
     certificate_folders,
@@ -42,7 +44,6 @@ from trtmatrix.images.registry_access import (
     is_insecure,
     trust,
 )
-from trtmatrix.launchers.lock import LockedImage, LockedPlatform
 from trtmatrix.launchers.references import (
     Reference,
     RegistryError,
@@ -51,6 +52,9 @@ from trtmatrix.launchers.references import (
     is_digest,
     parse_reference,
 )
+from trtmatrix.plan.lockfile import LockedImage, LockedPlatform
+
+T = TypeVar("T")
 
 ATTEMPTS = 4
 SECONDS = (10.0, 30.0)
@@ -78,24 +82,49 @@ class Registry:
         self.insecure, self.attempts, self.seconds = tuple(insecure), attempts, seconds
         self.longest_wait = longest_wait
 
-    def resolve(self, image: str, ask: str | None = None) -> LockedImage:
-        """Return what an image's name stands for now. ``ask``: the reference really asked, a mirror's.
+    def resolve(self, image: str) -> LockedImage:
+        """Return what an image's name stands for now.
 
         Raises :class:`RegistryError`, and :class:`UsageError` where it is no image's name.
         """
-        name = parse_reference(ask or image)
+        name = parse_reference(image)
         with _told_as_broken(name):
             digest, platforms = _Repository(name, self).read()
         now = datetime.now(timezone.utc).replace(microsecond=0)
-        return LockedImage(
-            image=image, digest=digest, registry=name.host, resolved=now.isoformat(), platforms=platforms
-        )
+        return LockedImage(digest=digest, registry=name.host, resolved=now.isoformat(), platforms=platforms)
 
     def check(self, reference: str) -> str:
         """Return the digest that a reference stands for now, by its manifest alone; raises as the other."""
         name = parse_reference(reference)
         with _told_as_broken(name):
             return _Repository(name, self).manifest(name.wanted)[0]
+
+
+def ask_registries(
+    ask: Callable[[str], T], references: Sequence[str], *, seconds: float, tell: bool = False
+) -> dict[str, T | RegistryError]:
+    """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong.
+
+    ``tell``: say on stderr whom it waits for.
+    """
+
+    def attempt(reference: str) -> T | RegistryError:
+        try:
+            return ask(reference)
+        except RegistryError as error:
+            return error
+
+    def note(missing: list[str]) -> None:
+        hosts = ", ".join(dict.fromkeys(parse_reference(each).host for each in missing))
+        if tell:
+            print(f"trtmatrix: asking {hosts} …", file=sys.stderr, flush=True)
+
+    answers = ask_all(attempt, references, seconds=seconds, note=note)
+    late = [reference for reference in references if reference not in answers]
+    for each in late:
+        why = f"it does not answer within {seconds:g} s"
+        answers[each] = explain_trouble(Trouble.UNREACHABLE, parse_reference(each).host, each, why)
+    return answers
 
 
 @contextlib.contextmanager
@@ -117,18 +146,24 @@ class _Repository:
         self.session = self._open_session()
         self.base = self._find_base()
 
-    def read(self) -> tuple[str, tuple[LockedPlatform, ...]]:
-        """Return the digest that the name stands for, and the images behind it."""
-        digest, kind, body = self.manifest(self.name.wanted)
-        if kind not in INDEXES:
-            return digest, (self._platform(digest, body),)
-        found = parse_index(parse_body(body))
-        return digest, tuple(self._platform(e.digest, self.manifest(e.digest)[2], e.platform) for e in found)
+    def read(self) -> tuple[str, dict[str, LockedPlatform]]:
+        """Return the digest that the name stands for, and the images behind it by platform.
 
-    def _platform(self, digest: str, body: bytes, platform: str = "") -> LockedPlatform:
-        config, layers = parse_manifest(parse_body(body))
-        held = self._hold(config.digest, self.get(f"blobs/{config.digest}").content)
-        return locked_platform(digest, config, layers, parse_body(held), platform)
+        Engines go by the index where an image names another platform.
+        """
+        digest, kind, body = self.manifest(self.name.wanted)
+        if kind in INDEXES:
+            found = parse_index(body)
+            return digest, {each: self._platform(d, self.manifest(d)[2])[1] for each, d in found.items()}
+        platform, image = self._platform(digest, body)
+        if not platform:
+            raise ManifestError("its configuration names no platform")
+        return digest, {platform: image}
+
+    def _platform(self, digest: str, body: bytes) -> tuple[str, LockedPlatform]:
+        manifest = parse_manifest(body)
+        wanted = manifest.config.digest
+        return locked_platform(digest, manifest, self._hold(wanted, self.get(f"blobs/{wanted}").content))
 
     def manifest(self, wanted: str) -> tuple[str, str, bytes]:
         """Return the digest, the media type and the bytes of a manifest or index, which are held together."""
@@ -138,10 +173,7 @@ class _Repository:
         self._hold(digest, answer.content)
         if is_digest(told) and told != digest:
             raise self._damaged(digest, told)
-        kind = media_type(parse_body(answer.content), answer.headers.get("Content-Type", ""))
-        if kind not in (*INDEXES, *MANIFESTS):
-            raise ManifestError(f"it is {shorten(kind)}, which is no image's manifest")
-        return digest, kind, answer.content
+        return digest, media_type(answer.content, answer.headers.get("Content-Type", "")), answer.content
 
     def _hold(self, wanted: str, body: bytes) -> bytes:
         """Hold bytes against their digest."""
@@ -186,14 +218,12 @@ class _Repository:
         answer = self._send(realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope})
         if answer.status_code in {400, 401, 403}:
             raise self._refusal(_said(answer))
-        try:
-            body = parse_body(answer.content)
-        except ManifestError:
-            body = {}
-        token = body.get("token") or body.get("access_token")
-        if answer.status_code != 200 or not isinstance(token, str) or not re.fullmatch(r"[!-~]+", token):
-            raise self._trouble(Trouble.BROKEN, f"its token service gives no token ({_said(answer)})")
-        return f"Bearer {token}"
+        with contextlib.suppress(ManifestError):
+            given = read_as(_Tokens, answer.content)
+            token = given.token or given.access_token or ""
+            if answer.status_code == 200 and re.fullmatch(r"[!-~]+", token):
+                return f"Bearer {token}"
+        raise self._trouble(Trouble.BROKEN, f"its token service gives no token ({_said(answer)})")
 
     def _send(
         self, url: str, authorization: str = "", params: Mapping[str, str] | None = None
@@ -273,6 +303,20 @@ def parse_challenges(header: str) -> dict[str, dict[str, str]]:
     return found
 
 
+class _Tokens(Read):
+    token: str | None = None
+    access_token: str | None = None
+
+
+class _Error(Read):
+    code: str | None = None
+    message: str | None = None
+
+
+class _Errors(Read):
+    errors: list[_Error]
+
+
 class _Session(requests.Session):
     """Goes where a registry sends it on to, but never from TLS to plain HTTP, and with no other login."""
 
@@ -335,10 +379,9 @@ class _Adapter(HTTPAdapter):
 
 def _said(answer: requests.Response) -> str:
     """Return what a registry says went wrong, in its own words where it has any."""
-    try:
-        first = parse_body(answer.content)["errors"][0]
-        said = f"{first.get('code') or ''} {first.get('message') or ''}".strip()
-    except (ManifestError, KeyError, IndexError, TypeError, AttributeError):
-        said = ""
+    said = ""
+    with contextlib.suppress(ManifestError, IndexError):
+        first = read_as(_Errors, answer.content).errors[0]
+        said = f"{first.code or ''} {first.message or ''}".strip()
     plain = "".join(letter if letter.isprintable() else " " for letter in said)[:200]
     return f"it answers {answer.status_code}" + (f" ({plain})" if plain else "")

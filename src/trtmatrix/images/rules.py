@@ -100,8 +100,9 @@ _ALL = (
         "these cases",
     ),
     Rule(
-        "image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the versions by --trt, or "
-        "--pull all, or docker pull by hand; nox -s image -- VERSION builds one of ours",
+        "image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version by --trt "
+        "(a run pulls or builds it), or --pull all, or a file by --image VERSION=FILE; by hand: docker pull, "
+        "or nox -s image -- VERSION",
     ),
     Rule(
         "offline", (Exclusion.NOT_HERE,), "on a host with a network: nox -s pack -- --trt VERSION --to DIR; "

@@ -1,7 +1,7 @@
 """How the probe gets into a version: containers, environments of wheels, interpreters of the host.
 
 A ``Launcher`` (``launcher``) makes a launch ready and runs it: ``containers`` (Docker, Podman),
-``child_containers`` (Apptainer, pyxis), ``interpreters``. ``images`` gets and drops images, ``wheels`` makes
-environments, ``gpu`` and ``docker_engine`` say what this host has, ``lock`` and ``references`` what images
-are called and pinned by. The package may import ``tables`` and what lies below it.
+``child_containers`` with ``child_runtimes`` (Apptainer, pyxis), ``interpreters``. ``images`` gets and drops
+images, ``wheels`` makes environments, ``gpu`` and ``docker_engine`` say what this host has, ``references``
+what images are called. The package may import ``tables`` and what lies below it.
 """

@@ -19,7 +19,7 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import scratch_folder
-from trtmatrix.launchers.apptainer import Apptainer
+from trtmatrix.launchers.child_runtimes import Runtime, find_runtime
 from trtmatrix.launchers.container import (
     SCRATCH,
     ContainerSpec,
@@ -28,7 +28,6 @@ from trtmatrix.launchers.container import (
     make_container_spec,
 )
 from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, log_tail, run_session
-from trtmatrix.launchers.pyxis import Pyxis
 from trtmatrix.launchers.references import file_digest
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
@@ -56,14 +55,6 @@ SLURM_OOM = re.compile(r"(?im)^(srun|slurmstepd)[^:]*: (error: )?.*(oom[_-]kill|
 """Slurm's own words: the cgroup of a step is gone when the step is over."""
 NOT_UNDERSTOOD = "Invalid image reference"
 """enroot's words for a form of a name that its release does not know."""
-
-
-Runtime = Apptainer | Pyxis
-
-
-def find_runtime(name: str) -> Runtime:
-    """Return the runtime ``apptainer`` or ``pyxis``, be it here or not."""
-    return Apptainer() if name == "apptainer" else Pyxis()
 
 
 def find_child_engine(name: str, cache: Path, *, gpu_here: bool) -> Engine:

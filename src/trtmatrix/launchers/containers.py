@@ -38,8 +38,8 @@ from trtmatrix.launchers.container import (
 from trtmatrix.launchers.docker_engine import inspect_image, open_client
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, WrongVersion, heartbeat
-from trtmatrix.launchers.lock import named_versions
 from trtmatrix.launchers.pulls import ENGINE_ERRORS
+from trtmatrix.launchers.references import named_versions
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Engine, Launch
@@ -254,28 +254,25 @@ def read_contents(image_id: str) -> dict[str, str]:
     The container has no network, no GPU, nothing mounted, and is removed on every path.
     :class:`MachineryError` says why nothing could be read.
     """
-    client = open_client(LOOK_SECONDS + 30)
-    name = f"trtmatrix-look-{uuid.uuid4().hex[:12]}"
+    client, name = open_client(LOOK_SECONDS), f"trtmatrix-look-{uuid.uuid4().hex[:12]}"
     try:
         with removed_at_last(client, name):
-            container = client.containers.create(
+            said = client.containers.run(
                 image_id, ["-c", CONTENTS], entrypoint=["python3"], name=name, **ISOLATED,
                 user="65534:65534", environment={"HOME": SCRATCH, "NVIDIA_VISIBLE_DEVICES": "void"},
                 tmpfs={SCRATCH: "rw,size=64m"}, mem_limit=4 << 30, pids_limit=256,
                 labels={PROJECT_LABEL: "1", OWNER_LABEL: own_identity(), **job_labels(os.environ)},
             )  # fmt: skip
-            container.start()
-            code = int(container.wait(timeout=LOOK_SECONDS)["StatusCode"])
-            said = container.logs(stderr=False).decode("utf-8", "replace").strip().splitlines()
-            told = container.logs(stdout=False).decode("utf-8", "replace").strip().splitlines()
+        found = parse_json(said.splitlines()[-1])
+        return {str(package): str(version) for package, version in found.items()}
+    except docker.errors.ContainerError as error:
+        told = cast("bytes", error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
+        last = one_line((told or ["it said nothing"])[-1])
+        raise MachineryError(f"its python3 ended with exit code {error.exit_status}: {last}") from error
     except ENGINE_ERRORS as error:
         raise MachineryError(f"it cannot be looked into: {one_line(str(error))}") from error
-    with contextlib.suppress(ValueError, IndexError):
-        found = None if code else parse_json(said[-1])
-        if isinstance(found, dict):
-            return {str(package): str(version) for package, version in found.items()}
-    last = (told or said or ["it said nothing"])[-1]
-    raise MachineryError(f"its python3 ended with exit code {code}: {one_line(last)}")
+    except (ValueError, LookupError, AttributeError) as error:
+        raise MachineryError(f"its python3 says nothing that can be read: {said[-200:]!r}") from error
 
 
 def read_environment(image_id: str) -> Mapping[str, str]:
@@ -302,7 +299,7 @@ def find_wrong_library(
         seen, why = None, str(error)
     ours = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
     if seen is None and version.product is Product.TENSORRT and not ours:
-        seen = named_versions(environment(image_id)).tensorrt or None
+        seen = named_versions(environment(image_id)).get("TensorRT")
     if seen is not None:
         return wrong_library(seen, version)
     note(f"{version.name}: not checked what its image ships before the first cell: {why}")

@@ -1,22 +1,20 @@
-"""Which Docker or Podman is here: asked over its socket, without Docker's slow SDK where that can be."""
+"""Which Docker or Podman is here, and what it says of itself and its images."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import resource
 import shutil
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPConnection, HTTPException
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.offline import trouble_of
-from trtmatrix.launchers.lock import MACHINES
+from trtmatrix.launchers.references import MACHINES
 from trtmatrix.suite.image_names import ENGINE, short_name
 from trtmatrix.suite.plan import Engine, GpuAccess
 
@@ -43,19 +41,17 @@ CONTAINERD = Path("/var/lib/containerd")
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
 CORRECT = "correct it, or unset it: nothing is guessed"
-SECONDS, LISTS = 20, 3
-API = "Api-Version"
-"""The header in which an engine says the highest version of Docker's API that it speaks, in every answer."""
+SECONDS = 20
 
 BUILD_LABELS = "io.trtmatrix.image."
 """The start of the labels that docker/wheels/build gives an image."""
 
 Answers = tuple[dict[str, Any], list[dict[str, Any]]]
-"""What ``/info`` and ``/images/json`` say. Source: https://docs.docker.com/reference/api/engine/."""
+"""What it says of itself and of its images. Source: https://docs.docker.com/reference/api/engine/."""
 
 
 class EngineError(Exception):
-    """The engine answers with an error, or a setting cannot be obeyed: why, and maybe what mends that."""
+    """The engine cannot be asked, or a setting not be obeyed: why, and what mends that."""
 
 
 def find_address() -> str:
@@ -79,22 +75,15 @@ def open_client(timeout: int) -> docker.DockerClient:
     TLS and what else Docker's environment says of the address is obeyed. What Docker's SDK raises where no
     engine answers is passed on.
     """
+    return _connect(find_address(), timeout)
+
+
+@cache  # the SDK asks for the version of the API first, which takes Podman half a second
+def _connect(address: str, timeout: int) -> docker.DockerClient:
     import docker
 
-    address = find_address()
-    version = None
-    if address.startswith("unix:///"):
-        # The SDK would ask for /version, which takes Podman half a second; a ping takes a millisecond.
-        connection = _Connection(address)
-        try:
-            connection.request("GET", "/_ping")
-            version = connection.getresponse().headers.get(API)
-        except (OSError, HTTPException):
-            version = None
-        finally:
-            connection.close()
     client: docker.DockerClient = docker.from_env(
-        version=version, timeout=timeout, environment={**os.environ, "DOCKER_HOST": address}
+        timeout=timeout, environment={**os.environ, "DOCKER_HOST": address}
     )
     return client
 
@@ -108,10 +97,8 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     try:
         info, images = _ask(address, offline=offline)
         access, folder = _gpu_settings(info)
-    except (OSError, HTTPException, ValueError, EngineError) as error:
-        known = isinstance(error, EngineError) and len(error.args) > 1
-        reason, remedy = error.args if known else _explain(str(error), address)
-        return Engine(available=False, reason=reason, remedy=remedy)
+    except EngineError as error:
+        return Engine(available=False, reason=error.args[0], remedy=error.args[1])
     registries = info.get("RegistryConfig") or {}
     plain = [
         host for host, each in (registries.get("IndexConfigs") or {}).items() if not each.get("Secure", True)
@@ -121,10 +108,9 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     podman = _is_podman(info)
     return Engine(
         available=True, name=PODMAN if podman else DOCKER,
-        version=str(info.get("ServerVersion", "?")), api=str(info.get(API, "")),
+        version=str(info.get("ServerVersion", "?")),
         images=image_references(images), ids=frozenset(str(image["Id"]) for image in images),
-        sizes={str(image["Id"]): int(image.get("Size") or 0) for image in images},
-        snapshots=_has_snapshots(info), root=_image_folder(info),
+        root=_image_folder(info),
         platform=f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}",
         memory=int(info.get("MemTotal") or 0),
         insecure=(*(registries.get("InsecureRegistryCIDRs") or ()), *plain),
@@ -138,12 +124,16 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
 
 def _ask(address: str, *, offline: bool) -> Answers:
     """Ask the engine that is meant; :class:`EngineError` where it may not be asked, or is another."""
-    if address.startswith(("/", ".", "~")):
-        reason = f"DOCKER_HOST is {address}, a path: an engine's address begins with its scheme"
-        raise EngineError(reason, f"export DOCKER_HOST=unix://{address}, or unset it")
+    import docker.errors
+    import requests.exceptions
+
     if offline and (trouble := trouble_of(address)):
         raise EngineError(trouble, "unset DOCKER_HOST, or name a socket of this host")
-    info, images = ask_socket(address) if address.startswith("unix:///") else ask_by_sdk()
+    try:
+        client = open_client(SECONDS)
+        info, images = client.info(), _list_images(client)
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        raise EngineError(*_explain(str(error), address)) from error
     name, wanted = PODMAN if _is_podman(info) else DOCKER, os.environ.get(ENGINE, "")
     if wanted in {"docker", "podman"} and wanted != name.lower():
         reason = f"{wanted} was asked for, and what answers at {address} is {name}"
@@ -151,59 +141,17 @@ def _ask(address: str, *, offline: bool) -> Answers:
     return info, images
 
 
-class _Connection(HTTPConnection):
-    """HTTP over a socket of this host."""
-
-    def __init__(self, address: str) -> None:
-        super().__init__("localhost", timeout=SECONDS)
-        self._path = address.removeprefix("unix://")
-
-    def connect(self) -> None:
-        """Connect to the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
-def ask_socket(address: str) -> Answers:
-    """Ask an engine by its socket; a path without a version means the engine's own latest one.
-
-    Podman's list of images fails as a whole where one goes meanwhile, and is asked for again.
-    """
-    connection = _Connection(address)
-    try:
-        info = _get(connection, "/info")
-        for _ in range(LISTS - 1):
-            try:
-                return info, _get(connection, "/images/json")
-            except EngineError as error:
-                if "image not known" not in str(error):
-                    raise
-        return info, _get(connection, "/images/json")
-    finally:
-        connection.close()
-
-
-def _get(connection: HTTPConnection, path: str) -> Any:  # noqa: ANN401 - what the engine answers
-    connection.request("GET", path)
-    response = connection.getresponse()
-    text = response.read().decode("utf-8", "replace")
-    if response.status != 200:
-        raise EngineError(f"{response.status} {response.reason}: {text}")
-    found = json.loads(text)
-    return {**found, API: response.getheader(API, "")} if isinstance(found, dict) else found
-
-
-def ask_by_sdk() -> Answers:
-    """Ask an engine that is reached by TLS, SSH or TCP: Docker's SDK knows how."""
+def _list_images(client: docker.DockerClient, tries: int = 3) -> list[dict[str, Any]]:
+    """Return all images; Podman's list fails as a whole where one goes meanwhile, and is asked for again."""
     import docker.errors
-    import requests.exceptions
 
     try:
-        client = open_client(SECONDS)
-        return {**client.info(), API: client.version().get("ApiVersion", "")}, client.api.images()
-    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
-        raise EngineError(str(error)) from error
+        images: list[dict[str, Any]] = client.api.images()
+    except docker.errors.APIError as error:
+        if tries > 1 and "image not known" in str(error):
+            return _list_images(client, tries - 1)
+        raise
+    return images
 
 
 def _explain(text: str, address: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
-from functools import cache as cached
+from functools import cache
 from pathlib import Path
 
 import docker
@@ -93,12 +93,11 @@ class Images:
         for origin in self._origins(launch):
             with self._changed:
                 self._wanted[origin.image] -= len(launch.cells)
-                done = self._wanted[origin.image] <= 0
-            if done:
-                self._let_go(origin)
+                if self._wanted[origin.image] > 0:
+                    continue
+            self._let_go(origin)
             with self._changed:
-                if done:
-                    self._going.discard(origin.image)
+                self._going.discard(origin.image)
                 self._changed.notify_all()
 
     def drop_leftovers(self, wanted: Iterable[Origin]) -> bool:
@@ -234,6 +233,7 @@ class Images:
             for name, ids in self._pins.items():
                 if image_id in ids and self._wanted[name] > 0 and name not in self._held:
                     self._held[name] = image_id, client  # it will want it, and uses it from now on
+                    self._going |= {name} if origin.image in self._going else set()
                     return
             use = Use(engine=engine_id(client), image_id=image_id, owner=own_identity())
             if use in ledger.uses:
@@ -255,7 +255,7 @@ class Images:
                 self.note(f"{image.reference} stays: {one_line(str(error))[:200]}")
 
 
-@cached
+@cache
 def engine_id(client: docker.DockerClient) -> str:
     """Return what tells an engine from others: its ID; of Podman, whose ID does not last, its storage."""
     info = client.info()
@@ -282,11 +282,7 @@ def _has(client: docker.DockerClient, reference: str, image_id: str) -> bool:
 
 
 def run_builder(command: Sequence[str]) -> tuple[int, str]:
-    """Run a build to its end; returns its exit code and all that it said.
-
-    It has a session of its own, so that all that it started ends with this process, however that ends its
-    main thread: an interrupted run waits for no build.
-    """
+    """Run a build to its end, or this process's; returns its exit code and all that it said."""
     environment = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
     return run_to_end([sys.executable, *command], environment)
 

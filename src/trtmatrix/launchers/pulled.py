@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trtmatrix.common.owner import is_dead
+from trtmatrix.common.paths import whole_file
 
 FILE, LOCK = "pulled.json", "pulled.lock"
 
@@ -106,9 +107,8 @@ def open_ledger(cache: Path) -> Iterator[Ledger]:
             yield ledger
         finally:
             if ledger.model_dump_json() != before:
-                partial = cache / f".{FILE}.partial"  # the lock is ours
-                partial.write_text(ledger.model_dump_json(indent=1, by_alias=True) + "\n", encoding="utf-8")
-                partial.replace(cache / FILE)
+                with whole_file(cache / FILE) as out:
+                    out.write(ledger.model_dump_json(indent=1, by_alias=True).encode() + b"\n")
 
 
 def pull_speed(cache: Path) -> float | None:

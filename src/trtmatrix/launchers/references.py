@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from hashlib import sha256
@@ -14,6 +14,9 @@ from trtmatrix.common.errors import MachineryError, UsageError, shorten
 from trtmatrix.common.remembered import Remembered
 from trtmatrix.suite.image_names import SUFFIXES
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
+
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""What engines call a machine, and what registries do."""
 
 HUB = "docker.io"
 """Docker Hub, by the name that it has in references."""
@@ -26,10 +29,10 @@ _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[1-9]\d{{0,4}})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST_FIRST = r"(?:localhost/|[^/]*[.:A-Z][^/]*/)"
-_DIGEST = r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"
+DIGEST = r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"
 _REFERENCE = re.compile(
     rf"(?:(?={_HOST_FIRST})(?P<host>{_HOST})/|(?!{_HOST_FIRST}))(?P<repository>{_PART}(?:/{_PART})*)"
-    rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{_DIGEST}))?",
+    rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{DIGEST}))?",
     re.ASCII,
 )
 _LONGEST = 255
@@ -89,7 +92,7 @@ def parse_reference(text: str) -> Reference:
 
 def is_digest(text: str) -> bool:
     """Whether a text is a digest that can be checked: SHA-256 or SHA-512."""
-    return bool(re.fullmatch(_DIGEST, text))
+    return bool(re.fullmatch(DIGEST, text))
 
 
 class Trouble(Enum):
@@ -233,13 +236,11 @@ def tar_ids(path: Path) -> tuple[str, ...]:
     """
     import tarfile
 
-    listings = {}
+    names = ("manifest.json", "index.json")
     try:
         with tarfile.open(path) as archive:
-            for member in archive:
-                listed = member.name in {"manifest.json", "index.json"}
-                if listed and (stream := archive.extractfile(member)) is not None:
-                    listings[member.name] = json.load(stream)
+            found = {m.name: archive.extractfile(m) for m in archive if m.name in names}
+            listings = {name: json.load(stream) for name, stream in found.items() if stream}
         configurations = {str(entry["Config"]) for entry in listings["manifest.json"]}
         manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
     except (tarfile.TarError, KeyError, TypeError, ValueError) as error:
@@ -248,3 +249,17 @@ def tar_ids(path: Path) -> tuple[str, ...]:
         raise UsageError(f"--image: {path} has {len(configurations)} images: save the one that is meant")
     own = configurations.pop().rpartition("/")[2].removesuffix(".json")
     return tuple(dict.fromkeys((f"sha256:{own}", *manifests)))
+
+
+def named_versions(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what an image's variables say of its versions, by their names; what is not said is left out.
+
+    ``TRT_VERSION`` may have CUDA's behind a plus sign (``10.7.0.23+cuda12.6``), which is left out;
+    ``NVIDIA_TENSORRT_VERSION`` is the container's release, not TensorRT's, and not read.
+    """
+    names = {
+        "TensorRT": ("TRT_VERSION", "TENSORRT_VERSION"), "CUDA": ("CUDA_VERSION",),
+        "driver": ("CUDA_DRIVER_VERSION",), "torch": ("PYTORCH_BUILD_VERSION", "PYTORCH_VERSION"),
+    }  # fmt: skip
+    said = {what: next(filter(None, map(environment.get, each)), "") for what, each in names.items()}
+    return {what: text.partition("+cuda")[0] for what, text in said.items() if text}

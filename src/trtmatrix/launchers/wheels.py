@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -26,8 +26,6 @@ from trtmatrix.common.offline import is_offline, need_network
 UV = (sys.executable, "-m", "uv")
 WHEELHOUSE = "wheelhouse"
 """What the folder is called in a project; TRTMATRIX_WHEELHOUSE names another."""
-PIP_SETTINGS = ("index-url", "no-index")
-"""By these pip looks elsewhere. uv does not read pip's files."""
 
 WHEEL = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[^\s*,;]+", re.ASCII)
 LINE = re.compile(r"(?P<wheel>\S+)\s+--hash=sha256:(?P<sha256>[0-9a-f]{64})")
@@ -110,7 +108,7 @@ def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | Non
         need_network(f"installing {', '.join(wheels)}")
     source = [] if wheelhouse is None else ["--no-index", f"--find-links={wheelhouse}"]
     words = ["--quiet", "--only-binary=:all:", *source, *wheels]
-    if wheelhouse is not None or not {"index-url", "no-index"} & set(pip_settings(os.environ)):
+    if wheelhouse is not None or not {"index-url", "no-index"} & pip_settings().keys():
         offline = [] if wheelhouse is None else ["--offline"]
         command = [*UV, "pip", "install", f"--python={python}", *offline, *words]
         if subprocess.run(command, capture_output=True, check=False).returncode == 0:
@@ -126,24 +124,14 @@ def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | Non
         )
 
 
-def pip_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return how pip is told to look elsewhere, by its files and variables.
+def pip_settings() -> dict[str, str]:
+    """Return how pip is set up by its files and variables, which uv does not read.
 
-    Source: https://pip.pypa.io/en/stable/topics/configuration/.
+    Source: https://pip.pypa.io/en/stable/cli/pip_config/.
     """
-    home = Path(environment.get("HOME", "/"))
-    own = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "pip"
-    folders = (Path("/etc"), Path("/etc/xdg/pip"), own, home / ".pip", Path(sys.prefix))
-    settings: dict[str, str] = {}
-    for file in [*(folder / "pip.conf" for folder in folders), Path(environment.get("PIP_CONFIG_FILE", ""))]:
-        if file.is_file():
-            text = file.read_text(errors="replace")
-            pattern = rf"^\s*({'|'.join(PIP_SETTINGS)})\s*=\s*(.*?)\s*$"
-            settings |= dict(re.findall(pattern, text, re.MULTILINE))
-    for name in PIP_SETTINGS:
-        if value := environment.get(f"PIP_{name.upper().replace('-', '_')}"):
-            settings[name] = value
-    return settings
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
 
 
 def find_wheelhouse(folder: Path) -> Path | None:
@@ -160,17 +148,8 @@ def find_lacking(wheelhouse: Path | None, wheels: Sequence[str]) -> str:
     """
     if wheelhouse is None:
         return f"{', '.join(wheels)}: not installed, and there is no {WHEELHOUSE}"
-    command = [
-        *UV,
-        "pip",
-        "compile",
-        "--quiet",
-        "--no-header",
-        "--offline",
-        "--no-index",
-        "--only-binary=:all:",
-    ]
-    command += [f"--find-links={wheelhouse}", f"--python={sys.executable}", "-"]
+    command = [*UV, "pip", "compile", "--quiet", "--no-header", "--offline", "--no-index"]
+    command += ["--only-binary=:all:", f"--find-links={wheelhouse}", f"--python={sys.executable}", "-"]
     done = subprocess.run(command, input="\n".join(wheels), capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
@@ -234,14 +213,8 @@ def target_options(python: str, glibc: str) -> list[str]:
     """
     tags = ["manylinux1", "manylinux2010", "manylinux2014"]
     tags += [f"manylinux_2_{minor}" for minor in range(5, int(glibc.split(".")[1]) + 1)]
-    platforms = [f"--platform={tag}_x86_64" for tag in tags]
-    return [
-        "--no-deps",
-        "--only-binary=:all:",
-        "--implementation=cp",
-        f"--python-version={python}",
-        *platforms,
-    ]
+    options = ["--no-deps", "--only-binary=:all:", "--implementation=cp", f"--python-version={python}"]
+    return [*options, *(f"--platform={tag}_x86_64" for tag in tags)]
 
 
 def download_wheels(

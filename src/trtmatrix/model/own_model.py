@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.remembered import Remembered
-from trtmatrix.common.tensors import (
+from trtmatrix.judge.advice import OWN_MODEL
+from trtmatrix.onnxmodel.tensors import (
     Range,
     Shape,
     Tensor,
@@ -29,7 +30,6 @@ from trtmatrix.common.tensors import (
     shape_text,
     stem_of,
 )
-from trtmatrix.judge.advice import OWN_MODEL
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS, select_versions
 from trtmatrix.suite.model import Product

@@ -24,7 +24,6 @@ from onnx import GraphProto, ModelProto, TensorProto
 from onnx.inliner import inline_local_functions
 from onnx.version_converter import convert_version
 
-from trtmatrix.common.tensors import Tensor, fits_shape, shape_text
 from trtmatrix.judge.factors import ALLOWED
 from trtmatrix.onnxmodel.graphs import (
     LARGE,
@@ -37,6 +36,7 @@ from trtmatrix.onnxmodel.graphs import (
 from trtmatrix.onnxmodel.rewriting import CannotRewriteError, Retyping
 from trtmatrix.onnxmodel.rounding import GIVEN, Rounding, apply_rounding
 from trtmatrix.onnxmodel.sessions import NotComputedError, Session
+from trtmatrix.onnxmodel.tensors import Tensor, fits_shape, shape_text
 from trtprobe.measure import measure_output
 
 Array = NDArray[Any]

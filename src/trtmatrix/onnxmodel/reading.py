@@ -13,7 +13,6 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.tensors import Dim, Tensor
 from trtmatrix.onnxmodel.graphs import (
     FLOATS,
     OWN,
@@ -25,6 +24,7 @@ from trtmatrix.onnxmodel.graphs import (
     find_external,
     opset_of,
 )
+from trtmatrix.onnxmodel.tensors import Dim, Tensor
 
 FEEDABLE = frozenset(
     {"float16", "float32", "float64", "bool", *(f"{s}int{b}" for s in ("", "u") for b in (8, 16, 32, 64))}

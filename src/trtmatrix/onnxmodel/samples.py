@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trtmatrix.common.border import BorderError, opened_npz, read_array
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
+from trtmatrix.onnxmodel.tensors import Shapes, Tensor, bind_symbols, fits_shape, shape_text
 
 Array = NDArray[Any]
 Sample = Mapping[str, Array]

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
 from trtmatrix.common.paths import Project, default_cache
-from trtmatrix.launchers.lock import MACHINES, Lock, pin_matrix
-from trtmatrix.launchers.references import parse_reference, read_file, with_own_images
-from trtmatrix.plan.lockfile import REMEDY, parse_matrix_lock
+from trtmatrix.launchers.references import MACHINES, parse_reference, read_file, with_own_images
+from trtmatrix.plan.lockfile import REMEDY, Lock, parse_matrix_lock, pin_matrix
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.digest import Code
 from trtmatrix.suite.image_names import ENGINE, SUFFIXES

@@ -1,19 +1,20 @@
-"""Reads and writes matrix.lock's text: one fact a line, in one order, so that git shows what changed."""
+"""matrix.lock: matrix.yaml's images as a registry had them, and what ours are made of; read and written.
+
+One fact a line, in one order, so that git shows what changed.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.launchers.lock import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 from trtmatrix.suite.keys import check_keys, in_order, keys, schema_number
-from trtmatrix.suite.matrix import Image
+from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
 from trtmatrix.suite.model import PART
 from trtmatrix.suite.yamltext import parse_yaml
 
@@ -28,6 +29,9 @@ HEADER = """\
 # labels, environment   what the image says of itself about TensorRT, CUDA and the driver
 # builds     what images of our own are made of: base, wheels and files by their SHA-256
 """
+
+NGC = "nvcr.io/nvidia"
+"""Where NVIDIA's images are: what a mirror stands for."""
 
 REMEDY = (
     "the file is written by the tool: take it back from git (git checkout), or remove it and run\n"
@@ -71,37 +75,55 @@ Inside = Annotated[str, AfterValidator(_inside)]
 
 
 @keys
-class LayerKeys:
-    """A layer: the digest of its compressed bytes, and how many they are."""
+class LockedLayer:
+    """A layer as it lies in the registry: the digest of its (compressed) bytes, and how many they are."""
 
     digest: Digest
     size: Annotated[int, Strict(), Field(ge=0)]
 
 
 @keys
-class PlatformKeys:
-    """An image for one platform; its name is the key that it stands under."""
+class LockedPlatform:
+    """An image for one platform.
+
+    ``manifest``: the digest that pulls exactly this; ``image_id``: the digest of its configuration, which
+    survives ``docker save`` and ``load``. ``labels`` and ``environment``: of the image's own, those that name
+    TensorRT, CUDA or the driver.
+    """
 
     manifest: Digest
     image_id: Digest
-    layers: tuple[LayerKeys, ...]
-    labels: dict[str, str]
-    environment: dict[str, str]
+    layers: tuple[LockedLayer, ...]
+    labels: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes to be pulled where none of its layers is here; a layer that stands twice counts once."""
+        return sum({layer.digest: layer.size for layer in self.layers}.values())
 
 
 @keys
-class ImageKeys:
-    """An image; its name is the key that it stands under."""
+class LockedImage:
+    """An image of matrix.yaml, by platform such as ``linux/amd64``.
+
+    ``digest``: what the name pointed at, an index or a manifest; ``registry``: the host that said so, a
+    mirror's where one was asked; ``resolved``: when, in UTC (ISO 8601).
+    """
 
     digest: Digest
     registry: Filled
     resolved: Moment
-    platforms: Annotated[dict[Platform, PlatformKeys], Field(min_length=1)]
+    platforms: Annotated[dict[Platform, LockedPlatform], Field(min_length=1)]
 
 
 @keys
-class BuildKeys:
-    """What an image of ours is made of."""
+class LockedBuild:
+    """What an image of ours is made of.
+
+    ``base``: the base's name, locked itself under that name where a registry has it; ``wheels``: requirement
+    → SHA-256 (hexadecimal); ``files``: the Dockerfile and what it copies, by path from matrix.yaml → SHA-256.
+    """
 
     image: Image
     base: Image
@@ -110,12 +132,47 @@ class BuildKeys:
 
 
 @keys
-class LockKeys:
-    """The whole of matrix.lock."""
+class Lock:
+    """The whole of matrix.lock: images by name, builds by version."""
 
-    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
-    images: dict[Image, ImageKeys]
-    builds: dict[Name, BuildKeys]
+    schema: Annotated[Literal[1], BeforeValidator(schema_number)] = 1
+    images: dict[Image, LockedImage] = field(default_factory=dict)
+    builds: dict[Name, LockedBuild] = field(default_factory=dict)
+
+
+def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
+    """Return what the lock has of an image for a platform, or None."""
+    locked = lock.images.get(image)
+    found = locked.platforms.get(platform) if locked is not None else None
+    if locked is None or found is None:
+        return None
+    ids = tuple(dict.fromkeys((found.image_id, found.manifest, locked.digest)))
+    return Pin(manifest=found.manifest, ids=ids)
+
+
+def base_origin(base: str, lock: Lock, platform: str, registry: str) -> ImageOrigin:
+    """Return how an image, such as the base of one of ours, is known and asked for."""
+    return ImageOrigin(image=base, mirror=mirrored(base, registry), pin=pin_of(lock, base, platform))
+
+
+def mirrored(image: str, registry: str) -> str | None:
+    """Return an image's name at the mirror that stands for ``nvcr.io/nvidia``, or None where none does."""
+    if registry and image.startswith(f"{NGC}/"):
+        return registry.rstrip("/") + image.removeprefix(NGC)
+    return None
+
+
+def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
+    """Return a matrix whose images are known by the lock, and pulled from the mirror where one is set."""
+
+    def pinned(version: Version) -> Version:
+        origin = version.origin
+        if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
+            return version
+        known = base_origin(origin.image, lock, platform, matrix.registry)
+        return replace(version, origin=replace(origin, mirror=known.mirror, pin=known.pin))
+
+    return replace(matrix, versions=tuple(pinned(version) for version in matrix.versions))
 
 
 def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
@@ -124,22 +181,10 @@ def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
         document = parse_yaml(text, file)
     except ConfigError as error:
         raise ConfigError([*error.problems, f"{file}: {REMEDY}"]) from error
-    raw, problems = check_keys(LockKeys, document)
-    if raw is None or document.problems:
+    lock, problems = check_keys(Lock, document)
+    if lock is None or document.problems:
         raise ConfigError([*in_order([*document.problems, *problems], file), f"{file}: {REMEDY}"])
-    return Lock(
-        images={name: _to_image(name, image) for name, image in raw.images.items()},
-        builds={name: LockedBuild(**vars(build)) for name, build in raw.builds.items()},
-    )
-
-
-def _to_image(name: str, raw: ImageKeys) -> LockedImage:
-    """Return an image as the program works with it: what is inside has the key that it stands under."""
-    platforms = []
-    for platform, found in raw.platforms.items():
-        layers = tuple(LockedLayer(**vars(layer)) for layer in found.layers)
-        platforms.append(LockedPlatform(**{**vars(found), "platform": platform, "layers": layers}))
-    return LockedImage(**{**vars(raw), "image": name, "platforms": tuple(platforms)})
+    return lock
 
 
 class _Flat(dict[str, Any]):
@@ -170,32 +215,16 @@ _Writer.add_representer(str, _write_text)
 
 def format_matrix_lock(lock: Lock) -> str:
     """Return matrix.lock's text: the same for the same lock, whatever its order."""
-    builds = {name: asdict(build) for name, build in sorted(lock.builds.items())}
-    for build in builds.values():
-        build.update(wheels=_sorted(build["wheels"]), files=_sorted(build["files"]))
-    images = {name: _plain_image(image) for name, image in sorted(lock.images.items())}
-    value = {"schema": 1, "images": images, "builds": builds}
-    return HEADER + yaml.dump(value, Dumper=_Writer, sort_keys=False, width=float("inf"))
+    return HEADER + yaml.dump(_plain(lock), Dumper=_Writer, sort_keys=False, width=float("inf"))
 
 
-def _plain_image(image: LockedImage) -> dict[str, Any]:
-    platforms = {}
-    for each in sorted(image.platforms, key=lambda each: each.platform):
-        platforms[each.platform] = {
-            "manifest": each.manifest, "image_id": each.image_id,
-            "layers": [_Flat(digest=layer.digest, size=layer.size) for layer in each.layers],
-            "labels": _sorted(each.labels), "environment": _sorted(each.environment),
-        }  # fmt: skip
-    return {
-        "digest": image.digest, "registry": image.registry, "resolved": image.resolved,
-        "platforms": platforms,
-    }  # fmt: skip
-
-
-def _sorted(values: Mapping[str, str]) -> dict[str, str]:
-    """Return values by name; a lone surrogate, which no file can hold, becomes a question mark."""
-    return {_clean(name): _clean(value) for name, value in sorted(values.items())}
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _plain(value: Any) -> Any:  # noqa: ANN401 - what YAML writes
+    """Return names in order; a lone surrogate, which no file can hold, becomes a question mark."""
+    if is_dataclass(value):
+        found = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        return _Flat(found) if isinstance(value, LockedLayer) else found
+    if isinstance(value, dict):
+        return {_plain(name): _plain(inner) for name, inner in sorted(value.items())}
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

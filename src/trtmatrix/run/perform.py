@@ -12,8 +12,8 @@ from trtmatrix.common.paths import Project, probe_folder
 from trtmatrix.judge.compare import Entry, Stored, without_refused
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
-from trtmatrix.launchers.lock import base_origin
 from trtmatrix.plan.context import Context
+from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import Finding, Reason, find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, find_engine_of
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
@@ -243,7 +243,8 @@ def _container_launcher(
     """Return what starts containers: by the engine's socket, or as children of this process."""
     engine, project, limits = survey.host.engine, context.project, options.limits
     if not engine.is_daemon:
-        from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
+        from trtmatrix.launchers.child_containers import ChildLauncher
+        from trtmatrix.launchers.child_runtimes import find_runtime
 
         return ChildLauncher(
             runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.counting import counted, duration
-from trtmatrix.images.downloads import (
-    Download,
-    Need,
-    Room,
-    find_downloads,
-    gigabytes,
-    image_of,
-    need_here,
-    without_counted,
-)
+from trtmatrix.images.downloads import Download, Need, Room, find_downloads, gigabytes, image_of, need_here
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import Limits, docker_command, make_container_spec
@@ -56,16 +47,15 @@ class PlannedLaunch:
 class Planned:
     """All that ``run --plan`` prints.
 
-    ``downloads``: images that are had first, each with the bytes that it adds to those before it (None where
-    not known). ``recorded``: of how many cells it is known how long they took; ``speed``: bytes a second of
-    earlier pulls, None where none is known; ``room``: free at the engine, None where that is not known.
-    ``jobs``: what another executor would submit, None where this host runs all.
+    ``downloads``: images that are had first. ``recorded``: of how many cells it is known how long they took;
+    ``speed``: bytes a second of earlier pulls, None where none is known; ``room``: free at the engine, None
+    where that is not known. ``jobs``: what another executor would submit, None where this host runs all.
     """
 
     launches: tuple[PlannedLaunch, ...]
     excluded: tuple[Excluded, ...]
     isolation: Isolation
-    downloads: tuple[tuple[Download, int | None], ...] = ()
+    downloads: tuple[Download, ...] = ()
     need: Need = field(default_factory=Need)
     room: Room | None = None
     findings: tuple[Finding, ...] = ()
@@ -76,7 +66,7 @@ class Planned:
     @property
     def bytes(self) -> int | None:
         """Bytes to be pulled, layers counted once; None where an image's size is not known."""
-        known = [added for _, added in self.downloads]
+        known = [download.added for download in self.downloads]
         return None if None in known else sum(each for each in known if each is not None)
 
     @property
@@ -123,8 +113,7 @@ def plan_all(
     away = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.away]
     return Planned(
         launches=tuple(launches), excluded=plan.excluded, isolation=options.isolation,
-        downloads=tuple(zip(downloads, without_counted(downloads), strict=True)),
-        need=need_here(downloads, wants.keep, wants.lock, facts.engine), room=facts.images,
+        downloads=downloads, need=need_here(downloads, wants.keep), room=facts.images,
         findings=looked.findings, recorded=len(known_cells(cells, survey.stored)),
         speed=pull_speed(context.project.cache),
         jobs=None if executor is None else tuple(executor.jobs([x for x in away if x.cells], survey.stored)),
@@ -141,7 +130,8 @@ def container_command(context: Context, survey: Survey, launch: Launch, limits: 
     )
     if engine.is_daemon:
         return docker_command(spec)
-    from trtmatrix.launchers.child_containers import child_command, find_runtime
+    from trtmatrix.launchers.child_containers import child_command
+    from trtmatrix.launchers.child_runtimes import find_runtime
 
     return shlex.join(child_command(find_runtime(engine.command), spec, launch.gpu))
 
@@ -189,36 +179,33 @@ def _launch_lines(planned: PlannedLaunch, plan: Planned) -> Iterator[str]:
         yield f"  {planned.command}"
 
 
-def _download_lines(launch: Launch, downloads: Sequence[tuple[Download, int | None]]) -> Iterator[str]:
+def _download_lines(launch: Launch, downloads: Sequence[Download]) -> Iterator[str]:
     """Yield what is pulled and built for a launch; of an image that several want, for the first."""
     name = launch.version.name
-    for download, added in downloads if launch.lacks_image else ():
+    for download in downloads if launch.lacks_image else ():
         if name not in download.versions:
             continue
         if (first := download.versions[0]) != name:
             yield f"  its image is had for {first}"
             continue
         if download.reference:
-            yield f"  pulls {download.reference}: {_size_words(download, added)}"
+            yield f"  pulls {download.reference}: {_size_words(download)}"
         if download.built:
             yield f"  builds {download.image} from wheels"
 
 
-def _size_words(download: Download, added: int | None) -> str:
-    if download.layers is None or added is None:
+def _size_words(download: Download) -> str:
+    if download.layers is None or download.added is None:
         return "its size is not known: it is not locked (nox -s lock -- --update)"
-    shared = (download.size or 0) - added
-    once = f", {gigabytes(shared)} less than alone: shared with those before" if shared else ""
-    count = len({layer.digest for layer in download.layers})
-    return f"{gigabytes(added)} in {counted(count, 'layer')}{once}"
+    return f"{gigabytes(download.added)} in {counted(len(download.layers), 'layer')}"
 
 
 def _cost_lines(planned: Planned) -> Iterator[str]:
     """Yield what the whole plan pulls, what disk that takes, and how long it may take."""
     count = sum(len(each.launch.cells) for each in planned.launches)
     if planned.downloads:
-        pulls = [added for download, added in planned.downloads if download.reference]
-        builds, unknown = sum(download.built for download, _ in planned.downloads), pulls.count(None)
+        pulls = [download.added for download in planned.downloads if download.reference]
+        builds, unknown = sum(download.built for download in planned.downloads), pulls.count(None)
         yield (
             f"to pull: {counted(len(pulls), 'image')}, {gigabytes(sum(added or 0 for added in pulls))} "
             "(layers counted once)" + (f" and {counted(unknown, 'image')} of unknown size" if unknown else "")
@@ -253,7 +240,7 @@ def plan_json(planned: Planned) -> dict[str, Any]:
     """Return the plan as plain data."""
     return {
         "launches": [_launch_data(each) for each in planned.launches],
-        "downloads": [_download_data(download, added) for download, added in planned.downloads],
+        "downloads": [_download_data(download) for download in planned.downloads],
         "bytes": planned.bytes,
         "disk": {
             "least": planned.need.least, "usual": planned.need.usual,
@@ -283,9 +270,9 @@ def _launch_data(planned: PlannedLaunch) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _download_data(download: Download, added: int | None) -> dict[str, Any]:
+def _download_data(download: Download) -> dict[str, Any]:
     return {
         "image": download.image, "reference": download.reference or None, "built": download.built,
-        "versions": list(download.versions), "bytes": added, "alone": download.size,
+        "versions": list(download.versions), "bytes": download.added,
         "layers": None if download.layers is None else [asdict(layer) for layer in download.layers],
     }  # fmt: skip

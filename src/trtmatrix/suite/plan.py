@@ -66,17 +66,14 @@ class Engine:
     """The container engine as found: ``images`` maps references to image IDs.
 
     ``reason``: why none is available; ``remedy``: what mends that.
-    ``ids`` are those of all images, also of those without a name; ``sizes``: by ID, the bytes that an image
-    takes on disk, what it shares with others counted too; ``snapshots``: containerd keeps the images, their
-    compressed layers too; ``proxied``: it reaches registries by a
+    ``ids`` are those of all images, also of those without a name; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
-    ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``:
-    Docker or Podman, or Apptainer or pyxis, which are no daemons; ``api``: the highest version of Docker's
-    API that it speaks; ``platform``: what it runs, as registries name it; ``memory``: of its host, in bytes,
-    0 where it does not say; ``insecure``: the
-    registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who
-    is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a process that it
-    must be told, since its own defaults may be more than it may set.
+    ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``: Docker or Podman, or
+    Apptainer or pyxis, which are no daemons; ``platform``: what it runs, as registries name it; ``memory``:
+    of its host, in bytes, 0 where it does not say; ``insecure``: the registries, by host or network, that it
+    speaks plain HTTP with. ``rootless``: it runs as the caller, who is root inside; ``unlimited``: what it
+    cannot limit, in words; ``ulimits``: limits of a process that it must be told, since its own defaults may
+    be more than it may set.
     """
 
     available: bool
@@ -88,10 +85,7 @@ class Engine:
     driver_folder: str | None = None
     root: str = ""
     ids: frozenset[str] = frozenset()
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    snapshots: bool = False
     name: str = "Docker"
-    api: str = ""
     proxied: bool = False
     platform: str = "linux/amd64"
     memory: int = 0

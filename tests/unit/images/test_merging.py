@@ -99,15 +99,6 @@ def test_a_pack_holds_what_was_selected_and_measured_there(there: Place) -> None
     assert "no selected record was measured here" in told
 
 
-def test_an_output_that_is_gone_is_told_of(there: Place) -> None:
-    kept = there.keep(1.0)
-    there.measure(kept=kept)
-    (there.cache / "outputs" / f"{kept['y']['sha256']}.npz").unlink()
-    code, _, told = there.pack()
-    assert code is ExitCode.AS_EXPECTED
-    assert "1 outputs that records name are gone" in told
-
-
 def test_a_pack_of_one_changed_byte_is_refused_by_name(there: Place, here: Place) -> None:
     there.measure("r1")
     _, pack, _ = there.pack()
@@ -157,16 +148,6 @@ def test_a_record_that_contradicts_one_here_is_shown_and_kept_out(there: Place, 
     assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
 
 
-def test_what_was_measured_here_stays(there: Place, here: Place) -> None:
-    there.measure("r1", 9.0)
-    mine = Path(here.measure("r1", 1.0).file)
-    before = here.files()
-    code, text = here.merge(there.results)
-    assert code is ExitCode.SURPRISE
-    assert f"{mine} stays as it is" in text
-    assert here.files() == before
-
-
 def test_of_two_new_records_that_contradict_each_other_none_comes_in(there: Place, here: Place) -> None:
     there.measure("r1", 1.0)
     there.measure("r2", 1.0)
@@ -201,14 +182,11 @@ def mend(**change: Any) -> str:
 
 KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "half": ("r1.json", mend()[:100], "line 7: damaged"),
-    "empty": ("r1.json", "", "damaged at column 1"),
-    "a list": ("r1.json", "[]", "a record is a JSON object, not list"),
     "no record": ("r1.json", "{}", "schema is None: expected 1"),
     "newer": ("r1.json", mend(schema=2), "update trtmatrix"),
     "a part missing": ("r1.json", mend(digests=None), "digests is None, which is no object"),
     "infinite": ("r1.json", mend().replace('"schema": 1', '"odd": 1e999,\n "schema": 1'), "1e999 is beyond"),
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
-    "no run's id": ("r1.json", mend(run="../r1"), "no run's id"),
     "no version": ("r1.json", mend(cell={**vars(CELL), "version": "10.9.0"}), "no version 10.9.0: add it"),
     "other product": (
         "r1.json",
@@ -231,9 +209,7 @@ KEPT_OUT: dict[str, tuple[str, str, str]] = {
         mend(cell={**vars(CELL), "gpu": "local"}),
         "results/local holds other",
     ),
-    "surfaces": ("r1.json", mend(cell={**vars(CELL), "gpu": "surfaces"}), "results/surfaces holds other"),
     "a GPU of the CPU's": ("r1.json", mend(product="onnxruntime"), "a record of onnxruntime is of the cpu"),
-    "TensorRT on the CPU": ("r1.json", mend(cell={**vars(CELL), "gpu": "cpu"}), "name 'NVIDIA H200': it was"),
     "no repro": ("r1.json", mend(cell={**vars(CELL), "repro": "mine"}), "there is no repro mine here: of a"),
     "no case": (
         "r1.json",

@@ -6,7 +6,10 @@ import os
 import sys
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
+import docker
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,11 +19,10 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.cli.parser import read_size
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
-from trtmatrix.images.pack import bytes_of_layers, check_room, packed_images
-from trtmatrix.images.pack_format import PartWriter, open_target, part_limit
+from trtmatrix.images.pack import images_of
+from trtmatrix.images.pack_format import PackedImage, PartWriter, open_target, part_limit
 from trtmatrix.images.pack_suite import find_suite, wanted_pythons
-from trtmatrix.images.unpacker import MANIFEST, SUMS, parse_manifest, read_stream
-from trtmatrix.suite.digest import PACKAGES
+from trtmatrix.images.unpacker import SUMS, read_stream
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
 from trtmatrix.suite.model import Known
 
@@ -64,13 +66,6 @@ def test_a_part_can_be_put_together_by_hand(tmp_path: Path) -> None:
         assert sha256((tmp_path / "p" / name).read_bytes()).hexdigest() == digest
 
 
-def test_what_is_written_is_what_the_other_side_reads(tmp_path: Path) -> None:
-    manifest = write_pack(tmp_path / "p", files={"matrix.yaml": b"1", "src/a.py": b"2" * 700})
-    data = parse_manifest((tmp_path / "p" / MANIFEST).read_text())
-    assert [part["name"] for part in data["parts"]] == ["files.001", "images.001"]
-    assert data["images"][0]["id"] == manifest.images[0].id
-
-
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     first = write_pack(tmp_path / "a", files={"b": b"1", "a": b"2"})
     (tmp_path / "a-source" / "0").touch()
@@ -105,35 +100,32 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path) -> None:
     assert tree_of(tmp_path).keys() == {"mine"}
 
 
+def packed(
+    held: dict[str, str], versions: list[Version], tags: dict[str, list[str]]
+) -> tuple[PackedImage, ...]:
+    """What is packed of an engine with images of these IDs and names."""
+    found = {one: SimpleNamespace(attrs={"Size": 1, "RepoTags": names}) for one, names in tags.items()}
+    client = SimpleNamespace(images=SimpleNamespace(get=found.__getitem__))
+    return images_of(cast("docker.DockerClient", client), held, versions)
+
+
 def test_images_that_versions_share_go_once() -> None:
     pin = Pin(manifest="sha256:m", ids=("sha256:1",))
     versions = [version("1", "a/b:1", pin), version("2", "a/b:2"), version("3", "c:1"), version("4", "d:1")]
     held = {"1": "sha256:1", "2": "sha256:1", "3": "sha256:3"}
-    first, second = packed_images(held, {"sha256:1": 10, "sha256:3": 20}, versions, {"a/b:1": "sha256:1"})
+    first, second = packed(held, versions, {"sha256:1": ["a/b:1"], "sha256:3": []})
     assert (first.names, first.versions, first.manifest) == (("a/b:1", "a/b:2"), ("1", "2"), "sha256:m")
     assert (second.id, second.names, second.versions) == ("sha256:3", ("c:1",), ("3",))
-    untagged = packed_images({"1": "sha256:1"}, {"sha256:1": 10}, versions, {"a/b:1": "sha256:other"})
+    untagged = packed({"1": "sha256:1"}, versions, {"sha256:1": []})
     assert untagged[0].names == (), "a locked image is found by its ID"
 
 
 def test_an_image_that_no_run_would_find_again_is_refused() -> None:
     digest = f"a/b@sha256:{'0' * 64}"
     with pytest.raises(UsageError, match="nox -s lock -- --update --trt 1"):
-        packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [version("1", digest)], {})
+        packed({"1": "sha256:1"}, [version("1", digest)], {"sha256:1": []})
     pinned = version("1", digest, Pin(manifest="sha256:m", ids=("sha256:1",)))
-    assert packed_images({"1": "sha256:1"}, {"sha256:1": 1}, [pinned], {})[0].names == ()
-
-
-def test_shared_layers_count_once() -> None:
-    base = {"Created": 1, "CreatedBy": "base", "Size": 100}
-    tops = [{"Created": 2, "CreatedBy": "top", "Size": size} for size in (5, 7)]
-    assert bytes_of_layers([[tops[0], base], [tops[1], base]]) == 112
-
-
-def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
-    check_room(tmp_path, 1000)
-    with pytest.raises(MachineryError, match="name another disk by --to"):
-        check_room(tmp_path, 1 << 60)
+    assert packed({"1": "sha256:1"}, [pinned], {"sha256:1": []})[0].names == ()
 
 
 def test_pythons() -> None:
@@ -171,14 +163,6 @@ def test_the_suite_is_what_git_knows_with_the_users_own_matrix_and_repros(tmp_pa
     assert "matrix.lock" not in suite.files, "the checkout's is about another matrix"
     (tmp_path / "m.lock").write_text("schema: 1\n")
     assert find_suite(project_of(tmp_path)).files["matrix.lock"] == tmp_path / "m.lock"
-
-
-def test_a_program_without_its_checkout_cannot_pack_the_suite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(PACKAGES, "trtmatrix", tmp_path / "lib" / "site-packages" / "trtmatrix")
-    with pytest.raises(UsageError, match="in a checkout"):
-        find_suite(own_project(tmp_path))
 
 
 def test_the_command_says_what_is_missing(

@@ -6,14 +6,29 @@ from dataclasses import replace
 
 import pytest
 from builders import make_case, make_version
-from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, NODES, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of
+from hosts import (
+    BASE,
+    GB,
+    HERE,
+    IMAGE,
+    L4,
+    LOCK,
+    NODES,
+    TO_BUILD,
+    TO_PULL,
+    Case_,
+    bad,
+    kinds,
+    lock_of,
+    manifest_of,
+)
 
-from trtmatrix.images.checks import Answer, Wants
+from trtmatrix.images.checks import Wants
 from trtmatrix.images.doctor import host_findings, image_finding
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import RULES, Level, rule_of
-from trtmatrix.launchers.lock import Lock
 from trtmatrix.launchers.references import Trouble
+from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.matrix import Driver, ImageOrigin
@@ -21,7 +36,7 @@ from trtmatrix.suite.model import Known
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Engine, GpuAccess, Pull
 
-PINNED = f"nvcr.io/nvidia/pytorch@sha256:manifest-{IMAGE}"
+PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
 LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))
 BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia", nodes=NODES)
 MIG = replace(L4, variant="23 GiB, MIG on")
@@ -34,9 +49,9 @@ RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Kno
 def saying(tensorrt: str, image: str = IMAGE) -> Lock:
     """A lock whose image says which TensorRT it has."""
     locked = lock_of((image, ())).images[image]
-    (found,) = locked.platforms
+    ((platform, found),) = locked.platforms.items()
     said = replace(found, environment={"TRT_VERSION": tensorrt})
-    return Lock(images={image: replace(locked, platforms=(said,))})
+    return Lock(images={image: replace(locked, platforms={platform: said})})
 
 
 def drive(room: float) -> Case_:
@@ -130,7 +145,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "the base of what is built": (TO_BUILD.but(lock=saying("8.6.1.6", BASE)), False),
     },
     "registry": {
-        "has it": (TO_PULL.but(answers={PINNED: Answer(host="nvcr.io")}), False),
+        "has it": (TO_PULL.but(answers={PINNED: None}), False),
         "was not asked": (TO_PULL, False),
         **{
             trouble.value: (TO_PULL.but(answers={PINNED: bad(trouble)}), True)
@@ -150,7 +165,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "lock": {"locked": (LOCKED_HERE, False), "not locked": (HERE, True)},
     "disk-images": {
         "ample": (drive(60), False),
-        "at the least": (drive(9.4 + 5.36), True),
+        "not even packed": (drive(9.4 + 5.36), True),
         "an engine elsewhere": (TO_PULL.but(images=None), False),
         "nothing to pull": (HERE.but(images=Room(path="/", free=0)), False),
     },
@@ -208,24 +223,15 @@ CUDA_12_6 = ("560", "470.57", "525.85", "535.86", "545.23")
 CUDA_12_8 = ("570.86.10", "470.57", "525.85", "535.86", "550.54", "565.57")
 BOARDS = {
     "L4": L4,
-    "H200": replace(L4, slug="nvidia-h200", name="NVIDIA H200", compute="9.0"),
     "RTX 4090": replace(L4, slug="nvidia-rtx-4090", name="NVIDIA RTX 4090", datacenter=False),
 }
 # Of each image by driver: the letters of the boards on which it runs (d: of data centres, g: of games).
 # https://docs.nvidia.com/deploy/cuda-compatibility/
 DRIVERS = {
-    CUDA_12_1: {
-        "450.36": "", "450.51": "d", "450.248": "d", "460.91": "", "470.57": "d", "470.256": "d",
-        "495.46": "", "510.46": "", "510.47": "d", "515.105": "d", "520.61": "", "525.84": "",
-        "525.147": "d", "530": "dg", "535.54": "dg", "580.159": "dg",
-    },
-    CUDA_12_6: {
-        "450.248": "", "470.57": "d", "510.108": "", "525.85": "d", "530.41": "", "535.54": "",
-        "535.86": "d", "545.23": "d", "550.54": "", "555.58": "", "559.99": "", "560.28": "dg",
-        "565.57": "dg", "580.159": "dg",
-    },
-    CUDA_12_8: {"550.54": "d", "555.58": "", "560.35": "", "565.57": "d", "570.86.9": "", "570.86.10": "dg"},
-}  # fmt: skip
+    CUDA_12_1: {"450.36": "", "450.248": "d", "460.91": "", "525.84": "", "525.147": "d", "530": "dg"},
+    CUDA_12_6: {"535.54": "", "535.86": "d", "550.54": "", "559.99": "", "560.28": "dg", "580.159": "dg"},
+    CUDA_12_8: {"550.54": "d", "560.35": "", "565.57": "d", "570.86.9": "", "570.86.10": "dg"},
+}
 TABLE = [
     (image, driver, name, ("d" if BOARDS[name].datacenter else "g") in runs)
     for image, rows in DRIVERS.items() for driver, runs in rows.items() for name in BOARDS

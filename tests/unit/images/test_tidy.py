@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -102,11 +102,6 @@ def test_where_nothing_was_left_the_engine_is_not_asked_again(seen: Seen, tmp_pa
 
 def test_where_nothing_runs_in_a_container_the_engine_is_left_alone(seen: Seen, tmp_path: Path) -> None:
     perform_on(BEFORE, tmp_path, python="/usr/bin/python3")
-    assert seen.done == ["preflight", "run"]
-
-
-def test_without_an_engine_nothing_is_looked_for(seen: Seen, tmp_path: Path) -> None:
-    perform_on(replace(BEFORE, available=False), tmp_path)
     assert seen.done == ["preflight", "run"]
 
 

@@ -8,7 +8,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.images import unpacker
 from trtmatrix.images.pack_format import script_text
-from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_plain, next_command
+from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_plain
 
 Spoil = Callable[[Path], object]
 LOADED = [sha256(IMAGE_BYTES).hexdigest()]
@@ -53,19 +52,6 @@ def flip(file: Path, place: int) -> None:
     file.write_bytes(content)
 
 
-def of_another_pack(pack: Path) -> None:
-    other = pack.parent / "other"
-    write_pack(other, pack="20261122t999999-ffffffff", limit=5000)
-    shutil.copyfile(other / "images.002", pack / "images.002")
-
-
-def exchange(pack: Path) -> None:
-    first, second = pack / "images.001", pack / "images.003"
-    content = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(content)
-
-
 def manifest_of(pack: Path, change: Callable[[Any], object]) -> None:
     """Change the manifest and give it its digest: what is then refused is refused for what it says."""
     data = json.loads((pack / MANIFEST).read_text())
@@ -80,19 +66,10 @@ def manifest_of(pack: Path, change: Callable[[Any], object]) -> None:
 UNUSABLE = f"{SUMS} or {MANIFEST} cannot be used"
 SPOILT: dict[str, tuple[Spoil, str]] = {
     "a byte of a part": (lambda p: flip(p / "images.002", 2000), r"images\.002 differs"),
-    "the last byte": (lambda p: flip(p / "images.003", -1), r"images\.003 differs"),
-    "a byte of the suite": (lambda p: flip(p / "files.001", 600), r"files\.001 differs"),
     "a byte of the digests": (lambda p: flip(p / SUMS, 3), "differs"),
     "a byte of the script": (lambda p: flip(p / SCRIPT, 300), "unpack differs"),
     "a part is missing": (lambda p: (p / "images.002").unlink(), r"images\.002 is missing"),
-    "a part is cut": (
-        lambda p: (p / "images.002").write_bytes((p / "images.002").read_bytes()[:-1]),
-        r"images\.002 differs",
-    ),
-    "of another pack": (of_another_pack, r"images\.002 differs"),
-    "two exchanged": (exchange, r"images\.001 differs"),
     "one too many": (lambda p: shutil.copy(p / "images.001", p / "images.009"), r"'images\.009' is extra"),
-    "a module": (lambda p: (p / "hashlib.py").write_text(""), r"'hashlib\.py' is extra"),
     "no manifest": (lambda p: (p / MANIFEST).unlink(), "writing it was cut off"),
     "no digests": (lambda p: (p / SUMS).unlink(), UNUSABLE),
     "without end": (lambda p: (p / MANIFEST).write_text("[" * 200_000), UNUSABLE),
@@ -100,8 +77,6 @@ SPOILT: dict[str, tuple[Spoil, str]] = {
     "a part elsewhere": (
         lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "the same files"
     ),
-    "an entry that is none": (lambda p: manifest_of(p, lambda d: d["parts"].append([])), UNUSABLE),
-    "nothing": (lambda p: manifest_of(p, lambda d: d.clear()), UNUSABLE),
     "a part that is not listed": (lambda p: manifest_of(p, lambda d: d["parts"].pop()), "the same files"),
 }  # fmt: skip
 
@@ -256,15 +231,6 @@ def test_what_the_wheels_cannot_be_used_with_is_told_before_anything_is_loaded(
     assert engine.loaded == []
 
 
-def test_nothing_is_loaded_where_the_disk_is_full(
-    pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
-    assert unpack(pack) == ExitCode.MACHINERY
-    assert "are free there" in capsys.readouterr().err
-    assert engine.loaded == []
-
-
 def test_an_environment_of_somebody_else_is_left_as_it_is(
     pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -317,11 +283,6 @@ def test_in_its_own_folder_it_can_be_run_twice(pack: Path, monkeypatch: pytest.M
     monkeypatch.chdir(pack)
     words = ["unpack", ".", "--into=suite", "--no-venv", "--no-images"]
     assert [cli.run(words), cli.run(words)] == [0, 0]
-
-
-def test_the_next_command_can_be_typed(tmp_path: Path) -> None:
-    line = next_command(tmp_path / "a b", ["10.7.0"])
-    assert shlex.split(line)[:3] == ["cd", str(tmp_path / "a b"), "&&"]
 
 
 def test_names_that_no_pack_has() -> None:

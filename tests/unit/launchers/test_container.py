@@ -49,24 +49,6 @@ def test_the_command_by_hand_is_the_accepted_one(access: GpuAccess) -> None:
     check_golden(f"docker-{access.name.lower()}.txt", lines)
 
 
-@pytest.mark.parametrize(
-    ("access", "ids", "cdi", "nodes"),
-    [
-        (GpuAccess.TOOLKIT, (UUID,), (), ()),
-        (GpuAccess.CDI, (), ("nvidia.com/gpu=2",), ()),
-        (GpuAccess.NODES, (), (), ("/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm")),
-        (None, (), (), ()),
-    ],
-)
-def test_the_cells_gpu_is_given_in_the_engines_way(
-    access: GpuAccess | None, ids: tuple[str, ...], cdi: tuple[str, ...], nodes: tuple[str, ...]
-) -> None:
-    spec = spec_of(access)
-    assert (spec.gpu.ids, spec.gpu.cdi, spec.gpu.nodes) == (ids, cdi, nodes)
-    given = [word for word in words_of(spec) if word.startswith(("--gpus", "--device"))]
-    assert given == [f"--gpus=device={i}" for i in ids] + [f"--device={d}" for d in (*cdi, *nodes)]
-
-
 @pytest.mark.parametrize("access", [*GpuAccess, None])
 def test_a_cell_without_a_gpu_is_given_none(access: GpuAccess | None) -> None:
     spec = spec_of(access, CPU, driver_folder="/usr/local/nvidia")
@@ -132,32 +114,9 @@ def test_no_folder_of_the_host_can_be_written_and_what_can_is_limited(access: Gp
     assert not [word for word in words if word.split("=")[0] in risky]
 
 
-@pytest.mark.parametrize(
-    "word",
-    [
-        "--init", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-        f"--user={os.getuid()}:{os.getgid()}", f"--memory={32 << 30}", f"--memory-swap={32 << 30}",
-        "--pids-limit=1024",
-        f"--ulimit=fsize={8 << 30}", f"--log-opt=max-size={1 << 20}", "--label=io.trtmatrix=1",
-        "--env=HOME=/tmp/home", "--env=USER=trtmatrix",
-        "--env=ORT_DISABLE_TELEMETRY=1", "--entrypoint=python3", "--workdir=/tmp",
-        "--volume=/h/my repros:/opt/trtmatrix/repros:ro",
-    ],
-)  # fmt: skip
-def test_every_container_is_confined(word: str) -> None:
-    assert word in words_of(spec_of())
-    assert f"--label=io.trtmatrix.owner={own_identity()}" in words_of(spec_of())
-
-
 def test_all_caches_lie_in_scratch_which_is_executable_and_bounded() -> None:
     paths = [value for value in spec_of().environment.values() if value.startswith("/")]
     assert len(paths) >= 6
     assert all(path == "/tmp" or path.startswith("/tmp/") for path in paths)  # noqa: S108
     options = Limits(scratch=7).tmpfs.split(",")
     assert {"exec", "nosuid", "nodev", "size=7"} <= set(options)
-
-
-def test_the_limits_that_were_asked_for_are_used() -> None:
-    spec = spec_of(gpu=CPU, limits=Limits(memory=1, file=2, log=3, processes=4, scratch=5))
-    wanted = {"--memory=1", "--ulimit=fsize=2", "--log-opt=max-size=3", "--pids-limit=4"}
-    assert wanted <= set(words_of(spec))

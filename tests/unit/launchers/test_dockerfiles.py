@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.launchers.wheels import LINE
-from trtmatrix.suite.image_names import is_own
 
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "tests" / "unit" / "code"
@@ -95,47 +93,3 @@ def test_every_requirement_of_an_image_has_its_hash() -> None:
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     assert [line for line in lines if line and not line.startswith("#") and not LINE.fullmatch(line)] == []
     assert sum(bool(LINE.fullmatch(line)) for line in lines) > 10
-
-
-def texts_in(file: Path) -> Iterator[str]:
-    """Yield the texts of a Python file; what is put in by its code stands as ``${ARG}``."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.JoinedStr):
-            parts = node.values
-            yield "".join(str(p.value) if isinstance(p, ast.Constant) else "${ARG}" for p in parts)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-
-
-def test_dockerfiles_that_are_written_by_code_are_built_on_what_the_code_names() -> None:
-    files = [file for top in ("src", "bench", "docker") for file in (ROOT / top).rglob("*.py")]
-    texts = [(file, text) for file in files for text in texts_in(file) if re.search(r"(?m)^FROM \S", text)]
-    assert texts
-    wrong = {
-        (str(file.relative_to(ROOT)), base)
-        for file, text in texts
-        for base in bases(text)
-        if not (PINNED.fullmatch(base) or BY_ARG.fullmatch(base) or is_own(base))
-    }
-    assert wrong == set()
-
-
-@pytest.mark.parametrize(
-    ("text", "wrong"),
-    [
-        ("FROM debian:12\n", ["debian:12"]),
-        ("FROM debian@sha256:12\n", ["debian@sha256:12"]),
-        (f"# x\nFROM debian:12@sha256:{'a' * 64} AS x\nFROM scratch\n", []),
-        ("ARG BASE\nFROM ${BASE}\n", []),
-        ("ARG BASE=debian:12\nFROM ${BASE}\n", ["${BASE}"]),
-        ("FROM ${BASE}\n", ["${BASE}"]),
-    ],
-)
-def test_what_is_not_pinned_is_seen(text: str, wrong: list[str]) -> None:
-    assert unpinned(text) == wrong
-
-
-def test_wheels_without_hashes_are_seen() -> None:
-    assert installs_without_hashes("RUN a && python3 -m pip install x\n") == [" python3 -m pip install x"]
-    assert installs_without_hashes("RUN pip \\\n  --isolated install --require-hashes -r x\n") == []
-    assert installs_without_hashes("RUN pip uninstall x\n") == []

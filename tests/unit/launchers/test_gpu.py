@@ -22,39 +22,18 @@ HERE = (
     ("name", "full", "compute", "datacenter"),
     [
         ("Tesla T4", "NVIDIA T4", "7.5", True),
-        ("T4", "NVIDIA T4", "7.5", True),
         ("NVIDIA H100 80GB HBM3", "NVIDIA H100", "9.0", True),
-        ("NVIDIA H100 PCIe", "NVIDIA H100", "9.0", True),
-        ("NVIDIA H100 NVL", "NVIDIA H100", "9.0", True),
-        ("h100", "NVIDIA H100", "9.0", True),
         ("nvidia-h100-80gb-hbm3", "NVIDIA H100", "9.0", True),
-        ("NVIDIA L4", "NVIDIA L4", "8.9", True),
         ("L4", "NVIDIA L4", "8.9", True),
-        ("NVIDIA L40S", "NVIDIA L40S", "8.9", True),
         ("NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX 6000 Ada", "8.9", False),
         ("Quadro RTX 6000", "NVIDIA Quadro RTX 6000", "7.5", False),
-        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100", "8.0", True),
-        ("NVIDIA A100-PCIE-40GB", "NVIDIA A100", "8.0", True),
         ("Tesla V100-SXM2-16GB", "NVIDIA V100", "7.0", True),
-        ("NVIDIA GH200 480GB", "NVIDIA GH200", "9.0", True),
         ("NVIDIA GH200 144G HBM3e", "NVIDIA GH200", "9.0", True),
-        ("NVIDIA H20", "NVIDIA H20", "9.0", True),
         ("NVIDIA H20-3e", "NVIDIA H20-3e", "9.0", True),
-        ("NVIDIA H800 PCIe", "NVIDIA H800", "9.0", True),
-        ("NVIDIA A800-SXM4-80GB", "NVIDIA A800", "8.0", True),
         ("NVIDIA A800 40GB Active", "NVIDIA A800 Active", "8.0", False),
-        ("NVIDIA L20", "NVIDIA L20", "8.9", True),
-        ("NVIDIA T4G", "NVIDIA T4G", "7.5", True),
-        ("Tesla V100-DGXS-32GB", "NVIDIA V100", "7.0", True),
-        ("Tesla V100S-PCIE-32GB", "NVIDIA V100S", "7.0", True),
-        ("GRID T4-16C", "NVIDIA T4", "7.5", True),
-        ("GRID V100D-32Q", "NVIDIA V100D", "7.0", True),
         ("GRID A100D-40C", "NVIDIA A100D", "8.0", True),
-        ("NVIDIA A40-48Q", "NVIDIA A40", "8.6", True),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100", "8.0", True),
-        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090", "8.9", False),
         ("RTX 4070 Ti SUPER", "NVIDIA GeForce RTX 4070 Ti SUPER", "8.9", False),
-        ("NVIDIA H200", "NVIDIA H200", "9.0", True),
         ("NVIDIA B200", "NVIDIA B200", "10.0", True),
     ],
 )
@@ -88,10 +67,7 @@ def test_of_several_alike_the_first_is_taken_and_each_name_counts_once() -> None
         ("L400", "L40"),
         ("rtx 6000 adda", "RTX 6000 Ada"),
         ("NVIDIA GeForce RTX 3090 Laptop GPU", "GeForce RTX 3090"),
-        ("H-100", "H100"),
-        ("", "write it as nvidia-smi does"),
         ("?!", "write it as nvidia-smi does"),
-        ("NVIDIA", "write it as nvidia-smi does"),
     ],
 )
 def test_a_name_that_is_not_known_gets_a_suggestion(name: str, suggestion: str) -> None:
@@ -103,16 +79,3 @@ def test_a_name_that_is_not_known_gets_a_suggestion(name: str, suggestion: str) 
 @given(st.text(max_size=30))
 def test_every_name_gives_a_part_of_an_id(name: str) -> None:
     assert PART.fullmatch(slug_of(name))
-
-
-@pytest.mark.parametrize(
-    ("name", "slug"),
-    [
-        ("NVIDIA H200", "nvidia-h200"),
-        ("Tesla T4", "tesla-t4"),
-        ("L4", "nvidia-l4"),
-        ("A100-SXM4", "nvidia-a100-sxm4"),
-    ],
-)
-def test_a_slug_is_the_name_in_small_letters(name: str, slug: str) -> None:
-    assert slug_of(name) == slug

@@ -13,9 +13,6 @@ from trtmatrix.suite.plan import GpuAccess
 GPUS = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}'
 ROWS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {
     "the toolkit": ({"Runtimes": {"nvidia": {}, "runc": {}}}, {}, GpuAccess.TOOLKIT),
-    "the toolkit before CDI": (
-        {"Runtimes": {"nvidia": {}}, "CDISpecDirs": ["cdi"]}, {"n.json": GPUS}, GpuAccess.TOOLKIT,
-    ),
     "CDI of Docker 28.3": (
         {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, {}, GpuAccess.CDI,
     ),

@@ -15,15 +15,14 @@ from typing import Any, cast
 import docker
 import docker.errors
 import pytest
-from builders import make_version
+from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.paths import Project
 from trtmatrix.launchers.images import Images, builder_command, run_builder
 from trtmatrix.launchers.pulls import Puller
 from trtmatrix.suite.gpus import CPU
-from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.matrix import ImageOrigin, Pin
+from trtmatrix.suite.plan import Keep, Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -86,13 +85,6 @@ def test_launches_that_want_one_image_share_one_pull(tmp_path: Path) -> None:
     assert ids == [f"sha256:{IMAGE}"] * 3
     assert engine.pulls == 1
     assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
-
-
-def test_what_is_not_to_be_pulled_is_not(tmp_path: Path) -> None:
-    engine = StandInEngine()
-    with pytest.raises(docker.errors.ImageNotFound):
-        make_images([], tmp_path).make_ready(launch(), as_client(engine))
-    assert engine.pulls == 0
 
 
 def write_script(folder: Path, code: str) -> Path:
@@ -180,11 +172,36 @@ def wait_until(holds: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_the_script_is_the_one_beside_the_matrix(tmp_path: Path) -> None:
-    project = Project(matrix=tmp_path / "m.yaml", repros=tmp_path, results=tmp_path, cache=tmp_path)
-    assert project.image_builder is None
-    script = tmp_path / "docker" / "wheels" / "build"
-    script.parent.mkdir(parents=True)
-    script.touch()
-    assert project.image_builder == script
-    assert builder_command(None, project.matrix) == ()
+class Removing(StandInEngine):
+    """An engine whose images of two names are one, and which removes them again."""
+
+    def get(self, image: str) -> Any:
+        if image not in {*self.here, *(name.rpartition("@")[2] for name in self.here)}:
+            raise docker.errors.ImageNotFound(image)
+        return type("Image", (), {"id": image.rpartition("@")[2]})()
+
+    def remove(self, image: str) -> None:
+        self.here.discard(image)
+
+
+def test_two_names_of_one_image_leave_room_for_one_other(tmp_path: Path) -> None:
+    engine, pin = Removing(), Pin(manifest="sha256:one", ids=("sha256:one",))
+    origins = [ImageOrigin(image=name, pin=pin) for name in ("a:1", "b:1")]
+    origins += [ImageOrigin(image=name) for name in ("c:1", "d:1")]
+    one, same, other, last = (
+        Launch(version=replace(VERSION, origin=origin), gpu=CPU, cells=(make_cell(),), pull=True)
+        for origin in origins
+    )
+    puller = Puller(pull_note=lambda *_: None, note=lambda _: None)
+    images = Images(cache=tmp_path, puller=puller, keep=Keep.NONE)
+    images.expect([one, same, other, last])
+    images.make_ready(one, as_client(engine))
+    images.ended(one)  # b:1 wants it still: it is one of the two that are here
+    images.make_ready(other, as_client(engine))
+    third = threading.Thread(target=images.make_ready, args=(last, as_client(engine)))
+    third.start()
+    third.join(0.5)
+    assert (third.is_alive(), engine.here) == (True, {"a@sha256:one", "c:1"})
+    images.ended(same)
+    third.join(30)
+    assert engine.here == {"c:1", "d:1"}

@@ -40,13 +40,10 @@ LOCAL = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 REFUSED: dict[str, Callable[[], object]] = {
     "a TCP socket": lambda: socket.socket(socket.AF_INET),
-    "one of version 6": lambda: socket.socket(socket.AF_INET6),
     "a connection": lambda: socket.create_connection(("192.0.2.1", 9)),
     "an old socket": lambda: LOCAL.connect(("192.0.2.1", 9)),
     "a datagram": lambda: LOCAL.sendto(b"x", ("127.0.0.1", 9)),
     "a name": lambda: socket.getaddrinfo("nvcr.io", 443),
-    "an old call": lambda: socket.gethostbyname("localhost"),
-    "a name of an address": lambda: socket.getnameinfo(("127.0.0.1", 9), 0),
 }
 
 
@@ -91,7 +88,7 @@ def test_a_process_that_prepares_cases_keeps_to_it(tmp_path: Path) -> None:
         list(CasePool(tmp_path / "cache").prepare([wanted], threading.Event()))
 
 
-@pytest.mark.parametrize("address", ["tcp://192.0.2.1:2375", "ssh://user@192.0.2.1", "http://192.0.2.1"])
+@pytest.mark.parametrize("address", ["tcp://192.0.2.1:2375", "ssh://user@192.0.2.1"])
 def test_an_engine_over_a_network_is_refused_with_words(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,10 +128,7 @@ OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
         (("onnxruntime==1.31.1", "numpy"), ""),
         (("Tensorrt_RTX.cu12-libs>=1.7",), ""),
         (("onnxruntime==1.31.2",), "onnxruntime==1.31.2"),
-        (("numpy==3.0",), "numpy==3.0"),
-        (("torch", "numpy"), "torch was not found"),
         (("runtime==1.0",), "buffers was not found in the provided package locations"),
-        (("quick[speed]",), "fast was not found"),
         (("no requirement !",), "no requirement !"),
     ],
 )
@@ -144,8 +138,6 @@ def test_what_a_wheelhouse_lacks_for_this_python(wheels: tuple[str, ...], why: s
     put_wheel(tmp_path, "onnxruntime", version="1.31.2", tag="cp27-cp27m-linux_x86_64")
     put_wheel(tmp_path, "tensorrt_rtx_cu12_libs", version="1.7.1.116", tag="py2.py3-none-linux_x86_64")
     put_wheel(tmp_path, "runtime", "buffers>=1", "old; python_version < '3'")
-    put_wheel(tmp_path, "quick", "fast; extra == 'speed'")
-    (tmp_path / "numpy-3.0.tar.gz").touch()
     words = find_lacking(tmp_path, wheels)
     assert words.startswith(f"{', '.join(wheels)}: not installed, and not in {tmp_path}: " if why else "")
     assert why in words

@@ -11,13 +11,11 @@ import pytest
 from builders import make_version
 
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.launchers.apptainer import Apptainer
 from trtmatrix.launchers.child_containers import child_command
+from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
 from trtmatrix.launchers.container import Limits, make_container_spec
-from trtmatrix.launchers.pyxis import Pyxis
 from trtmatrix.launchers.references import read_file
 from trtmatrix.suite.gpus import CPU
-from trtmatrix.suite.image_names import SUFFIXES
 from trtmatrix.suite.plan import Engine, Launch
 
 CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64
@@ -101,7 +99,3 @@ def test_a_path_that_no_command_line_can_name_is_refused(sign: str) -> None:
     )  # fmt: skip
     with pytest.raises(MachineryError, match="no path may have one of"):
         child_command(Pyxis(), spec, CPU)
-
-
-def test_each_engine_has_the_suffix_of_its_files() -> None:
-    assert list(SUFFIXES) == ["auto", "docker", "podman", "apptainer", "pyxis"]  # as --engine has them

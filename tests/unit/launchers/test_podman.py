@@ -11,15 +11,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 from engines import serving
 
 from trtmatrix.launchers import docker_engine
 from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
-from trtmatrix.launchers.docker_engine import find_address, find_engine, open_client
+from trtmatrix.launchers.docker_engine import find_address, find_engine
 from trtmatrix.suite.gpus import CPU
-from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import Known
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -97,18 +95,6 @@ def test_podman_is_known_by_its_name_and_its_images_by_those_that_docker_has(pod
 
 
 @pytest.mark.parametrize(
-    ("full", "short"),
-    [
-        ("docker.io/library/debian:12", "debian:12"), ("docker.io/onnx/x:1", "onnx/x:1"),
-        ("localhost/a:1", "a:1"), ("localhost:5000/a:1", "localhost:5000/a:1"), ("a:1", "a:1"),
-        ("nvcr.io/nvidia/x:1", "nvcr.io/nvidia/x:1"),
-    ],
-)  # fmt: skip
-def test_full_names_are_shortened_as_docker_has_them(full: str, short: str) -> None:
-    assert short_name(full) == short
-
-
-@pytest.mark.parametrize(
     ("said", "rootless", "unlimited"),
     [
         ({"Rootless": True}, True, ()),
@@ -175,17 +161,3 @@ def test_podman_gives_gpus_by_cdi_from_the_release_that_takes_them_over_its_sock
     if here:
         (tmp_path / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
     assert docker_engine.find_gpu_access({**INFO, "ServerVersion": version}) is expected
-
-
-def test_the_api_is_asked_for_by_a_ping_and_left_to_the_sdk_elsewhere(
-    sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions = list[str | None]()
-    monkeypatch.setattr(docker, "from_env", lambda **how: versions.append(how["version"]))
-    with serving(sockets["docker"], {"/_ping": b"OK"}) as asked:
-        open_client(5)
-    assert asked == ["/_ping"]
-    for address in (f"unix://{sockets['root']}", "tcp://127.0.0.1:1"):
-        monkeypatch.setenv("DOCKER_HOST", address)
-        open_client(5)
-    assert versions == [None] * 3

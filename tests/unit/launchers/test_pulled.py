@@ -7,8 +7,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.common.owner import own_identity
 from trtmatrix.launchers.pulled import (
@@ -26,19 +24,6 @@ PULLING = PulledImage(engine="e", reference="r:1", owner="me", began="2026-01-01
 PULLED = PULLING.model_copy(update={"image_id": "i1"})
 FAST = Speed(size=100, seconds=2.0)
 DEAD = own_identity().rsplit(":", 1)[0] + ":0"
-TEXTS = st.text(max_size=6)
-LEDGERS = st.builds(
-    Ledger,
-    pulled=st.lists(st.builds(PulledImage, engine=TEXTS, reference=TEXTS, owner=TEXTS, began=TEXTS,
-                              drop=st.booleans(), image_id=TEXTS), max_size=4),
-    uses=st.lists(st.builds(Use, engine=TEXTS, image_id=TEXTS, owner=TEXTS), max_size=4),
-    speeds=st.lists(st.builds(Speed, size=st.integers(0, 1 << 50), seconds=st.floats(0, 1e9)), max_size=3),
-)  # fmt: skip
-
-
-@given(LEDGERS)
-def test_a_ledger_comes_back_as_it_was_written(ledger: Ledger) -> None:
-    assert Ledger.model_validate_json(ledger.model_dump_json(by_alias=True)) == ledger
 
 
 @pytest.mark.parametrize(
@@ -58,13 +43,6 @@ def test_the_file_is_of_the_form_that_it_always_had(tmp_path: Path) -> None:
         ledger.speeds.append(FAST)
     found = json.loads((tmp_path / FILE).read_text())
     assert found == {"schema": 1, "pulled": [], "uses": [], "speeds": [{"size": 100, "seconds": 2.0}]}
-
-
-def test_a_pull_is_ours_once_it_has_ended_and_only_under_its_own_id() -> None:
-    assert Ledger(pulled=[PULLING]).of("e") == []
-    ledger = Ledger(pulled=[PULLED, PULLING])
-    assert ledger.of("e") == ledger.of("e", "i1") == [PULLED]
-    assert ledger.of("other") == ledger.of("e", "i2") == []
 
 
 def test_opening_it_strikes_the_dead_and_what_they_had_only_begun_to_pull(tmp_path: Path) -> None:

@@ -14,35 +14,24 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.pulls import WAITS, Puller, explain_pull
-from trtmatrix.launchers.references import login_command
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 
 SAID = {  # what was said: remedy, whether it is tried again at once, and once a part had come
     "write /var/lib/docker/tmp/GetImageBlob1: no space left on device": ("free some room", 0, 0),
     "filesystem layer verification failed for digest sha256:12": ("ask again: something between", 0, 0),
-    "failed commit on ref: unexpected commit digest sha256:1, expected sha256:2": ("ask again", 0, 0),
-    "copying blob: Digest did not match, expected sha256:1, got sha256:2": ("ask again", 0, 0),
     "storing blob to file: flate: corrupt input before offset 44": ("ask again", 0, 0),
-    "pigz: skipping: <stdin>: corrupted -- crc32 mismatch: exit status 1": ("ask again", 0, 0),
     "no matching manifest for linux/arm64/v8 in the manifest list entries": ("choose an image for", 0, 0),
     "toomanyrequests: You have reached your pull rate limit": ("try again later; a login", 1, 1),
-    "received unexpected HTTP status: 429 Too Many Requests": ("try again later; a login", 1, 1),
     "http: server gave HTTP response to HTTPS client": ("put its authority's certificate into", 0, 0),
-    "x509: certificate signed by unknown authority": ("put its authority's certificate into", 0, 0),
     "incorrect username or password": ("log in again: docker login nvcr.io", 0, 0),
     "unauthorized: <a href='https://ngc.nvidia.com'>": ("log in: docker login nvcr.io", 0, 0),
-    "pull access denied for x, repository does not exist or may require 'docker login'": ("log in: ", 0, 0),
-    "error getting credentials - err: exec: \"docker-credential-x\": not found": ("log in: docker", 0, 0),
     "manifest for x:1 not found: manifest unknown: manifest unknown": ("check the tag", 0, 0),
     "unknown blob": ("push or mirror the image again", 0, 0),
     "received unexpected HTTP status: 503 Service Unavailable": ("try again later; with a proxy", 1, 1),
     "Get \"https://nvcr.io/v2/\": dial tcp: lookup nvcr.io: no such host": ("check the network", 0, 1),
     "dial tcp 127.0.0.1:1: connect: connection refused": ("check the network and the proxy", 0, 1),
-    "net/http: TLS handshake timeout": ("check the network and the proxy", 1, 1),
     "read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer": ("check the network", 1, 1),
-    "unexpected EOF": ("check the network", 1, 1),
-    "download failed after attempts=6: EOF": ("check the network", 1, 1),
     "it has hiccups": ("try again later; with a proxy", 0, 0),
 }  # fmt: skip
 
@@ -57,10 +46,6 @@ def test_each_trouble_is_told_in_the_engines_words_with_a_remedy(said: str) -> N
         assert lines[1].startswith(f"  {remedy}")
         assert lines[2:] == [f"  try it by hand: docker pull {IMAGE}"]
         assert worth_while is bool(again)
-
-
-def test_ngcs_login_is_named_in_full() -> None:
-    assert login_command("nvcr.io") in str(explain_pull(IMAGE, "unauthorized", got_some=False)[0])
 
 
 @given(st.text(), st.sampled_from([IMAGE, "UPPER case", ""]), st.booleans())
@@ -120,14 +105,6 @@ def test_a_layer_that_came_whole_counts_whole_however_seldom_the_engine_tells() 
         {"id": "d4", "status": "Download complete", "progressDetail": {}},
     ])  # fmt: skip
     assert puller([], []).pull(IMAGE, client_of(engine)) == 9 + 2 + 0
-
-
-def test_there_is_an_end_to_trying() -> None:
-    waits = list[float]()
-    engine = Failing(*[[{"error": "toomanyrequests"}]] * 9)
-    with pytest.raises(MachineryError, match="toomanyrequests"):
-        puller([], waits).pull(IMAGE, client_of(engine))
-    assert waits == list(WAITS)
 
 
 def test_the_engines_words_are_read_and_not_those_of_its_http() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_entry, make_record, make_repro
 
-from trtmatrix.common.tensors import parse_profile
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.explain import errors_of
 from trtmatrix.model.own_model import profile_texts
+from trtmatrix.onnxmodel.tensors import parse_profile
 from trtmatrix.suite.model import Cause
 
 NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}
