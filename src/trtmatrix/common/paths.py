@@ -32,6 +32,16 @@ class Project:
         return self.results / "local"
 
     @property
+    def log(self) -> Path:
+        """Every line of the last run, then every row of its tables."""
+        return self.local / "last-run.txt"
+
+    @property
+    def page(self) -> Path:
+        """The last run as a page."""
+        return self.local / "report.html"
+
+    @property
     def lock(self) -> Path:
         """The digests of matrix.yaml's images, beside it."""
         return self.matrix.with_suffix(".lock")
@@ -94,6 +104,20 @@ def make_job_folder(cache: Path, name: str) -> Path:
     for part in ("job", "out"):
         (folder / part).mkdir()
     return folder
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file whole or leave it as it was; a device or a pipe is just written to. ``OSError``."""
+    target = file.resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def publish_folder(partial: Path, target: Path) -> None:

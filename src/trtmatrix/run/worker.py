@@ -51,6 +51,7 @@ class Worker:
         self._due = math.inf
         self._launcher_failed = False
         self._closed = False
+        self._name = ""
         self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
         self._threads = ThreadPoolExecutor(RECORDERS)
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
@@ -67,13 +68,14 @@ class Worker:
         The job's folder is removed on every path, and what came out is stored.
         """
         launch = self.ready.launch
-        name = f"{self.state.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
-        folder = make_job_folder(self.state.cache, name)
+        self._name = f"{self.state.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
+        folder = make_job_folder(self.state.cache, self._name)
         try:
             with self._threads:  # on the way out it waits until what came out is stored
                 ended = self._run_probe(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+            self.state.progress.now(self._name)
             self._take_recorded()
         self._settle(ended)
 
@@ -130,6 +132,7 @@ class Worker:
             if data is None:
                 if index > self._started and (out / f"{index}.started.json").exists():
                     self._started = index
+                    self.state.progress.now(self._name, str(task.cell.id))
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
                 if time.monotonic() > self._due:
                     raise Overdue

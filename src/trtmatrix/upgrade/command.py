@@ -113,7 +113,7 @@ def _own(
     else:
         from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 
-        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS)).entries
+        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS, log=mine.project.log)).entries
     section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
     tolerance = args.atol is not None or args.rtol is not None
     return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)
