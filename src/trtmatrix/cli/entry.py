@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trtmatrix.cli.parser import make_parser
-from trtmatrix.common.errors import ExitCode, TrtMatrixError
+from trtmatrix.common.errors import ExitCode, TrtMatrixError, explain_os_error
 from trtmatrix.common.interrupts import interruptible
 
 __all__ = ["main", "make_parser", "run"]
@@ -45,7 +45,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader had seen enough: that changes nothing of the outcome
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
+    except OSError as error:
+        code = _tell_lost(error)
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
         Path(file).write_text(str(int(code)))
     sys.exit(int(code))
@@ -71,8 +73,12 @@ def run(argv: Sequence[str]) -> ExitCode:
         print(f"trtmatrix: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return ExitCode.AS_EXPECTED
+    except OSError as error:
+        if args.traceback:
+            _print_traceback()
+        return _tell_refused(error, args)
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise
         _print_traceback()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
@@ -89,6 +95,36 @@ def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
 
     typed = options.read_options(getattr(options, OPTIONS[args.command]), args)
     return lambda: command(typed)
+
+
+def _tell_refused(error: OSError, args: argparse.Namespace) -> ExitCode:
+    """Tell what the system refused: the output, or a file."""
+    try:
+        if (
+            error.errno and not error.filename
+        ):  # a write's: of the output, if that refuses an empty line as well
+            os.write(sys.stdout.fileno(), b"\n")
+    except OSError as lost:
+        return _tell_lost(lost)
+    from trtmatrix.common.paths import default_cache
+
+    usual = {"to": Path(), "results": Path("results"), "cache": default_cache()}
+    folders = {f"--{n}": getattr(args, n) or path for n, path in usual.items() if hasattr(args, n)}
+    print(f"trtmatrix: {explain_os_error(error, folders)}", file=sys.stderr)
+    print("  (--traceback shows where)", file=sys.stderr)
+    return ExitCode.MACHINERY
+
+
+def _tell_lost(error: OSError) -> ExitCode:
+    """Tell that standard output takes nothing; what was left to be written is dropped."""
+    _drop_output()
+    why = error.strerror or error
+    print(f"trtmatrix: standard output cannot be written: {why}; the answer was not printed", file=sys.stderr)
+    return ExitCode.MACHINERY
+
+
+def _drop_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _network(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:

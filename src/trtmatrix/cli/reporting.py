@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.cli.options import IN_ARRAY
 from trtmatrix.common.errors import ExitCode, UsageError
-from trtmatrix.common.paths import Project, write_whole
+from trtmatrix.common.paths import Project, write_output, write_whole
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Pull, make_plan
 
@@ -36,7 +36,7 @@ def report_command(options: ReportOptions) -> ExitCode:
     check_files(files, REPORT_SUFFIXES)
     _, _, entries = stored_entries(options.project, options.where)
     for file in files:
-        write_file(file, render(file.suffix, entries, again=_command(options, "report")))
+        write_output(file, render(file.suffix, entries, again=_command(options, "report")))
         print(file)
     code, shown, surprises = shown_code(entries)
     if code is ExitCode.NOTHING:
@@ -55,16 +55,6 @@ def check_files(files: Sequence[Path], suffixes: Sequence[str] = TABLE_SUFFIXES)
             raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
         if file.is_dir():
             raise UsageError(f"--output {file} is a folder: name a file in it")
-
-
-def write_file(file: Path, content: str) -> None:
-    """Write a report; ``UsageError`` where the file cannot be written."""
-    try:
-        write_whole(file, content)
-    except OSError as error:
-        raise UsageError(
-            f"--output {file}: cannot be written: {error.strerror}; name another file"
-        ) from error
 
 
 def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, again: str = "") -> str:
@@ -106,7 +96,7 @@ def show(
     """
     for file in options.output:
         text = render(file.suffix, entries, all_rows=options.all_rows, again=_command(options, "report"))
-        write_file(file, text)
+        write_output(file, text)
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
     details = ["nox -s report", "--full"]
     # The tasks of a cluster share a folder: a page of each would be drawn for nobody.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import trtprobe
+from trtmatrix.common.errors import UsageError
 from trtmatrix.common.owner import is_dead, own_identity
 
 
@@ -118,6 +119,31 @@ def write_whole(file: Path, text: str) -> None:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_output(file: Path, text: str) -> None:
+    """Write what ``--output`` names; ``UsageError`` where that cannot be."""
+    try:
+        write_whole(file, text)
+    except OSError as error:
+        raise UsageError(
+            f"--output {file}: cannot be written: {error.strerror}; name another file"
+        ) from error
+
+
+def check_writable(folders: Mapping[str, Path]) -> None:
+    """Make folders, by the options that name them; ``UsageError`` tells of all that cannot be written to."""
+    problems = []
+    for option, folder in folders.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            why = "" if os.access(folder, os.W_OK | os.X_OK) else "no permission, or a read-only disk"
+        except OSError as error:
+            why = error.strerror or str(error)
+        if why:
+            problems.append(f"{folder}: nothing can be written there: {why}; name another folder by {option}")
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 def publish_folder(partial: Path, target: Path) -> None:

@@ -48,7 +48,7 @@ class Progress:
 
     def __init__(self, stream: TextIO, *, log: Path | None = None, full: bool = False) -> None:
         """Keep the stream, and start the log anew; where that cannot be written, there is none."""
-        self.stream, self.full, self.log = stream, full, log
+        self.stream, self.full = stream, full
         self._lock = threading.RLock()
         self._stretches: dict[str, _Stretch] = {}
         self._now: dict[str, str] = {}
@@ -60,6 +60,7 @@ class Progress:
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log.unlink(missing_ok=True)  # another run that still writes keeps its own
                 self._file = log.open("w", encoding="utf-8")
+        self.log = log if self._file else None
 
     def note(self, text: str) -> None:
         """Say a line that stays, whole also when several versions run side by side."""

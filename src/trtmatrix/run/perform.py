@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.common.paths import Project
+from trtmatrix.common.paths import Project, check_writable
 from trtmatrix.judge.compare import Entry, Stored, without_refused
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
@@ -168,6 +168,7 @@ def execute(
     from trtmatrix.run.announce import announce
     from trtmatrix.run.execute import execute_plan
 
+    check_writable({"--results": context.project.local, "--cache": context.project.cache})
     if options.quiet:
         progress: Progress = QuietProgress(sys.stderr)
     else:
@@ -176,8 +177,8 @@ def execute(
     try:
         return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
     except BaseException:
-        if options.log is not None:
-            progress.note(f"trtmatrix: all lines up to here are in {options.log}")
+        if progress.log is not None:
+            progress.note(f"trtmatrix: all lines up to here are in {progress.log}")
         raise
     finally:
         progress.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
+from trtmatrix.common.paths import write_output
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.matrix import Version
@@ -128,7 +129,7 @@ def _tell_api(args: argparse.Namespace) -> ExitCode:
     code = exit_code_of(section)
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in args.output:
-        file.write_text(data if file.suffix == ".json" else _sarif(args, section), encoding="utf-8")
+        write_output(file, data if file.suffix == ".json" else _sarif(args, section))
     with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
         print(data if args.json else render_api_text(section), end="", flush=True)
     return code
@@ -160,7 +161,7 @@ def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
     upgrade = replace(upgrade, generated=now)
     document = make_document(upgrade)
     for file in args.output:
-        file.write_text(_render(file.suffix, args, upgrade, document), encoding="utf-8")
+        write_output(file, _render(file.suffix, args, upgrade, document))
     if args.json:
         text = upgrade_json(upgrade)
     else:

@@ -129,7 +129,9 @@ def test_quiet_says_notes_alone(capsys: pytest.CaptureFixture[str]) -> None:
 def test_who_does_not_read_and_a_log_that_cannot_be_written_end_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     full = open("/dev/full", "wb", buffering=0)  # noqa: PTH123, SIM115 - a device, closed below
-    progress = Progress(io.TextIOWrapper(full, write_through=True), log=tmp_path / "file" / "l.txt", full=True)
+    progress = Progress(
+        io.TextIOWrapper(full, write_through=True), log=tmp_path / "file" / "l.txt", full=True
+    )
     progress.begin("tests", 1)
     progress.step("tests", "a: PASS")
     progress.close()
