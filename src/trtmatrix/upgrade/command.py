@@ -33,7 +33,7 @@ from trtmatrix.upgrade.move import (
     make_question,
 )
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.report import Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 if TYPE_CHECKING:
     from trtmatrix.upgrade.document import Document
@@ -81,7 +81,26 @@ def _decide(
     section = _compare_apis(args, before.name, after.name, known=known) if api else ApiSection()
     question = make_question(args, context, gathered, before, after)
     own = _own(args, context, gathered, before, after)
-    return decide(replace(question, api=section, code=bool(args.code), own=own))
+    upgrade = decide(replace(question, api=section, code=bool(args.code), own=own))
+    return replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after)) if api else upgrade
+
+
+def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
+    """Return what is lacking with what each command fetches: images that are not here, GB and time."""
+    if not any(item.command for item in lacking):
+        return tuple(lacking)
+    from trtmatrix.run.announce import image_words
+
+    selection = replace(context.selection, versions=tuple(version.name for version in versions))
+    survey = take_survey(replace(context, selection=selection), Pull.ALL)
+
+    def price(item: Lacking) -> Lacking:
+        words = item.command.replace(",", " ").split()
+        launches = [launch for launch in survey.plan.launches if launch.version.name in words]
+        cost = image_words(launches, context, survey)
+        return replace(item, what=f"{item.what} ({cost})") if cost else item
+
+    return tuple(map(price, lacking))
 
 
 def _compare_apis(args: argparse.Namespace, before: str, after: str, *, known: bool) -> ApiSection:

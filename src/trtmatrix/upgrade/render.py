@@ -32,6 +32,12 @@ from trtmatrix.upgrade.report import count
 
 _STYLE = """
 .name { min-width: 15rem; }
+.bars { list-style: none; padding: 0; max-width: 66rem; } .bars li { margin: .6rem 0; }
+.bar { display: grid; grid-template-columns: 5rem 1fr 15rem; gap: .6rem; align-items: center; }
+.bar svg { width: 100%; height: 1rem; } .bar rect { fill: var(--mark-line); }
+.bar .bad { fill: var(--mark-bad); } .bar .good { fill: var(--mark-good); }
+.bar path { stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke; }
+@media (max-width: 40rem) { .bar { grid-template-columns: 1fr; gap: 0; } }
 .in1 { margin-left: 1.2rem; } .in2 { margin-left: 2.4rem; } .in3 { margin-left: 3.6rem; }
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 from builders import make_case, make_cell, make_control, make_entry, make_repro, make_unknown
 from goldenfile import check_golden
 from hypothesis import given
-from pagereading import Page, check_ids, check_safe
+from pagereading import Page, body_of, check_ids, check_safe
 from shown import NOISE, PATIENT, many_entries, sample_entries
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED
@@ -36,7 +36,7 @@ def part(text: str, name: str) -> str:
 
 
 def test_sample() -> None:
-    check_golden("report.html", markup(sample_entries()))
+    check_golden("report.html", body_of(markup(sample_entries())))
 
 
 def test_the_page_loads_nothing_and_every_cell_with_evidence_is_in_it_once() -> None:
