@@ -392,7 +392,7 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
     if built:
         title = f"Engine size, build time and memory that changed: {count(len(built), 'figure')}"
         table = Table(label="Engines that changed", heads=heads, rows=tuple(map(_figure_row, built)))
-        yield Fold(title, (table,), brief=len(built))
+        yield Fold(title, (table,), brief=_FEW)
     if others:
         title = f"{count(len(others), 'figure')} within the spread, not comparable, or of one version only"
         table = Table(label="Other figures", heads=heads, rows=tuple(map(_figure_row, others)))
