@@ -12,6 +12,7 @@ from tests.browser.conftest import Open
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import make_tables
 
 TABLES = make_tables(sample_entries())
@@ -152,7 +153,7 @@ def test_all_of_it_by_keyboard_alone(opened: Open) -> None:
         page.get_by_role("searchbox").focus()
         page.keyboard.type("tf32")
         page.keyboard.press("Tab")
-        for group in ("gpu", "version", "finding", "verdict"):
+        for group in ("gpu", "version", "finding", "precision", "only", "verdict"):
             page.keyboard.press("Tab")
             assert page.evaluate("document.activeElement.parentNode.id") == f"pick-{group}"
         page.keyboard.press("Enter")
@@ -227,3 +228,19 @@ def test_a_filter_holds_on_paper_and_is_told_there(opened: Open) -> None:
             lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
         )
         assert found.page.get_by_role("status").is_visible()
+
+
+def test_precision_and_what_was_measured_or_went_wrong_narrow_the_rows(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "precision", "fp16")
+        assert shown(found.page) == {row for row in everything() if "fp16" in row[1]} & shown(found.page)
+        assert 0 < len(shown(found.page)) < len(unfolded())
+        found.page.get_by_role("button", name="Show everything").click()
+        pick(found.page, "only", "cases that were measured")
+        seen = {Evidence.MEASURED, Evidence.RECORDED}
+        assert shown(found.page) == expected(lambda entry: entry.evidence in seen)
+        pick_regressions = "regressions: wrong after a version that is right"
+        found.page.locator("#pick-only").get_by_label(pick_regressions, exact=True).check()
+        assert shown(found.page) < expected(
+            lambda entry: entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
+        )

@@ -45,7 +45,7 @@ def render_html(
         "evidence": list(Evidence), "verdicts": [verdict.value for verdict in Verdict],
     }  # fmt: skip
     functions = {
-        "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": describe,
+        "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": _told,
         "is_safe": is_safe, "classes": _classes, "traits": _traits, "short_names": short_names,
     }  # fmt: skip
     body = templates().get_template("report.html").render(**values, **functions)
@@ -67,6 +67,19 @@ def _parts(table: Table, number: int) -> Iterator[tuple[int, bool, Table]]:
                 sections.append(replace(section, rows=rows, folded=folded, twins=twins))
         if sections:
             yield number, controls, replace(table, sections=tuple(sections))
+
+
+def _told(entry: Entry) -> tuple[tuple[str, str], ...]:
+    """Return what unfolds in a cell; of thousands of cells, without what goes without saying.
+
+    A record is named by its file: its folder is the cell's.
+    """
+    facts = {**dict(describe(entry)), "record": f"{entry.record.run}.json" if entry.record else ""}
+    if entry.expectation is None and not entry.surprise and entry.cell.case.control is None:
+        facts["expected"] = ""
+    if entry.outcome is not None and entry.outcome.verdict is Verdict.BUILT and not entry.surprise:
+        facts = {name: facts.get(name, "") for name in ("reason", "evidence", "not run", "record")}
+    return tuple((name, value) for name, value in facts.items() if value)
 
 
 def _traits(row: Row) -> str:
