@@ -139,7 +139,8 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--rebuilds", "101"), "'101' is no number from 1 to 100"),
         (("--rebuilds", "many"), "'many' is no number from 1 to 100"),
         (("--memory", "much"), "no size such as 512m or 4GB"),
-        (("--nonsense",), "unrecognized arguments"),
+        (("--nonsense",), "unrecognized arguments: --nonsense\n  all options: python -m trtmatrix"),
+        (("--", "--trt", "10.7.0"), "-- --trt 10.7.0 (leave out the --, which nox alone wants)"),
     ],
     ids=" ".join,
 )
@@ -160,7 +161,7 @@ def test_a_gpu_that_is_not_known_is_refused(
 def test_no_or_an_unknown_command_is_refused(
     words: tuple[str, ...], project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "usage: python -m trtmatrix" in refused(capsys, project, *words)
+    assert "\n  all options: python -m trtmatrix" in refused(capsys, project, *words)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from nowhere import ROOT, go_nowhere
 from onnxmodels import mlp, saved
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.parser import make_parser
+from trtmatrix.cli.parser import COMMANDS as PARSED
+from trtmatrix.cli.parser import EXAMPLES, make_parser
 
 PAGES = (ROOT / "README.md", ROOT / "docker" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 DOOR = re.compile(r"(?:\$ )?(?:pipx run )?(nox -s |python -m trtmatrix |trtmatrix |python -m bench\.)")
@@ -113,6 +114,12 @@ def test_a_command_as_pasted(
     monkeypatch.chdir(place)
     instead = {"run": ["--plan"], "doctor": ["--no-controls"]}.get(words[0], [])
     assert cli.run([*words, *instead]) not in {2, 3}, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "words"), EXAMPLES.items(), ids=EXAMPLES)
+def test_the_example_in_each_command_s_help_is_understood(command: str, words: str) -> None:
+    assert {name for name, _, _ in PARSED} == set(EXAMPLES)
+    words_of(f"python -m trtmatrix {command} {words}".strip())
 
 
 def test_it_reads_what_it_should() -> None:
