@@ -17,8 +17,7 @@ from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.answer import make_answer, short_names
 from trtmatrix.tables.board_kinds import kind_lines
-from trtmatrix.tables.html_page import make_style, read_template, render_page, templates
-from trtmatrix.tables.html_pieces import is_safe
+from trtmatrix.tables.html_page import is_safe, make_style, read_template, render_page, templates
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.remarks import describe, find_remarks
 from trtmatrix.tables.summary import count_lines, count_products, why_not_run

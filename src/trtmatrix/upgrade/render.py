@@ -10,9 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from trtmatrix.common.short import short
-from trtmatrix.tables.html_page import COPY, make_style
+from trtmatrix.tables.html_page import COPY, GLYPHS, is_safe, make_style
 from trtmatrix.tables.html_page import render_page as render_shell
-from trtmatrix.tables.html_pieces import GLYPHS, is_safe
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.table import one_line
