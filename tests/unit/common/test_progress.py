@@ -11,6 +11,7 @@ import struct
 import sys
 import termios
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -80,7 +81,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
 
 
 def test_without_a_terminal_lines_are_few_and_the_log_has_all(
