@@ -157,4 +157,5 @@ def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
         return ""
     from trtmatrix.run.announce import image_words
 
-    return image_words(make_plan(cells, survey.host, context.selection, Pull.ALL).launches, context, survey)
+    launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
+    return image_words(launches, context, survey.host.engine)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trtmatrix.common.counting import counted, duration
 from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.model import CellId
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Engine, Launch
 
 if TYPE_CHECKING:
     from trtmatrix.plan.context import Context
@@ -37,7 +37,7 @@ def announce(
     known = (context.project.cache / "cases").is_dir()
     cases = set() if known else {(cell.repro.id, cell.case.id) for cell in cells}
     size = len(new) * ENVIRONMENT_BYTES + len(cases) * CASE_BYTES
-    fetched = [image_words(launches, context, survey)]
+    fetched = [image_words(launches, context, survey.host.engine)]
     if new:
         wheels = gigabytes(len(new) * ENVIRONMENT_BYTES)
         fetched.append(f"{counted(len(new), 'Python environment')}, about {wheels}")
@@ -50,19 +50,19 @@ def announce(
     return "; ".join(parts)
 
 
-def image_words(launches: Iterable[Launch], context: Context, survey: Survey) -> str:
+def image_words(launches: Iterable[Launch], context: Context, engine: Engine) -> str:
     """Return how many images launches lack, their GB, and the time as far as known; nothing where none."""
     from trtmatrix.images.downloads import find_downloads, gigabytes, without_counted
     from trtmatrix.launchers.pulled import pull_speed
 
-    sizes = without_counted(
-        find_downloads(launches, context.lock, survey.host.engine, context.matrix.registry)
-    )
+    sizes = without_counted(find_downloads(launches, context.lock, engine, context.matrix.registry))
     if not sizes:
         return ""
     if None in sizes:
-        return f"{counted(len(sizes), 'image')}, 10 to 34 GB each"
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{' each' * (len(sizes) > 1)}"
     size = sum(each for each in sizes if each is not None)
+    if not size:  # made of wheels on a base that is here, or is made here too
+        return f"{counted(len(sizes), 'image')} to build"
     speed = pull_speed(context.project.cache)
     time = f", {duration(size / speed)}" if speed else ""
     return f"{counted(len(sizes), 'image')}, {gigabytes(size)}{time}"

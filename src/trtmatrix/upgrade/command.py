@@ -17,9 +17,10 @@ from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.paths import write_output
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import entries_of, take_survey
-from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
-from trtmatrix.suite.plan import Pull
+from trtmatrix.suite.plan import Launch, Pull
 from trtmatrix.upgrade.decide import choose_version, decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.move import (
@@ -87,17 +88,19 @@ def _decide(
 
 def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
     """Return what is lacking with what each command fetches: images that are not here, GB and time."""
-    if not any(item.command for item in lacking):
-        return tuple(lacking)
+    from trtmatrix.plan.survey import find_engine_of, find_gpus
     from trtmatrix.run.announce import image_words
 
-    selection = replace(context.selection, versions=tuple(version.name for version in versions))
-    survey = take_survey(replace(context, selection=selection), Pull.ALL)
+    engine = find_engine_of(context, find_gpus())
+    absent = [
+        Launch(version=version, gpu=NO_GPU, cells=(), pull=not origin.build, build=bool(origin.build))
+        for version in versions
+        if isinstance(origin := version.origin, ImageOrigin) and engine.held(origin) is None
+    ]
 
     def price(item: Lacking) -> Lacking:
         words = item.command.replace(",", " ").split()
-        launches = [launch for launch in survey.plan.launches if launch.version.name in words]
-        cost = image_words(launches, context, survey)
+        cost = image_words([each for each in absent if each.version.name in words], context, engine)
         return replace(item, what=f"{item.what} ({cost})") if cost else item
 
     return tuple(map(price, lacking))

@@ -235,7 +235,7 @@ def _count_evidence(upgrade: Upgrade) -> str:
     return "; ".join([*said, model, files]) + "."
 
 
-def _list_steps(upgrade: Upgrade, width: int, room: int = 13) -> list[str]:
+def _list_steps(upgrade: Upgrade, width: int, room: int = 15) -> list[str]:
     """Return the commands that would settle it, as many as there is room for; of a go what to do first."""
     go = upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}
     if not upgrade.lacking:
