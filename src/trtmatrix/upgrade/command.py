@@ -88,7 +88,8 @@ def _decide(
 
 def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
     """Return what is lacking with what each command fetches: images that are not here, GB and time."""
-    from trtmatrix.plan.survey import find_engine_of, find_gpus
+    from trtmatrix.launchers.gpu import find_gpus
+    from trtmatrix.plan.survey import find_engine_of
     from trtmatrix.run.announce import image_words
 
     engine = find_engine_of(context, find_gpus())
