@@ -12,6 +12,7 @@ from tests.browser.conftest import Open
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import make_tables
 
 TABLES = make_tables(sample_entries())
@@ -152,7 +153,7 @@ def test_all_of_it_by_keyboard_alone(opened: Open) -> None:
         page.get_by_role("searchbox").focus()
         page.keyboard.type("tf32")
         page.keyboard.press("Tab")
-        for group in ("gpu", "version", "finding", "verdict"):
+        for group in ("gpu", "version", "finding", "precision", "only", "verdict"):
             page.keyboard.press("Tab")
             assert page.evaluate("document.activeElement.parentNode.id") == f"pick-{group}"
         page.keyboard.press("Enter")
@@ -163,7 +164,7 @@ def test_all_of_it_by_keyboard_alone(opened: Open) -> None:
         wanted = expected(lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL)
         assert shown(page) == {row for row in wanted if "tf32" in row[1]}
         assert address(page).endswith("#verdict=FAIL&text=tf32")
-        for _ in range(6):
+        for _ in range(8):
             page.keyboard.press("Shift+Tab")
         assert page.evaluate("document.activeElement.id") == "all"
         page.keyboard.press("Enter")
@@ -227,3 +228,27 @@ def test_a_filter_holds_on_paper_and_is_told_there(opened: Open) -> None:
             lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
         )
         assert found.page.get_by_role("status").is_visible()
+
+
+def test_what_was_measured_and_what_went_wrong_narrow_the_rows(opened: Open) -> None:
+    with opened("sample") as found:
+        pick(found.page, "only", "cases that were measured")
+        seen = {Evidence.MEASURED, Evidence.RECORDED}
+        measured = expected(lambda entry: entry.outcome is not None and entry.evidence in seen)
+        assert shown(found.page) == measured
+        words = "regressions: wrong after a version that is right"
+        found.page.locator("#pick-only").get_by_label(words, exact=True).check()
+        wrong = {Verdict.FAIL, Verdict.FLAKY}
+        assert shown(found.page) < measured
+        assert shown(found.page) <= expected(
+            lambda entry: entry.outcome is not None and entry.outcome.verdict in wrong
+        )
+
+
+def test_a_precision_leaves_its_own_rows(opened: Open) -> None:
+    with opened("shipped") as found:
+        pick(found.page, "precision", "fp16")
+        left = found.page.evaluate("""() => [...document.querySelectorAll("tr.case")]
+            .filter(row => row.checkVisibility()).map(row => row.dataset.precision)""")
+        assert len(left) > 10
+        assert set(left) == {"fp16"}

@@ -52,7 +52,7 @@ SCROLLED = """() => [...document.querySelectorAll(".wide")].filter(part => part.
   part.getAttribute("aria-label") !== "", getComputedStyle(part).overflowX])"""
 
 
-@pytest.mark.parametrize("name", ["upgrade", "sample", "shipped"])
+@pytest.mark.parametrize("name", ["upgrade", "shipped"])
 def test_what_is_wider_scrolls_in_a_named_region_by_keyboard(name: str, opened: Open) -> None:
     with opened(name, width=390) as found:
         open_all(found.page)
@@ -85,7 +85,7 @@ def test_axe_finds_nothing_serious(name: str, width: int, scheme: str, opened: O
     assert bad == []
 
 
-@pytest.mark.parametrize("name", ["upgrade", "sample", "shipped"])
+@pytest.mark.parametrize("name", ["upgrade", "shipped"])
 def test_each_plot_has_a_name_a_description_and_its_data(name: str, opened: Open) -> None:
     with opened(name) as found:
         page = found.page

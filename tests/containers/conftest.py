@@ -86,7 +86,7 @@ class Project:
         """Start a run in a session of its own; what it tells goes to files."""
         with (self.folder / "told").open("w") as told, (self.folder / "printed").open("w") as printed:
             return subprocess.Popen(
-                [*prefix, *self.command(*words, "--json")], stdout=printed, stderr=told,
+                [*prefix, *self.command(*words, "--json", "--full")], stdout=printed, stderr=told,
                 text=True, start_new_session=True,
             )  # fmt: skip
 

@@ -71,15 +71,15 @@ def test_who_reads_changes_nothing(name: str, project: Place) -> None:
 def test_a_full_disk_under_the_output_is_told(project: Place) -> None:
     said = table(project, "@ >/dev/full; echo $? >&2").stderr
     assert said.splitlines()[-1] == b"3"
-    assert b"could not be written: No space left on device" in said
+    assert b"cannot be written: No space left on device" in said
     assert b"Traceback" not in said
 
 
 TROUBLES: dict[str, tuple[BaseException, str]] = {
     "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free some room"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
-    "rights": (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), "who owns it"),
-    "read-only": (OSError(errno.EROFS, "Read-only file system", "/cache/x"), "mounted read-only"),
+    "rights": (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), "name another place by --results, --cache"),
+    "read-only": (OSError(errno.EROFS, "Read-only file system", "/cache/x"), "name another place by --results, --cache"),
     "files": (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
     "disk": (OSError(errno.EIO, "Input/output error", "/cache/x"), "--traceback"),
     "memory": (MemoryError(), "memory is full"),

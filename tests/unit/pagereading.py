@@ -12,6 +12,11 @@ OPEN_ENDED = {"dt", "dd"}
 """What HTML closes by itself: https://html.spec.whatwg.org/multipage/syntax.html#optional-tags."""
 
 
+def body_of(page: str) -> str:
+    """Return a page's own markup: style, script and policy are the templates' own."""
+    return page.partition("<body>\n")[2].partition("<script>")[0]
+
+
 class _Texts(HTMLParser):
     """Collects texts."""
 

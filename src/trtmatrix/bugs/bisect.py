@@ -22,7 +22,7 @@ from trtmatrix.bugs.bisect_report import (
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.search import Answer, Search, learn, next_try
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.suite.cells import nearest_names
+from trtmatrix.suite.cells import unlisted_version
 
 Tell = Callable[[str], None]
 
@@ -108,7 +108,7 @@ def _find_end(asker: Asker, option: str, name: str | None) -> int | None:
     """Return the number of a named end; :class:`UsageError` where there is none."""
     names = [candidate.name for candidate in asker.candidates]
     if name is not None and name not in names:
-        raise UsageError(nearest_names(option, name, names))
+        raise UsageError(unlisted_version(option, name, names))
     return None if name is None else names.index(name)
 
 

@@ -17,7 +17,7 @@ from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import model_repro, stored_models, with_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
-from trtmatrix.suite.cells import Selection, nearest_names
+from trtmatrix.suite.cells import Selection, nearest_names, unlisted_version
 from trtmatrix.suite.gpus import CPU, NO_GPU
 from trtmatrix.suite.model import CellId, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
@@ -83,7 +83,7 @@ def find_cell(args: argparse.Namespace) -> Found:
     version = next((v for v in context.matrix.versions if v.name == cell.version), None)
     if version is None:
         known = [v.name for v in context.matrix.versions]
-        raise UsageError(f"{cell}: " + nearest_names("version", cell.version, known))
+        raise UsageError(f"{cell}: " + unlisted_version("version", cell.version, known))
     on_gpu = version.product is Product.TENSORRT
     if on_gpu == (cell.gpu in {CPU.slug, NO_GPU.slug}):
         wanted = "the GPU that it was run on, such as #nvidia-h200" if on_gpu else f"#{CPU.slug}"

@@ -28,7 +28,7 @@ from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.manner import Kind, Manner, describe_garbage, errors_agree, is_unsteady, same_manner
 from trtmatrix.onnxmodel.sessions import NotComputedError
-from trtmatrix.suite.cells import nearest_names
+from trtmatrix.suite.cells import unlisted_version
 
 FOLDER = "minimise"
 """Where in the cache the records of trials lie."""
@@ -50,7 +50,7 @@ def minimise_command(args: argparse.Namespace) -> ExitCode:
     check_target(target, start.cell)
     others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
     if args.good not in {None, *others}:
-        raise UsageError("--good: " + nearest_names("version", args.good, others))
+        raise UsageError(unlisted_version("--good", args.good, others))
     with contextlib.ExitStack() as exits:
         trials = Trials(start, FOLDER, exits)
         end, code = Minimiser(start, trials, target, args.steps, args.seconds, args.good or "").run()

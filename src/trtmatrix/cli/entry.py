@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import importlib
 import io
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.cli.parser import make_parser
-from trtmatrix.common.errors import ExitCode, TrtMatrixError, combine_exit_codes
+from trtmatrix.common.errors import ExitCode, TrtMatrixError, combine_exit_codes, explain_trouble
 from trtmatrix.common.interrupts import interruptible
 
 if TYPE_CHECKING:
@@ -48,8 +47,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     outlets = _keep_streams()
     code = run(sys.argv[1:] if argv is None else argv)
     sys.stdout.flush()
-    if trouble := next((outlet.trouble for outlet in outlets if outlet.trouble), ""):
-        print(f"trtmatrix: what was to be said could not be written: {trouble}", file=sys.stderr)
+    if lost := next((outlet.trouble for outlet in outlets if outlet.fileno() == 1), ""):
+        print(
+            f"trtmatrix: standard output cannot be written: {lost}; the answer was not printed",
+            file=sys.stderr,
+        )
         code = combine_exit_codes({code, ExitCode.MACHINERY})
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
         Path(file).write_text(str(int(code)))
@@ -113,29 +115,13 @@ def run(argv: Sequence[str]) -> ExitCode:
     except (OSError, MemoryError) as error:
         if args.traceback:
             _print_traceback()
-        print(f"trtmatrix: trouble of this host: {_explain(error)}", file=sys.stderr)
+        print(f"trtmatrix: trouble of this host: {explain_trouble(error, _folders(args))}", file=sys.stderr)
+        print("  (--traceback shows where)", file=sys.stderr)
         return ExitCode.MACHINERY
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise
         _print_traceback()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
         return ExitCode.MACHINERY
-
-
-REMEDIES = {
-    errno.ENOSPC: "free some room there, or name another: --cache DIR, --results DIR",
-    errno.EDQUOT: "the quota is used up: free some room there, or name another: --cache DIR",
-    errno.EACCES: "look who owns it: this user must be able to read and write there",
-    errno.EROFS: "it is mounted read-only: name another: --cache DIR, --results DIR",
-    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
-}
-"""What mends an error of the operating system."""
-
-
-def _explain(error: OSError | MemoryError) -> str:
-    """Return what went wrong with this host, and what mends it."""
-    if isinstance(error, MemoryError):
-        return "its memory is full\n  end what else needs it, or choose fewer cells: --repro, --case"
-    return f"{error}\n  {REMEDIES.get(error.errno or 0, 'see it whole: --traceback')}"
 
 
 def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
@@ -148,6 +134,14 @@ def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
     kind = getattr(options, OPTIONS[args.command]) if args.command in OPTIONS else own
     typed = args if kind is None else options.read_options(kind, args)
     return lambda: command(typed)
+
+
+def _folders(args: argparse.Namespace) -> dict[str, Path]:
+    """Return the folders that a command writes to, by the options that name them."""
+    from trtmatrix.common.paths import default_cache
+
+    usual = {"to": Path(), "results": Path("results"), "cache": default_cache()}
+    return {f"--{name}": getattr(args, name) or path for name, path in usual.items() if hasattr(args, name)}
 
 
 def _network(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:

@@ -54,6 +54,11 @@ def prepare_command(options: PrepareOptions) -> ExitCode:
     target = options.to or Path(case.id)
     if target.exists():
         raise UsageError(f"{target} is there already: name another folder by --to")
-    shutil.copytree(CaseCache(context.project.cache).prepare(loaded, case), target)
+    made = CaseCache(context.project.cache).prepare(loaded, case)
+    try:
+        shutil.copytree(made, target)
+    except OSError:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
     print(f"{target}: run it by hand with\n  python {loaded.file} --files {target}")
     return ExitCode.AS_EXPECTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -12,6 +13,9 @@ from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.run.perform import Options
 from trtmatrix.suite.plan import Isolation, Keep, Pull
+
+IN_ARRAY = "SLURM_ARRAY_TASK_ID"
+"""Set in the tasks of an array, which share a folder of results: none keeps a page or a log of its own."""
 
 T = TypeVar("T")
 
@@ -91,7 +95,8 @@ class RunOptions(TableOptions):
         )
         return Options(
             limits=limits, rerun=self.rerun, rebuilds=self.rebuilds, confirm=not self.no_confirm,
-            isolation=self.isolation, keep=self.keep, locked=self.locked,
+            isolation=self.isolation, keep=self.keep, locked=self.locked, full=self.full,
+            log=None if IN_ARRAY in os.environ else self.project.results / "local" / "last-run.txt",
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import re
 from argparse import ArgumentParser
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from trtmatrix import __version__
 
@@ -15,22 +15,19 @@ DESCRIPTION = """\
 What each TensorRT release does to a model on a given GPU. Repros run over pinned versions and are
 judged against a float64 reference.
 
-exit codes: 0 all as expected, 1 a surprise, 2 usage or configuration, 3 the machinery failed,
+Exit codes: 0 all as expected, 1 something unexpected, 2 usage or configuration, 3 the machinery failed,
 4 nothing was executed and nothing served from the store, 130 interrupted; of upgrade: 0 go, 10 go with
 work-arounds, 11 don't, 12 not enough evidence; of bundle, bisect and minimise: 0 done (verified, found,
 smaller), 1 not (the failure does not come back, no edge, nothing smaller)
 """
 
-UPGRADE_CODES = (
-    "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code named by --code must change first, "
-    "12 not enough evidence. With --api code alone decides: 0 nothing must change, 11 something must, 12 "
-    "no code could be looked at. A release whose API is known need not be in matrix.yaml for --api, nor "
-    "for --code alone."
-)
-CHECK_CODES = (
-    "Example: check my.onnx --trt 8.6.1,10.8.0. Exit codes: 0 nothing is known against the model (something "
-    "may be feared), 1 a node is known to be ignored, wrong or refused at one of the versions, 2 usage."
-)
+UPGRADE_CODES = """\
+Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code named by --code must change first, 12 not
+enough evidence. With --api code alone decides: 0 nothing must change, 11 something must, 12 no code could
+be looked at. A release whose API is known need not be in matrix.yaml for --api, nor for --code alone."""
+CHECK_CODES = """\
+Exit codes: 0 nothing is known against the model (something may be feared), 1 a node is known to be ignored,
+wrong or refused at one of the versions, 2 usage."""
 VERIFY = (
     "Run an archive where nothing else of ours is, in a container without network, and say whether its "
     "failure comes back. Nothing else that it brings is run or built; see docs/security.md."
@@ -40,16 +37,37 @@ SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 Group = argparse._ActionsContainer  # noqa: SLF001 - a parser, or a group of its options
 
 
+class _Parser(ArgumentParser):
+    """A parser whose mistakes are one line and the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """Tell what is wrong with the command line."""
+        nox = " (leave out the --, which nox alone wants)" if "arguments: -- " in message else ""
+        self.exit(2, f"trtmatrix: {message}{nox}\n  all options: {self.prog} --help\n")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help that ends with the default of each option that has one and does not say it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        told, value = action.help or "", action.default
+        if not action.option_strings or "default" in told or value in (None, False, [], argparse.SUPPRESS):
+            return told
+        if isinstance(value, int) and value >= 1 << 30:
+            return f"{told} (default: {value >> 30}g)"
+        return f"{told} (default: {value})".strip().replace("%", "%%")
+
+
 def make_parser() -> ArgumentParser:
     """Return the parser of all commands."""
-    parser = ArgumentParser(
-        prog="python -m trtmatrix", description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = _Parser(prog="python -m trtmatrix", description=DESCRIPTION, formatter_class=_Help)
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, text, adders in COMMANDS:
-        command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        command = commands.add_parser(
+            name, help=text, description=f"{text[0].upper()}{text[1:]}.", formatter_class=_Help,
+            epilog=f"Example: python -m trtmatrix {name} {EXAMPLES[name]}".strip(),
+        )  # fmt: skip
         command.set_defaults(traceback=False)
         for add in adders:
             add(command)
@@ -131,9 +149,9 @@ def _json(parser: ArgumentParser) -> None:
 
 def _files(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("files")
-    _option(group, "--matrix", "FILE", type=Path, default=Path("matrix.yaml"))
-    _option(group, "--repros", "DIR", type=Path, default=Path("repros"))
-    _option(group, "--results", "DIR", type=Path, default=Path("results"))
+    _option(group, "--matrix", "FILE", "the versions", type=Path, default=Path("matrix.yaml"))
+    _option(group, "--repros", "DIR", "the scripts of known bugs", type=Path, default=Path("repros"))
+    _option(group, "--results", "DIR", "what was measured", type=Path, default=Path("results"))
     cache = "prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)"
     _option(group, "--cache", "DIR", cache, type=Path)
     group = parser.add_argument_group("network")
@@ -173,7 +191,8 @@ def _model(parser: ArgumentParser) -> None:
         "(default: drawn from the graph's shapes)"
     )
     _option(group, "--inputs", "NPZ|DIR", inputs, type=Path)
-    _option(group, "--precision", None, choices=["tf32", "fp32", "fp16"], default="tf32")
+    precision = "what TensorRT may compute in"
+    _option(group, "--precision", None, precision, choices=["tf32", "fp32", "fp16"], default="tf32")
     _option(group, "--atol", "A", "accept |a - b| <= A + R |b|, element by element", type=float)
     _option(group, "--rtol", "R", type=float)
     _repeated(
@@ -228,7 +247,7 @@ def _run(parser: ArgumentParser) -> None:
 
 
 def _upgrade(parser: ArgumentParser) -> None:
-    parser.epilog = UPGRADE_CODES
+    parser.epilog = f"{UPGRADE_CODES}\n\n{parser.epilog}"
     group = parser.add_argument_group("the move")
     _option(group, "--from", "VERSION", "what you run now", dest="before", required=True)
     after = (
@@ -311,13 +330,13 @@ def _minimise(parser: ArgumentParser) -> None:
 
 
 def _check(parser: ArgumentParser) -> None:
-    parser.epilog = CHECK_CODES
+    parser.epilog = f"{CHECK_CODES}\n\n{parser.epilog}"
     _option(parser, "file", "MODEL.onnx", "your model; its weights need not be there", type=Path)
     versions = "releases of TensorRT, comma-separated (default: those of matrix.yaml)"
     _option(parser, "--trt", "VERSION", versions, action="extend", type=_names, default=[])
     _flag(parser, "--full", "print all that was found, not one screen of it")
     _json(parser)
-    _option(parser, "--matrix", "FILE", type=Path, default=Path("matrix.yaml"))
+    _option(parser, "--matrix", "FILE", "the versions", type=Path, default=Path("matrix.yaml"))
     _option(parser, "--repros", "DIR", "where the rules are", type=Path, default=Path("repros"))
 
 
@@ -359,6 +378,17 @@ def _prepare(parser: ArgumentParser) -> None:
 def _schema(parser: ArgumentParser) -> None:
     _flag(parser, "--site", "that of slurm.yaml (docs/slurm.md)")
 
+
+EXAMPLES = {
+    "run": "--trt 10.7.0,10.8.0 --repro sdpa-scale", "table": "--gpu H200 --full",
+    "upgrade": "--from 8.6.1 --to 10.8.0 --gpu L4 --code src/", "report": "-o report.html",
+    "check": "my.onnx --trt 8.6.1,10.8.0",
+    "bundle": "make sdpa-scale/sdpa-tf32@10.7.0#l4", "bisect": "--case sdpa-scale/sdpa-tf32",
+    "minimise": "sdpa-scale/sdpa-tf32@10.7.0#l4 --good 10.8.0", "surfaces": "", "list": "--repro sdpa-scale",
+    "doctor": "--no-controls", "lock": "--update", "pack": "--trt 10.8.0 --to DIR", "unpack": "DIR",
+    "merge": "records/", "prepare": "sdpa-scale/sdpa-tf32", "publish": "--gpu H200", "schema": "",
+}  # fmt: skip
+"""What help shows of each command."""
 
 COMMANDS: tuple[tuple[str, str, tuple[Callable[[ArgumentParser], None], ...]], ...] = (
     ("run", "run what can be run here and print the tables",

@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.common.counting import counted, duration
+from trtmatrix.cli.options import IN_ARRAY
 from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.common.paths import Project, write_output, write_whole
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Pull, make_plan
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 REPORT_SUFFIXES = (".html", ".md", ".json")
 TABLE_SUFFIXES = (*REPORT_SUFFIXES, ".xml", ".txt")
-PAGE, LOG = "report.html", "last-run.txt"
-"""What a run leaves in the ignored part of the results: the page, and every row as text."""
+PAGE = "report.html"
 
 
 def report_command(options: ReportOptions) -> ExitCode:
@@ -36,7 +36,7 @@ def report_command(options: ReportOptions) -> ExitCode:
     check_files(files, REPORT_SUFFIXES)
     _, _, entries = stored_entries(options.project, options.where)
     for file in files:
-        write_file(file, render(file.suffix, entries, again=_command(options, "report")))
+        write_output(file, render(file.suffix, entries, again=_command(options, "report")))
         print(file)
     code, shown, surprises = shown_code(entries)
     if code is ExitCode.NOTHING:
@@ -55,16 +55,6 @@ def check_files(files: Sequence[Path], suffixes: Sequence[str] = TABLE_SUFFIXES)
             raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
         if file.is_dir():
             raise UsageError(f"--output {file} is a folder: name a file in it")
-
-
-def write_file(file: Path, content: str) -> None:
-    """Write a report; ``UsageError`` where the file cannot be written."""
-    try:
-        file.write_text(content, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise UsageError(
-            f"--output {file}: cannot be written: {error.strerror}; name another file"
-        ) from error
 
 
 def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, again: str = "") -> str:
@@ -106,13 +96,13 @@ def show(
     """
     for file in options.output:
         text = render(file.suffix, entries, all_rows=options.all_rows, again=_command(options, "report"))
-        write_file(file, text)
+        write_output(file, text)
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
     details = ["nox -s report", "--full"]
-    # A task of a cluster names its cases: a page for each would be drawn for nobody.
-    wanted = seconds is not None and not options.json and not options.project.selection.cases
+    # The tasks of a cluster share a folder: a page of each would be drawn for nobody.
+    wanted = seconds is not None and not options.json and IN_ARRAY not in os.environ
     if wanted and any(entry.executed for entry in entries):
-        details = [*_keep(options, context.project.local, entries), "--full"]
+        details = [*_keep(options, context.project, entries), "--full"]
     if options.json:
         text = render(".json", entries)
     elif options.full or options.all_rows or options.project.selection.cases or options.model.model:
@@ -134,18 +124,16 @@ def show(
             print(text, end="", flush=True)
 
 
-def _keep(options: TableOptions, folder: Path, entries: Sequence[Entry]) -> list[str]:
-    """Write the page and the log of a run beside its records; return the paths of what could be written."""
+def _keep(options: TableOptions, project: Project, entries: Sequence[Entry]) -> list[str]:
+    """Write the page of a run beside its records, and all rows into its log; return what could be written."""
     kept = []
-    for name, suffix in ((PAGE, ".html"), (LOG, ".txt")):
-        partial = folder / f"{name}.{os.getpid()}"
-        with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            partial.write_text(render(suffix, entries, again=_command(options, "report")), encoding="utf-8")
-            partial.replace(folder / name)
-            kept.append(str(folder / name))
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        project.local.mkdir(parents=True, exist_ok=True)
+        write_whole(project.page, render(".html", entries, again=_command(options, "report")))
+        kept.append(str(project.page))
+    with contextlib.suppress(OSError), project.log.open("a", encoding="utf-8") as log:
+        log.write(f"\n{render('.txt', entries)}")
+        kept.append(str(project.log))
     return kept
 
 
@@ -167,18 +155,7 @@ def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
     cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
     if not cells:
         return ""
-    from trtmatrix.images.downloads import find_downloads, gigabytes
-    from trtmatrix.launchers.pulled import pull_speed
+    from trtmatrix.run.announce import image_words
 
-    plan = make_plan(cells, survey.host, context.selection, Pull.ALL)
-    engine, registry = survey.host.engine, context.matrix.registry
-    sizes = [each.added for each in find_downloads(plan.launches, context.lock, engine, registry)]
-    if not sizes:
-        return ""
-    if None in sizes:
-        return f"{counted(len(sizes), 'image')}, 10 to 34 GB each"
-    size = sum(each for each in sizes if each is not None)
-    speed = pull_speed(context.project.cache)
-    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}" + (
-        f", {duration(size / speed)}" if speed else ""
-    )
+    launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
+    return image_words(launches, context, survey.host.engine)

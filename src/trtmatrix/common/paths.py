@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 import trtprobe
 from trtmatrix.common.border import remove_tree
+from trtmatrix.common.errors import UsageError
 from trtmatrix.common.owner import is_dead, own_identity
 
 
@@ -33,6 +34,16 @@ class Project:
     def local(self) -> Path:
         """Records that were measured on this host; ignored by git."""
         return self.results / "local"
+
+    @property
+    def log(self) -> Path:
+        """Every line of the last run, then every row of its tables."""
+        return self.local / "last-run.txt"
+
+    @property
+    def page(self) -> Path:
+        """The last run as a page."""
+        return self.local / "report.html"
 
     @property
     def lock(self) -> Path:
@@ -98,20 +109,59 @@ def make_job_folder(cache: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def whole_file(target: Path, mode: int = 0o644) -> Iterator[IO[bytes]]:
-    """Open a file that takes the target's place at the end, and is gone where it does not come to that."""
+def whole_file(target: Path, mode: int | None = 0o644) -> Iterator[IO[bytes]]:
+    """Open a file that takes the target's place at the end, and is gone where it does not come to that.
+
+    ``mode``: its rights, None for those that the user's umask leaves.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-", suffix=".partial")
-    partial = Path(name)
+    partial = target.with_name(f".{target.name}-{os.urandom(6).hex()}.partial")
     try:
-        with os.fdopen(descriptor, "w+b") as out:
+        with partial.open("x+b") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
-        partial.chmod(mode)
+        if mode is not None:
+            partial.chmod(mode)
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file whole or leave it as it was; a device or a pipe is just written to. ``OSError``."""
+    target = file.resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    target.parent.stat()  # it is named, so it is there, or the name is wrong
+    with whole_file(target, mode=None) as out:
+        out.write(text.encode())
+
+
+def write_output(file: Path, text: str) -> None:
+    """Write what ``--output`` names; ``UsageError`` where that cannot be."""
+    try:
+        write_whole(file, text)
+    except OSError as error:
+        raise UsageError(
+            f"--output {file}: cannot be written: {error.strerror}; name another file"
+        ) from error
+
+
+def check_writable(folders: Mapping[str, Path]) -> None:
+    """Make folders, by the options that name them; ``UsageError`` tells of all that cannot be written to."""
+    problems = []
+    for option, folder in folders.items():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            why = "" if os.access(folder, os.W_OK | os.X_OK) else "no permission, or a read-only disk"
+        except OSError as error:
+            why = error.strerror or str(error)
+        if why:
+            problems.append(f"{folder}: nothing can be written there: {why}; name another folder by {option}")
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 def publish_folder(partial: Path, target: Path) -> None:

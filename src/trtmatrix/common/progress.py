@@ -1,136 +1,227 @@
-"""Progress: live in a terminal, plain lines where there is none. Always on standard error."""
+"""Progress on standard error: one live block in a terminal, elsewhere a line now and then. All is logged.
+
+What is live is drawn by rich, which the tables' colours need anyway.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-if TYPE_CHECKING:
-    from rich.progress import TaskID
+from trtmatrix.common.counting import counted, duration
 
-PLAIN_PULL_SECONDS = 10.0
+if TYPE_CHECKING:
+    from rich.text import Text
+
+SECONDS, LONGEST, SHARE = 10.0, 60.0, 0.05
+"""A line comes at most every 10 s, and then where 5% more are done or a minute has passed."""
+_LEAST_DONE, _LEAST_SECONDS = 3, 5.0
+"""What must have been done before the time that is left can be told."""
+_MOST_NOW = 4
+_BAR = 30
+
+
+@dataclass(kw_only=True)
+class _Stretch:
+    total: int
+    began: float
+    done: int = 0
+    told: int = 0
+
+    def words(self) -> str:
+        """Return how long it has taken so far, and the time left by the speed so far."""
+        passed = time.monotonic() - self.began
+        words = f"{int(passed // 60)}:{int(passed % 60):02}"
+        if self.done >= _LEAST_DONE and passed >= _LEAST_SECONDS and self.done < self.total:
+            words += f", about {duration(passed / self.done * (self.total - self.done))} left"
+        return words
 
 
 class Progress:
-    """What long work tells, as plain lines, for logs and pipes. For many threads."""
+    """What long work tells, as lines for logs and pipes; ``full``: a line a step. For many threads."""
 
-    def __init__(self, stream: TextIO) -> None:
-        """Keep the stream."""
-        self.stream = stream
-        self._lock = threading.Lock()
-        self._totals: dict[str, int] = {}
-        self._done: dict[str, int] = {}
-        self._next_pull = 0.0
-        self._pulls: set[str] = set()
-        self._layers: dict[tuple[str, str], tuple[int, int]] = {}
+    def __init__(self, stream: TextIO, *, log: Path | None = None, full: bool = False) -> None:
+        """Keep the stream, and start the log anew; where that cannot be written, there is none."""
+        self.stream, self.full = stream, full
+        self._lock = threading.RLock()
+        self._stretches: dict[str, _Stretch] = {}
+        self._now: dict[str, str] = {}
+        self._layers: dict[str, dict[str, tuple[int, int]]] = {}
+        self._told = time.monotonic()
+        self._file: TextIO | None = None
+        if log is not None:
+            with contextlib.suppress(OSError):
+                log.parent.mkdir(parents=True, exist_ok=True)
+                log.unlink(missing_ok=True)  # another run that still writes keeps its own
+                self._file = log.open("w", encoding="utf-8")
+        self.log = log if self._file else None
 
     def note(self, text: str) -> None:
         """Say a line that stays, whole also when several versions run side by side."""
-        with self._lock:
-            self.stream.write(f"{text}\n")
-            self.stream.flush()
+        self._keep(text)
+        self._say(text)
 
     def begin(self, label: str, total: int) -> None:
         """Begin a stretch of ``total`` steps; several may run side by side."""
-        self._totals[label], self._done[label] = total, 0
-        self.note(f"{label}: {total}")
+        with self._lock:
+            self._stretches[label] = _Stretch(total=total, began=time.monotonic())
+        self._detail(f"{label}: {total}")
 
     def more(self, label: str, count: int) -> None:
         """Add steps to a stretch."""
         with self._lock:
-            self._totals[label] = self._totals.get(label, 0) + count
+            self._stretches.setdefault(label, _Stretch(total=0, began=time.monotonic())).total += count
+
+    def now(self, who: str, text: str = "") -> None:
+        """Say what somebody works at, or that there is nothing any more."""
+        with self._lock:
+            self._now.pop(who, None)
+            if text:
+                self._now[who] = text
 
     def step(self, label: str, text: str) -> None:
         """Finish one step of a stretch."""
         with self._lock:
-            done = self._done[label] = self._done.get(label, 0) + 1
-            total = self._totals.get(label, done)
-        self.note(f"  [{done}/{total}] {text}")
+            found = self._stretches.setdefault(label, _Stretch(total=0, began=time.monotonic()))
+            found.done += 1
+            found.total = max(found.total, found.done)
+            self._detail(f"  [{found.done}/{found.total}] {text}")
+            if not self.full:
+                self._count(found)
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Report bytes of one layer of an image; their sum is told now and then."""
-        if image not in self._pulls:
-            self._pulls.add(image)
-            self.note(f"pulling {image}")
         with self._lock:
+            if image not in self._layers:
+                self.note(f"pulling {image}")
+            mine = self._layers.setdefault(image, {})
             if total and "Downloading" in layer:
-                self._layers[image, layer.split(" ", 1)[0]] = (current, total)
-            mine = [size for (name, _), size in self._layers.items() if name == image]
-        if not mine or time.monotonic() < self._next_pull:
-            return
-        self._next_pull = time.monotonic() + PLAIN_PULL_SECONDS
-        got, of = (sum(part) / 1e9 for part in zip(*mine, strict=True))
-        self.note(f"pulling {image}: {got:.1f} GB done of {of:.1f} GB seen so far")
+                mine[layer.split(" ", 1)[0]] = (current, total)
+            if mine and time.monotonic() >= self._told + SECONDS:
+                self._told = time.monotonic()
+                self._tell(f"pulling {self._pulled(image)}")
 
     def close(self) -> None:
-        """End the display."""
+        """End the display and the log."""
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._file = None
+
+    def _pulled(self, image: str) -> str:
+        got, of = (sum(part) / 1e9 for part in zip(*self._layers[image].values(), strict=True))
+        return f"{image}: {got:.1f} GB done of {of:.1f} GB seen so far"
+
+    def _count(self, found: _Stretch) -> None:
+        """Tell how far all stretches are, where it is time for that."""
+        since, moment = time.monotonic() - self._told, time.monotonic()
+        enough = found.done - found.told >= SHARE * found.total or since >= LONGEST
+        if since < SECONDS or not enough:
+            return
+        self._told = moment
+        parts = [f"{each.done} of {each.total} {label}" for label, each in self._stretches.items()]
+        first = next(iter(self._stretches.values()))
+        for each in self._stretches.values():
+            each.told = each.done
+        now = f"; now {next(reversed(self._now.values()))}" if self._now else ""
+        self._tell(f"{', '.join(parts)} in {first.words()}{now}")
+
+    def _tell(self, text: str) -> None:
+        """Say what replaces what was said before."""
+        self.note(text)
+
+    def _detail(self, text: str) -> None:
+        """Log a line, which is shown only where all of them are wanted."""
+        self._keep(text)
+        if self.full:
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        with self._lock, contextlib.suppress(OSError, ValueError):  # who reads may be gone
+            self.stream.write(f"{text}\n")
+            self.stream.flush()
+
+    def _keep(self, text: str) -> None:
+        with self._lock:
+            if self._file is not None:
+                with contextlib.suppress(OSError):
+                    self._file.write(f"{text}\n")
+                    self._file.flush()
 
 
 class QuietProgress(Progress):
     """Notes alone, for what is run as one of many steps that are told of otherwise."""
 
-    def begin(self, label: str, total: int) -> None:
+    def _detail(self, text: str) -> None:
         """Say nothing."""
 
-    def step(self, label: str, text: str) -> None:
+    def _count(self, found: _Stretch) -> None:
         """Say nothing."""
 
 
 class LiveProgress(Progress):
-    """Bars in a terminal: one for each stretch, one for each layer being pulled."""
+    """A block at the foot of a terminal: how far, how long still, what is pulled, what runs now."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, log: Path | None = None) -> None:
         """Start the display."""
-        super().__init__(stream)
+        super().__init__(stream, log=log)
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bars
+        from rich.live import Live
 
-        self.bars = Bars(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(),
-            TimeElapsedColumn(), TextColumn("{task.fields[last]}", markup=False),
-            console=Console(file=stream), transient=True,
-        )  # fmt: skip
-        self.bars.start()
-        self._stretches: dict[str, TaskID] = {}
-        self._bars: dict[str, TaskID] = {}
-
-    def note(self, text: str) -> None:
-        """Print above the bars."""
-        self.bars.console.print(text, highlight=False, markup=False)
-
-    def begin(self, label: str, total: int) -> None:
-        """Show the stretch's bar."""
-        self._stretches[label] = self.bars.add_task(label, total=total, last="")
-
-    def more(self, label: str, count: int) -> None:
-        """Lengthen the bar."""
-        (task,) = (task for task in self.bars.tasks if task.id == self._stretches[label])
-        self.bars.update(task.id, total=(task.total or 0) + count)
-
-    def step(self, label: str, text: str) -> None:
-        """Advance the bar and show the step beside it."""
-        self.bars.update(self._stretches[label], advance=1, last=text)
-
-    def pull(self, image: str, layer: str, current: int, total: int) -> None:
-        """Show each layer in megabytes; a finished one goes."""
-        key = layer.split(" ", 1)[0]
-        if total and key not in self._bars:
-            self._bars[key] = self.bars.add_task(f"{image} {key} (MB)", total=total >> 20, last="")
-        task = self._bars.get(key)
-        if task is None:
-            return
-        done = "complete" in layer or "exists" in layer
-        self.bars.update(task, completed=current >> 20, total=(total >> 20) or None, visible=not done)
+        self._console = Console(file=stream, highlight=False)
+        self._live = Live(
+            console=self._console, get_renderable=self._block, transient=True, redirect_stdout=False
+        )
+        self._live.start()
 
     def close(self) -> None:
-        """Take the bars away."""
-        self.bars.stop()
+        """Take the block away."""
+        self._live.stop()
+        super().close()
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def _tell(self, text: str) -> None:
+        """Log it; the block says the same."""
+        self._keep(text)
+
+    def _block(self) -> Text:
+        """Return the block, no wider than the terminal."""
+        from rich.text import Text
+
+        with self._lock:
+            open_ones = {k: v for k, v in self._stretches.items() if v.done < v.total} or self._stretches
+            lines = [self._line(label, found) for label, found in open_ones.items()]
+            lines += [f"pulling {self._pulled(image)}" for image, mine in self._layers.items() if mine]
+            running = list(self._now.values())
+        lines += [f"{'now:' if not n else '    '} {text}" for n, text in enumerate(running[:_MOST_NOW])]
+        if len(running) > _MOST_NOW:
+            lines.append(f"     and {counted(len(running) - _MOST_NOW, 'other')}")
+        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+
+    def _line(self, label: str, found: _Stretch) -> str:
+        words = f"{found.done}/{found.total} {label} · {found.words()}"
+        room = min(self._console.width - len(words) - 1, _BAR)
+        if room < _BAR // 3:
+            return words
+        filled = round(room * found.done / max(found.total, 1))
+        done, left = "#-" if self._console.options.ascii_only else "━─"
+        return f"{done * filled}{left * (room - filled)} {words}"
 
 
-def open_progress(stream: TextIO | None = None) -> Progress:
-    """Return a live display in a terminal, plain lines elsewhere."""
-    stream = stream or sys.stderr
-    return LiveProgress(stream) if stream.isatty() else Progress(stream)
+def open_progress(*, log: Path | None = None, full: bool = False) -> Progress:
+    """Return a live display in a terminal, lines elsewhere and where all of them are wanted.
+
+    ``log``: a file that every line goes to.
+    """
+    stream = sys.stderr
+    if full or not stream.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return Progress(stream, log=log, full=full)
+    return LiveProgress(stream, log=log)

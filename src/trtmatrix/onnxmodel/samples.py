@@ -32,11 +32,12 @@ def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]
     if not path.exists():
         raise UsageError(f"--inputs {path}: there is no such file or folder")
     files = sorted(path.glob("*.npz")) if path.is_dir() else [path]
+    names = ", ".join(f"{tensor.name}=…" for tensor in inputs if tensor.name.isidentifier()) or "name=array"
     if not files:
-        raise UsageError(f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', name=array, …)")
+        raise UsageError(f"--inputs {path}: no .npz file is there: np.savez('{path}/0.npz', {names})")
     samples, problems = [], []
     for file in files:
-        sample, found = _read(file)
+        sample, found = _read(file, names)
         problems += [f"--inputs {file}: {problem}" for problem in found or check_sample(sample, inputs)]
         samples.append(sample)
     if problems:
@@ -45,9 +46,12 @@ def read_samples(path: Path, inputs: Sequence[Tensor]) -> list[dict[str, Array]]
     return samples
 
 
-def _read(file: Path) -> tuple[dict[str, Array], list[str]]:
-    """Return a file's arrays by name, and what is wrong with it."""
+def _read(file: Path, names: str) -> tuple[dict[str, Array], list[str]]:
+    """Return a file's arrays by name, and what is wrong with it; ``names``: how to write a right one."""
+    remedy = f"np.savez('{file.with_suffix('.npz').name}', {names})"
     arrays, problems = dict[str, Array](), list[str]()
+    if file.suffix == ".npy":
+        return {}, [f"is a .npy file, one array without a name; write a .npz file with {remedy}"]
     try:
         with opened_npz(file.resolve()) as archive:
             for name in archive.names:
@@ -60,7 +64,7 @@ def _read(file: Path) -> tuple[dict[str, Array], list[str]]:
                 arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
     except (OSError, BorderError) as error:
         why = f"it {error}" if isinstance(error, BorderError) else f"{error}"
-        return {}, [f"is no .npz file: {why}; write one with np.savez('{file.name}', name=array, …)"]
+        return {}, [f"is no .npz file: {why}; write one with {remedy}"]
     return arrays, problems
 
 
@@ -73,7 +77,8 @@ def check_sample(sample: Sample, inputs: Sequence[Tensor]) -> Iterator[str]:
             yield f"input {tensor.name} is missing: the graph wants {tensor.text}"
         elif array.dtype.name != tensor.dtype or not fits_shape(array.shape, tensor):
             has = f"{array.dtype.name} {shape_text(array.shape)}"
-            yield f"input {tensor.name}: graph wants {tensor.text}, the file has {has}"
+            cast = f"; cast it: array.astype(np.{tensor.dtype})" if array.dtype.name != tensor.dtype else ""
+            yield f"input {tensor.name}: graph wants {tensor.text}, the file has {has}{cast}"
         elif not array.size:
             yield f"input {tensor.name}: {shape_text(array.shape)} has no element"
     for name in sample:

@@ -104,6 +104,9 @@ def open_context(asked: ProjectOptions | Namespace) -> Context:
         matrix=options.matrix, repros=options.repros, results=options.results,
         cache=(options.cache or default_cache()).resolve(),
     )  # fmt: skip
+    for option, folder in (("--results", project.results), ("--cache", project.cache)):
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{option} {folder}: this is a file; name a folder")
     problems: list[str] = []
 
     def attempt(read: Callable[[Path], T], path: Path) -> T | None:

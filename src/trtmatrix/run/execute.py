@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from trtmatrix.common.errors import HungUp, MachineryError
+from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
 from trtmatrix.common.interrupts import ending
 from trtmatrix.judge.confirm import sample_cells
 from trtmatrix.launchers.launcher import Ready, WrongVersion
@@ -70,7 +70,8 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
                 with contextlib.suppress(OSError):  # the same signal may have ended who reads it
                     run.progress.note(f"interrupted: ending what runs{' here' if run.leave.is_set() else ''}")
             if isinstance(error, OSError):
-                raise MachineryError(f"a file could not be written or read: {error}") from error
+                folders = {"--results": run.local, "--cache": run.cache}
+                raise MachineryError(explain_trouble(error, folders)) from error
             raise
     return run
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.paths import Project, probe_folder
+from trtmatrix.common.paths import Project, check_writable, probe_folder
 from trtmatrix.judge.compare import Entry, Stored, without_refused
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
@@ -32,6 +33,8 @@ if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs i
 class Options:
     """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
 
+    ``full``: progress has a line for each cell; ``log``: the file that all lines go to.
+
     ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
     """
 
@@ -41,6 +44,8 @@ class Options:
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
     quiet: bool = False
+    full: bool = False
+    log: Path | None = None
     keep: Keep = Keep.ALL
     locked: bool = False
 
@@ -176,11 +181,21 @@ def execute(
 ) -> Run:  # fmt: skip
     """Run the cells of the plan that are not served; returns the run with its records."""
     from trtmatrix.common.progress import QuietProgress, open_progress
+    from trtmatrix.run.announce import announce
     from trtmatrix.run.execute import execute_plan
 
-    progress = QuietProgress(sys.stderr) if options.quiet else open_progress()
+    check_writable({"--results": context.project.local, "--cache": context.project.cache})
+    if options.quiet:
+        progress: Progress = QuietProgress(sys.stderr)
+    else:
+        progress = open_progress(log=options.log, full=options.full)
+        progress.note(f"trtmatrix: {announce(context, survey, served, here(context.project))}")
     try:
         return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
+    except BaseException:
+        if progress.log is not None:
+            progress.note(f"trtmatrix: all lines up to here are in {progress.log}")
+        raise
     finally:
         progress.close()
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is
     from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.launchers.images import Images
 
-CELLS = "cells"
-"""The progress bar that counts cells."""
+CELLS = "tests"
+"""What progress calls cells."""
 
 
 @dataclass(kw_only=True)

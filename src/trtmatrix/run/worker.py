@@ -52,6 +52,7 @@ class Worker:
         self._due = math.inf
         self._launcher_failed = False
         self._closed = False
+        self._name = ""
         self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
         self._threads = ThreadPoolExecutor(RECORDERS)
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
@@ -68,13 +69,14 @@ class Worker:
         The job's folder is removed on every path, and what came out is stored.
         """
         launch = self.ready.launch
-        name = f"{self.state.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
-        folder = make_job_folder(self.state.cache, name)
+        self._name = f"{self.state.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
+        folder = make_job_folder(self.state.cache, self._name)
         try:
             with self._threads:  # on the way out it waits until what came out is stored
                 ended = self._run_probe(folder)
         finally:
             remove_tree(folder)
+            self.state.progress.now(self._name)
             self._take_recorded()
         self._settle(ended)
 
@@ -142,6 +144,7 @@ class Worker:
             except FileNotFoundError:
                 if index > self._started and os.path.lexists(out / f"{index}.started.json"):
                     self._started = index
+                    self.state.progress.now(self._name, str(task.cell.id))
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
                 if time.monotonic() > self._due:
                     raise Overdue from None

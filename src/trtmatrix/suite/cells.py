@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -59,7 +60,7 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
     for name in selection.versions:
         found = [v.name for v in matrix.versions if name in {v.name, v.product.value}]
         if not found:
-            raise UsageError(nearest_names("--trt", name, [v.name for v in matrix.versions]))
+            raise UsageError(unlisted_version("--trt", name, [v.name for v in matrix.versions]))
         wanted.update(found)
     runtimes = set(selection.runtimes)
     return tuple(
@@ -113,6 +114,9 @@ def expand(
     )
 
 
+RELEASE = re.compile(r"([a-z]+-)*\d+(\.\d+)*")
+"""A version's name that may well be right: ``11.3``, ``onnxruntime-1.20.0``."""
+
 CONTROLS = "controls"
 """The repro whose cases control those of all others."""
 
@@ -120,6 +124,18 @@ CONTROLS = "controls"
 def _matches(repro: Repro, case: Case, pattern: str) -> bool:
     name = f"{repro.id}/{case.id}" if "/" in pattern else case.id
     return fnmatch.fnmatchcase(name, pattern)
+
+
+def unlisted_version(option: str, name: str, known: Sequence[str]) -> str:
+    """Say that a version is not listed: which may have been meant, or which there are and how to add one.
+
+    A release that exists is no misspelling of another; it may be the beginning of one, or go on.
+    """
+    near = [each for each in known if each.startswith(f"{name}.") or name.startswith(f"{each}.")]
+    if not near and not RELEASE.fullmatch(name):
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    hint = f"known are {', '.join(known)}; to add it, copy an entry of matrix.yaml and change its facts"
+    return f"{option} {name}: not listed; " + (f"perhaps you meant {', '.join(near)}" if near else hint)
 
 
 def nearest_names(option: str, name: str, known: Sequence[str]) -> str:

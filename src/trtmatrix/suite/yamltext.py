@@ -48,7 +48,9 @@ def parse_yaml(text: str, file: str) -> Document:
     try:
         root = _compose(text)
         if root is None:
-            raise ConfigError([f"{file}:1: the file is empty; see README.md for its shape"])
+            raise ConfigError(
+                [f"{file}:1: the file is empty; take the one that the project ships (git checkout)"]
+            )
         reader = _Reader(file)
         value = reader.read(root, ())
     except yaml.MarkedYAMLError as error:

@@ -30,6 +30,15 @@ def read_template(name: str) -> str:
     return (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
 
 
+GLYPHS = {"good": "✓", "bad": "✕", "warn": "!", "unsure": "?", "": "·"}
+"""What stands beside a colour, so that colour is never all there is."""
+
+
+def is_safe(url: str) -> bool:
+    """Whether an address may become a link: https, and nothing that could end the attribute."""
+    return url.startswith("https://") and url.isprintable() and not any(c.isspace() for c in url)
+
+
 COPY = read_template("copy.js")
 """The script that puts a button beside each command."""
 

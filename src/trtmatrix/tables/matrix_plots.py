@@ -21,12 +21,12 @@ Middle = Callable[[list[float]], float]  # what stands for several engines
 
 
 def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot, ...]:
-    """Return what there are values for, finding by finding: errors against the noise floor, latencies."""
+    """Return errors against the noise floor and latencies, by finding, of what has values at two versions."""
     found = (
         plot for number, table in enumerate(make_tables(entries)) for section in table.sections
         for plot in _plots(number, table, section, calibration)
     )  # fmt: skip
-    return tuple(plot for plot in found if plot.versions)
+    return tuple(plot for plot in found if len(plot.versions) > 1)
 
 
 def _plots(number: int, table: Table, section: Section, calibration: Calibration) -> Iterator[Plot]:

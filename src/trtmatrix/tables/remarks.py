@@ -51,8 +51,8 @@ def expected_words(entry: Entry) -> str:
 def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remark]]]:
     """Yield all that needs attention: a title and its remarks; nothing of what there is none of."""
     remarks: tuple[tuple[str, Sequence[Remark]], ...] = (
-        ("Surprises", find_surprises(entries)),
-        ("Says nothing", find_silent(entries)),
+        ("Unexpected results", find_surprises(entries)),
+        ("Inconclusive", find_silent(entries)),
         ("No verdict", find_unanswered(entries)),
         ("Set aside", list(map(_line, find_overruled(entries)))),
         ("Facts of matrix.yaml that images contradict", list(map(_line, find_contradicted(entries)))),
@@ -147,7 +147,7 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
         ("board", _board(record) if record else ""),
         ("expected", expected_words(entry)),
-        ("surprise", f"the verdict is not the expected one: {advise(entry)}" if entry.surprise else ""),
+        ("unexpected", f"the verdict is not the expected one: {advise(entry)}" if entry.surprise else ""),
         ("source", expectation.source if expectation else ""),
         ("note", one_line(expectation.note) if expectation else ""),
         ("not run", why_not_run(entry) if entry.evidence is not Evidence.MEASURED else ""),

@@ -17,12 +17,11 @@ from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.answer import make_answer, short_names
 from trtmatrix.tables.board_kinds import kind_lines
-from trtmatrix.tables.html_page import make_style, read_template, render_page, templates
-from trtmatrix.tables.html_pieces import is_safe
+from trtmatrix.tables.html_page import is_safe, make_style, read_template, render_page, templates
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.remarks import describe, find_remarks
 from trtmatrix.tables.summary import count_lines, count_products, why_not_run
-from trtmatrix.tables.table import Table, make_tables
+from trtmatrix.tables.table import Row, Table, make_tables
 
 TITLE = "TensorRT version matrix"
 
@@ -40,11 +39,13 @@ def render_html(
         "remarks": [(title, [str(line) for line in lines]) for title, lines in find_remarks(entries)],
         "legend": legend(entry for table in tables for entry in table.shown()),
         "versions": [(table, list(_versions(table))) for table in tables],
+        "coverage": [(table.title, Counter(entry.evidence for entry in table.entries())) for table in tables],
+        "precisions": sorted({e.cell.case.precision for e in entries} - {""}),
         "evidence": list(Evidence), "verdicts": [verdict.value for verdict in Verdict],
     }  # fmt: skip
     functions = {
-        "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": describe,
-        "is_safe": is_safe, "classes": _classes, "short_names": short_names,
+        "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": _told,
+        "is_safe": is_safe, "classes": _classes, "traits": _traits, "short_names": short_names,
     }  # fmt: skip
     body = templates().get_template("report.html").render(**values, **functions)
     style = make_style(read_template("matrix.css"))
@@ -65,6 +66,30 @@ def _parts(table: Table, number: int) -> Iterator[tuple[int, bool, Table]]:
                 sections.append(replace(section, rows=rows, folded=folded, twins=twins))
         if sections:
             yield number, controls, replace(table, sections=tuple(sections))
+
+
+def _told(entry: Entry) -> tuple[tuple[str, str], ...]:
+    """Return what unfolds in a cell; of thousands of cells, without what goes without saying.
+
+    A record is named by its file: its folder is the cell's.
+    """
+    facts = {**dict(describe(entry)), "record": f"{entry.record.run}.json" if entry.record else ""}
+    if entry.expectation is None and not entry.surprise and entry.cell.case.control is None:
+        facts["expected"] = ""
+    if entry.outcome is not None and entry.outcome.verdict is Verdict.BUILT and not entry.surprise:
+        facts = {name: facts.get(name, "") for name in ("reason", "evidence", "not run", "record")}
+    return tuple((name, value) for name, value in facts.items() if value)
+
+
+def _traits(row: Row) -> str:
+    """Return what a case can be filtered by: that it was measured, that it went wrong after it was right."""
+    known = [e for e in row.entries if e is not None and e.outcome is not None]
+    wrong = [e.outcome is not None and e.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY} for e in known]
+    right = [e.outcome is not None and e.outcome.verdict is Verdict.PASS for e in known]
+    words = ["measured"] if any(e.evidence in {Evidence.MEASURED, Evidence.RECORDED} for e in known) else []
+    if row.case.control is None and any(bad and any(right[:n]) for n, bad in enumerate(wrong)):
+        words.append("regression")
+    return " ".join(words)
 
 
 def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:

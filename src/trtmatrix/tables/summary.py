@@ -149,7 +149,7 @@ def detail_line(counts: Counts) -> str:
         parts.append(f"{counts.executed} executed now, {counts.served} from the store{others}")
     if counts.words:
         parts.append(", ".join(f"{count} {word}" for word, count in counts.words))
-        parts.append(counted(counts.surprises, "surprise"))
+        parts.append(f"{counts.surprises or 'none'} unexpected")
     return "; ".join(parts)
 
 
@@ -158,7 +158,7 @@ def control_line(counts: Counts) -> str:
     controls, parts = counts.controls, []
     if controls.total:
         kinds = f"{controls.negative} negative, {controls.positive} positive"
-        parts.append(f"{controls.right} of {controls.total} came out as they must ({kinds})")
+        parts.append(f"{controls.right} of {controls.total} as expected ({kinds})")
     if controls.wrong:
         more = len(controls.wrong) - _MOST_NAMED
         names = ", ".join(controls.wrong[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

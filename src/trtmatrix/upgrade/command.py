@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
+from trtmatrix.common.paths import write_output
 from trtmatrix.judge.standing import Standing
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import entries_of, find_additions, take_survey
 from trtmatrix.records.store import read_records
-from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
-from trtmatrix.suite.plan import Pull
+from trtmatrix.suite.plan import Launch, Pull
 from trtmatrix.upgrade.decide import choose_version, decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.move import (
@@ -34,7 +36,7 @@ from trtmatrix.upgrade.move import (
     make_question,
 )
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.report import ModelSection, Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.report import Lacking, ModelSection, Upgrade, plain, upgrade_json
 
 if TYPE_CHECKING:
     from trtmatrix.upgrade.document import Document
@@ -86,7 +88,29 @@ def _decide(
     section = _compare_apis(args, before.name, after.name, known=known) if api else ApiSection()
     question = make_question(args, context, gathered, before, after)
     own = _own(args, context, gathered, before, after)
-    return decide(replace(question, api=section, code=bool(args.code), own=own))
+    upgrade = decide(replace(question, api=section, code=bool(args.code), own=own))
+    return replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after)) if api else upgrade
+
+
+def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
+    """Return what is lacking with what each command fetches: images that are not here, GB and time."""
+    from trtmatrix.launchers.gpu import find_gpus
+    from trtmatrix.plan.survey import find_engine_of
+    from trtmatrix.run.announce import image_words
+
+    engine = find_engine_of(context, find_gpus())
+    absent = [
+        Launch(version=version, gpu=NO_GPU, cells=(), pull=not origin.build, build=bool(origin.build))
+        for version in versions
+        if isinstance(origin := version.origin, ImageOrigin) and engine.held(origin) is None
+    ]
+
+    def price(item: Lacking) -> Lacking:
+        words = item.command.replace(",", " ").split()
+        cost = image_words([each for each in absent if each.version.name in words], context, engine)
+        return replace(item, what=f"{item.what} ({cost})") if cost else item
+
+    return tuple(map(price, lacking))
 
 
 def _compare_apis(args: argparse.Namespace, before: str, after: str, *, known: bool) -> ApiSection:
@@ -119,7 +143,7 @@ def _own(
     else:
         from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 
-        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS)).entries
+        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS, log=mine.project.log)).entries
     section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
     if after.product is Product.TENSORRT:
         section = _with_nodes(section, args.model, context, gathered, (before.name, after.name))
@@ -149,7 +173,7 @@ def _tell_api(args: argparse.Namespace) -> ExitCode:
     code = exit_code_of(section)
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in args.output:
-        file.write_text(data if file.suffix == ".json" else _sarif(args, section), encoding="utf-8")
+        write_output(file, data if file.suffix == ".json" else _sarif(args, section))
     with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
         print(data if args.json else render_api_text(section), end="", flush=True)
     return code
@@ -181,7 +205,7 @@ def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
     upgrade = replace(upgrade, generated=now)
     document = make_document(upgrade)
     for file in args.output:
-        file.write_text(_render(file.suffix, args, upgrade, document), encoding="utf-8")
+        write_output(file, _render(file.suffix, args, upgrade, document))
     if args.json:
         text = upgrade_json(upgrade)
     else:

@@ -58,6 +58,7 @@ EVIDENCE: Mapping[Evidence, str] = {
 _MARKS = "[PASS]: recorded elsewhere or before a change, (PASS): reported, ¹: on one build."
 _BRIEF = {Change.REGRESSED: 5, Change.UNCHANGED_BAD: 3, Change.FIXED: 3}
 """How many cases of a finding a terminal shows."""
+_MOST_BARS = 40
 _FEW = 12
 """So many rows of what is folded are shown unfolded."""
 
@@ -150,7 +151,29 @@ class Figure:
     plot: Plot
 
 
-Block = Lines | Fold | Table | Command | Figure
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A figure at both versions: ``change`` in words with its ``tone``.
+
+    ``sides``: each version, its figure in words, and lowest, median and highest as shares of the row's width.
+    """
+
+    label: str
+    change: str
+    tone: str
+    sides: tuple[tuple[str, str, tuple[float, float, float]], ...]
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Figures as bars, the worst first; their numbers stand in the tables beside them."""
+
+    kind: ClassVar[str] = "bars"
+    title: str
+    bars: tuple[Bar, ...]
+
+
+Block = Lines | Fold | Table | Command | Figure | Bars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,15 +376,40 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
     elif upgrade.findings and not lines:
         items.append(_item("No case has run at both versions here or in the records of this GPU."))
     yield from _lines(items)
+    if latencies := [x for x in lines if x.measure == "latency" and x.ratio and not x.why_not]:
+        latencies.sort(key=lambda line: -(line.ratio or 0))
+        more = f", the {_MOST_BARS} worst of {len(latencies)}" if len(latencies) > _MOST_BARS else ""
+        title = f"Latency before and after, the worst first{more}: each pair on a scale of its own"
+        bars = (_bar(line, upgrade.before, upgrade.after) for line in latencies[:_MOST_BARS])
+        yield Bars(title, tuple(bars))
     told = sorted((x for x in lines if x.told_apart and not x.why_not), key=lambda x: -(x.ratio or 0))
     others = [line for line in lines if not line.told_apart or line.why_not]
     heads = ("case", "measure", upgrade.before, upgrade.after, "change", "clocks")
-    if told:
-        yield Table(label="Figures that changed", heads=heads, rows=tuple(map(_figure_row, told)))
+    timed = [line for line in told if line.measure == "latency"]
+    built = [line for line in told if line.measure != "latency"]
+    if timed:
+        yield Table(label="Latencies that changed", heads=heads, rows=tuple(map(_figure_row, timed)))
+    if built:
+        title = f"Engine size, build time and memory that changed: {count(len(built), 'figure')}"
+        table = Table(label="Engines that changed", heads=heads, rows=tuple(map(_figure_row, built)))
+        yield Fold(title, (table,), brief=_FEW)
     if others:
         title = f"{count(len(others), 'figure')} within the spread, not comparable, or of one version only"
         table = Table(label="Other figures", heads=heads, rows=tuple(map(_figure_row, others)))
         yield Fold(title, (table,), opened=len(others) <= _FEW)
+
+
+def _bar(line: PerformanceLine, before: str, after: str) -> Bar:
+    spreads = [(before, line.before), (after, line.after)]
+    most = max((spread.high for _, spread in spreads if spread), default=1.0) or 1.0
+    tone = ("bad" if (line.ratio or 0) > 1 else "good") if line.told_apart else ""
+    return Bar(
+        label=f"{line.repro}/{line.case}", change=ratio_text(line), tone=tone,
+        sides=tuple(
+            (name, _spread_text(s, line.unit), (s.low / most, s.median / most, s.high / most))
+            for name, s in spreads if s
+        ),
+    )  # fmt: skip
 
 
 def _figure_row(line: PerformanceLine) -> Row:

@@ -133,7 +133,7 @@ class Standing(str, Enum):
     BROKEN = "it could not be built, crashed, took too long or too much memory"
     UNSUPPORTED = "the version does not support it"
     BUILT = "built, not run"
-    VOID = "it ran, and can say nothing"
+    VOID = "it ran, and is inconclusive"
     DOUBTED = "it ran, and a control beside it came out wrong"
     ABSENT = "it cannot be tried at this version: a component is missing, or the GPU is not supported"
     UNKNOWN = "no evidence, or trouble with the machinery"
@@ -227,7 +227,7 @@ WORKAROUND_CASES = "workaround-"
 _WAS_RIGHT = frozenset({Standing.GOOD, Standing.FEW, Standing.SAID_GOOD})
 _CHANGE_WORDS = {
     Change.REGRESSED: "worse", Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed",
-    Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "can say nothing",
+    Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "inconclusive",
 }  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import difflib
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from trtmatrix.launchers.gpu import find_gpus, named_gpus
 from trtmatrix.plan.context import Context, read_matrix
 from trtmatrix.plan.survey import entries_of, recorded_gpus, take_survey
 from trtmatrix.records.store import read_records
+from trtmatrix.suite.cells import unlisted_version
 from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import Product
@@ -146,12 +146,7 @@ def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] 
     if found is not None:
         return found
     names = [*(version.name for version in matrix.versions), *others]
-    near = [known for known in names if known.startswith(f"{name}.") or name.startswith(f"{known}.")]
-    near = near or difflib.get_close_matches(name, names, n=3, cutoff=0.6)
-    hint = f"perhaps you meant {', '.join(near)}" if near else f"known are {', '.join(names)}"
-    raise UsageError(
-        f"{option} {name}: not in matrix.yaml; {hint}. To add a version, see the top of that file"
-    )
+    raise UsageError(unlisted_version(option, name, names))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -174,7 +174,7 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> tup
     after, elsewhere = question.after.name, dict[str, dict[str, None]]()
     for finding in findings:
         silent = (line for line in finding.cases if line.change is Change.SAYS_NOTHING)
-        for why, number in Counter(line.why or "can say nothing" for line in silent).items():
+        for why, number in Counter(line.why or "inconclusive" for line in silent).items():
             spots.append(f"{finding.repro}: {count(number, 'case')} at {after}: {why}.")
         for line in finding.cases:
             for version in (question.before.name, after):

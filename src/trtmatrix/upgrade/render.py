@@ -10,9 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from trtmatrix.common.short import short
-from trtmatrix.tables.html_page import COPY, make_style
+from trtmatrix.tables.html_page import COPY, GLYPHS, is_safe, make_style
 from trtmatrix.tables.html_page import render_page as render_shell
-from trtmatrix.tables.html_pieces import GLYPHS, is_safe
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.table import one_line
@@ -32,6 +31,12 @@ from trtmatrix.upgrade.report import count
 
 _STYLE = """
 .name { min-width: 15rem; }
+.bars { list-style: none; padding: 0; max-width: 66rem; } .bars li { margin: .6rem 0; }
+.bar { display: grid; grid-template-columns: 5rem 1fr 15rem; gap: .6rem; align-items: center; }
+.bar svg { width: 100%; height: 1rem; } .bar rect { fill: var(--mark-line); }
+.bar .bad { fill: var(--mark-bad); } .bar .good { fill: var(--mark-good); }
+.bar path { stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke; }
+@media (max-width: 40rem) { .bar { grid-template-columns: 1fr; gap: 0; } }
 .in1 { margin-left: 1.2rem; } .in2 { margin-left: 2.4rem; } .in3 { margin-left: 3.6rem; }
 """
 

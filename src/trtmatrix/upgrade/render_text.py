@@ -9,6 +9,7 @@ from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.document import (
     EVIDENCE,
+    Bars,
     Block,
     Command,
     Document,
@@ -75,7 +76,7 @@ def _show_block(
                 yield from _show_block(inner, sources, depth + 1, brief)
         case Command(text=text):
             yield from _break_command(text, WIDTH, "    ") if text else ()
-        case Figure():
+        case Figure() | Bars():
             pass
     sources |= dict.fromkeys(_sources_of(block))
 
@@ -126,7 +127,7 @@ def _sources_of(block: Block) -> Iterator[Source]:
             yield from (source for row in rows for fold in row.under for source in _sources_of(fold))
         case Fold(blocks=blocks):
             yield from (source for inner in blocks for source in _sources_of(inner))
-        case Command() | Figure():
+        case Command() | Figure() | Bars():
             pass
 
 
@@ -234,7 +235,7 @@ def _count_evidence(upgrade: Upgrade) -> str:
     return "; ".join([*said, model, files]) + "."
 
 
-def _list_steps(upgrade: Upgrade, width: int, room: int = 13) -> list[str]:
+def _list_steps(upgrade: Upgrade, width: int, room: int = 15) -> list[str]:
     """Return the commands that would settle it, as many as there is room for; of a go what to do first."""
     go = upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}
     if not upgrade.lacking:

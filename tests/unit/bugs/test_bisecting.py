@@ -282,7 +282,7 @@ def test_a_report_for_others_says_nothing_private(
         (["--exec", " "], "--exec: the command is empty"),
         (["--exec", "true", "--no-run"], "--no-run: nothing is stored of a command"),
         (["--exec", "true", "--gpu", "L4"], "--gpu: nothing is stored of a command"),
-        (["--exec", "true", "--good", "10.7"], "--good 10.7: nothing is called so; perhaps"),
+        (["--exec", "true", "--good", "10.7"], "--good 10.7: not listed; perhaps"),
         (["--exec", "true", "--good", "10.7.0", "--bad", "10.7.0"], "--good and --bad are both 10.7.0"),
         (["--exec", "true", "--image", "a:1"], "--image: 1 image; to search between takes two"),
         (["--exec", "true", "--image", "a:1", "a:1"], "a:1 stands twice"),

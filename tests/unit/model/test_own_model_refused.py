@@ -203,6 +203,20 @@ def test_a_member_that_is_no_array_is_told(opened: Opened, tmp_path: Path) -> No
     assert "input x: cannot be read: it holds no array x" in message
 
 
+def test_a_file_of_one_array_and_a_type_that_must_be_cast_are_told_with_the_remedy(
+    opened: Opened, tmp_path: Path
+) -> None:
+    model = saved(mlp(), tmp_path / "m.onnx")
+    np.save(tmp_path / "in.npy", np.zeros((1, 64), np.float32))
+    message = refused(opened, model, "--inputs", str(tmp_path / "in.npy"))
+    assert (
+        "is a .npy file, one array without a name; write a .npz file with np.savez('in.npz', x=…)" in message
+    )
+    path = npz(tmp_path / "in.npz", x=np.zeros((1, 64)))
+    message = refused(opened, model, "--inputs", str(path))
+    assert "the file has float64 [1, 64]; cast it: array.astype(np.float32)" in message
+
+
 def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> None:
     model = saved(mlp(), tmp_path / "m.onnx")
     (tmp_path / "empty").mkdir()

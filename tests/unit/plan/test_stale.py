@@ -333,4 +333,6 @@ def test_stale_goes_with_the_options_of_a_run() -> None:
         ["run", "--stale", "--rerun", "--json", "--repro", "a", "--rebuilds", "4"]
     )
     assert (args.stale, args.json, args.repro) == (True, True, ["a"])
-    assert replace(read_options(RunOptions, args).how, limits=PLAIN.limits) == Options(rerun=True, rebuilds=4)
+    assert replace(read_options(RunOptions, args).how, limits=PLAIN.limits, log=None) == Options(
+        rerun=True, rebuilds=4
+    )

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from trtmatrix.suite.model import Verdict
-from trtmatrix.tables.html_page import make_style, read_template
-from trtmatrix.tables.html_pieces import GLYPHS
+from trtmatrix.tables.html_page import GLYPHS, make_style, read_template
 from trtmatrix.upgrade.document import TONES
 from trtmatrix.upgrade.report import Change, Decision, Weight
 

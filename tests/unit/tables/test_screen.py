@@ -96,8 +96,23 @@ def without_gpu() -> Iterator[Entry]:
         yield make_unknown(make_cell(TRANSPOSE, case, "10.7.0", NO_GPU), Exclusion.NO_GPU)
 
 
+def second() -> Iterator[Entry]:
+    """The same host again: every result is served from its record."""
+    yield from (replace(entry, executed=False) for entry in without_gpu())
+
+
+def interrupted() -> Iterator[Entry]:
+    """What is there after a run that was interrupted: some versions were never reached."""
+    for entry in failing():
+        late = entry.cell.version.name == "8.6.0" and entry.outcome is not None
+        yield make_unknown(entry.cell, None) if late else replace(entry, executed=False)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(("name", "made"), [("failing", failing), ("no-gpu", without_gpu)])
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("failing", failing), ("no-gpu", without_gpu), ("second", second), ("interrupted", interrupted)],
+)
 def test_screens_of_runs(name: str, made: Callable[[], Iterator[Entry]], width: int) -> None:
     answer = make_answer(list(made()), seconds=250.2, cost="2 images, 21 GB, 12 min")
     details = ["results/local/report.html", "results/local/last-run.txt", "--full"]

@@ -212,7 +212,7 @@ def test_a_headline_says_why_cells_were_not_run() -> None:
         "1 no Torch-TensorRT in the image, 1 not tried yet"
     )
     assert detail_line(counts) == (
-        "3 executed now, 1 from the store; 2 PASS, 1 CRASHED, 1 BUILT, 1 [PASS]; 0 surprises"
+        "3 executed now, 1 from the store; 2 PASS, 1 CRASHED, 1 BUILT, 1 [PASS]; none unexpected"
     )
     with_controls = [replace(entry, cell=replace(entry.cell, companion=True)) for entry in entries[4:]]
     (counts,) = count_products([*with_controls, *entries[:4]])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from goldenfile import check_golden
 from hypothesis import given
-from pagereading import Page, check_ids, check_safe
+from pagereading import Page, body_of, check_ids, check_safe
 from reportparts import FIXED, LONG, ODD
 from reports import ERRORS, any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
@@ -59,7 +59,7 @@ def sections(page: Page) -> list[str]:
 
 
 def test_sample() -> None:
-    check_golden("upgrade.html", shown(full_upgrade()))
+    check_golden("upgrade.html", body_of(shown(full_upgrade())))
 
 
 def test_the_page_loads_nothing_and_its_texts_are_no_markup() -> None:

@@ -77,6 +77,14 @@ def test_the_verdict_is_first_and_last_with_its_exit_code(decision: Decision) ->
     )
 
 
+@pytest.mark.parametrize("width", [80, 100, 160])
+@pytest.mark.parametrize("decision", Decision)
+def test_screens_of_each_answer(decision: Decision, width: int) -> None:
+    lines = shown(replace(full_upgrade(), decision=decision), width)
+    assert len(lines) <= 40
+    check_golden(f"upgrade/screen-{decision.name.lower()}-{width}.txt", "\n".join(lines) + "\n")
+
+
 def test_commands_that_do_not_fit_are_counted() -> None:
     many = tuple(Lacking(what=f"finding {n}", command=f"nox -s matrix -- --repro r{n}") for n in range(30))
     text = "\n".join(shown(replace(bare_upgrade(), lacking=many)))

@@ -2,7 +2,7 @@
   "use strict";
   var form = document.getElementById("filter");
   if (!form) { return; }
-  var names = ["gpu", "version", "finding", "verdict"];
+  var names = ["gpu", "version", "finding", "precision", "only", "verdict"];
   var search = document.getElementById("text");
   var boxes = Array.prototype.slice.call(form.querySelectorAll("input[type=checkbox]"));
   var unknown = [];
@@ -46,6 +46,10 @@
   }
   function rowFits(item, group, columns, picked, wanted) {
     if (wanted && group.title.indexOf(wanted) < 0 && words(item).indexOf(wanted) < 0) { return false; }
+    var narrow = picked.precision.length || picked.only.length;
+    if (narrow && (item.kind !== "case" || !fits(picked.precision, item.row.dataset.precision))) { return false; }
+    var traits = (item.row.dataset.only || "").split(" ");
+    if (!picked.only.every(function (trait) { return traits.indexOf(trait) >= 0; })) { return false; }
     if (!picked.verdict.length) { return true; }
     if (item.kind === "twin") { return false; }
     if (item.kind === "folded") { return picked.verdict.indexOf("none") >= 0; }

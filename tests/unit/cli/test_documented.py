@@ -1,0 +1,142 @@
+"""Every command in the README and the documents is understood as pasted, and run where a host can."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from nowhere import ROOT, go_nowhere
+from onnxmodels import mlp, saved
+
+from trtmatrix.cli import entry as cli
+from trtmatrix.cli.parser import COMMANDS as PARSED
+from trtmatrix.cli.parser import EXAMPLES, make_parser
+
+PAGES = (ROOT / "README.md", ROOT / "docker" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+DOOR = re.compile(r"(?:\$ )?(?:pipx run )?(nox -s |python -m trtmatrix |trtmatrix |python -m bench\.)")
+
+NOT_RUN = {
+    r"run .*--executor slurm|doctor .*--executor slurm": "needs a cluster: tests/slurm",
+    r"bundle|bisect|minimise": "needs a failing cell, and versions that run: tests/bundles, tests/containers",
+    r"lock|surfaces": "asks registries and PyPI: tests/registry",
+    r"pack|unpack|merge": "needs an engine, or what another host made: tests/pack",
+    r"upgrade .*--(model|explain)": "a model of one's own is prepared by ONNX Runtime: tests/models",
+}
+"""A command of trtmatrix that is only parsed here → why, and what runs it."""
+OTHER_SESSIONS = {
+    "tests": "it is what runs this", "lint": "CI runs it", "bench": "takes minutes to hours",
+    "image": "builds an image: tests/containers/test_recipes.py",
+}  # fmt: skip
+"""A session that is no command of trtmatrix → why it is not run here."""
+
+
+def sessions() -> dict[str, tuple[str, ...]]:
+    """Each session of the noxfile with the words that it calls trtmatrix with; none of the other ones."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in ast.parse((ROOT / "noxfile.py").read_text()).body:
+        if isinstance(node, ast.FunctionDef) and any("session" in ast.dump(d) for d in node.decorator_list):
+            calls = [c for c in ast.walk(node) if isinstance(c, ast.Call) and ast.unparse(c.func) == "_call"]
+            words = [a.value for c in calls for a in c.args if isinstance(a, ast.Constant)]
+            found[node.name] = tuple(str(word) for word in words)
+    return found
+
+
+def commands_of(text: str) -> Iterator[str]:
+    """Yield the commands in blocks and in code spans."""
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        lines = (line.strip() for line in block.replace("\\\n", "").splitlines())
+        yield from (line for line in lines if DOOR.match(line))
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    yield from (span for span in re.findall(r"`([^`\n]+)`", prose) if DOOR.match(span))
+
+
+def words_of(command: str) -> list[str]:
+    """Return what trtmatrix is called with by a command, nothing by one of another program of ours.
+
+    ``AssertionError`` where there is no such session, command, option or benchmark.
+    """
+    words = shlex.split(command.removeprefix("$ ").removeprefix("pipx run "), comments=True)
+    if words[0] == "nox":
+        name, _, version = words[2].rstrip(")").partition("(")
+        known = sessions()
+        assert name in known, f"{command}: there is no session {name}"
+        assert len(words) == 3 or words[3] == "--", f"{command}: what is for trtmatrix comes after --"
+        if not known[name]:
+            assert name in OTHER_SESSIONS, command
+            return []
+        version_words = ["--trt", version] if version else []
+        words = [*(w for w in known[name] if w != "--trt"), *version_words, *words[4:]]
+    elif words[0] == "python" and words[2].startswith("bench."):
+        module = ROOT / "bench" / words[2].removeprefix("bench.")
+        assert module.with_suffix(".py").is_file() or module.is_dir(), f"{command}: no such benchmark"
+        return []
+    else:
+        words = words[1:] if words[0] == "trtmatrix" else words[3:]
+    try:
+        make_parser().parse_args(words)
+    except SystemExit as end:
+        if end.code:
+            pytest.fail(f"{command}: not understood")
+    return words
+
+
+COMMANDS = {command: f"{page.name}: {command}" for page in PAGES for command in commands_of(page.read_text())}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with what the documents' examples name."""
+    folder = tmp_path_factory.mktemp("documented")
+    with pytest.MonkeyPatch.context() as patch:
+        go_nowhere(patch, folder)
+        here = Path.cwd()
+        saved(mlp(), here / "my.onnx")
+        for name in ("samples", "src", "M"):
+            (here / name).mkdir()
+        np.savez(here / "samples" / "0.npz", x=np.zeros((1, 64), np.float32))
+        (here / "src" / "build.py").write_text("import tensorrt as trt\nprint(trt.__version__)\n")
+        yield here
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=COMMANDS.values())
+def test_a_command_as_pasted(
+    command: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = words_of(command)
+    placeholder = any(word in {"A", "B", "DIR", "CELL", "CASE", "VERSION", "FILES", "…"} for word in words)
+    if not words or placeholder or any(re.match(pattern, " ".join(words)) for pattern in NOT_RUN):
+        return
+    monkeypatch.chdir(place)
+    instead = {"run": ["--plan"], "doctor": ["--no-controls"]}.get(words[0], [])
+    assert cli.run([*words, *instead]) not in {2, 3}, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "words"), EXAMPLES.items(), ids=EXAMPLES)
+def test_the_example_in_each_command_s_help_is_understood(command: str, words: str) -> None:
+    assert {name for name, _, _ in PARSED} == set(EXAMPLES)
+    words_of(f"python -m trtmatrix {command} {words}".strip())
+
+
+def test_it_reads_what_it_should() -> None:
+    assert len(COMMANDS) > 40
+    assert list(commands_of("```\n$ python -m trtmatrix table \\\n  --full\n```\nor `nox -s table`")) == [
+        "$ python -m trtmatrix table   --full", "nox -s table",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "nox -s tabel", "nox -s table --full", "nox -s table -- --fulll", "python -m trtmatrix tabel",
+        "trtmatrix run --nothing", "python -m bench.nothing", 'nox -s "versions(10.7.0)"',
+    ],
+)  # fmt: skip
+def test_a_command_that_there_is_not_fails(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        words_of(command)
+    assert "Traceback" not in capsys.readouterr().err

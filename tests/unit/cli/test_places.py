@@ -1,0 +1,101 @@
+"""Outputs, a cache or results that cannot be written: what is said, the exit code, nothing left behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TRTMATRIX = f"{sys.executable} -m trtmatrix"
+RUN = f"{TRTMATRIX} run --trt onnxruntime --repro cumsum-axes"
+
+
+def shell(script: str, folder: Path, *prefix: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of a shell in the project; ``$F`` is a folder to write to."""
+    command = [*prefix, "/bin/sh", "-c", f"export F={folder} TRTMATRIX_CACHE={folder}/cache; {script}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def on_a_disk(options: str, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line where ``$F/disk`` is a disk of its own, mounted with these options."""
+    (folder / "disk").mkdir()
+    mount = f"mount -t tmpfs -o {options} tmpfs {folder}/disk"
+    done = shell(f"{mount} || exit 99; {script}", folder, "unshare", "--map-root-user", "--mount")
+    if done.returncode == 99 or "unshare failed" in done.stderr:
+        pytest.skip(f"this host lets nobody mount a disk: {done.stderr}")
+    return done
+
+
+FULL = "size=64k"
+FILLED = "head -c 60000 /dev/zero >$F/disk/f; head -c 9999 /dev/zero >>$F/disk/f 2>/dev/null; "
+
+
+@pytest.mark.parametrize(
+    "command", ["list", "list --json", "table --repro sdpa-scale", "upgrade --from 8.6.1 --to 9.3.0 --gpu L4"]
+)
+def test_a_full_output_is_told_and_is_no_answer(command: str, tmp_path: Path) -> None:
+    done = shell(f"{TRTMATRIX} {command} >/dev/full", tmp_path)
+    assert done.returncode == 3
+    assert done.stderr == (
+        "trtmatrix: standard output cannot be written: No space left on device; the answer was not printed\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("PYTHONIOENCODING=ascii {} table --repro sdpa-scale", 0),
+        ("{} table --repro sdpa-scale >&-", 0),
+        ("{} list | head -1", 0),
+        ("{} upgrade --from 8.6.1 --to 9.3.0 --gpu L4 >&-", 11),
+    ],
+)
+def test_an_output_that_takes_no_marks_or_is_closed_changes_nothing(
+    script: str, code: int, tmp_path: Path
+) -> None:
+    done = shell(script.format(TRTMATRIX), tmp_path)
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+@pytest.mark.parametrize(("option", "folder"), [("--results", "disk/r"), ("--cache", "disk/c")])
+def test_a_full_disk_is_named_with_what_is_missing(option: str, folder: str, tmp_path: Path) -> None:
+    usual = "--results $F/results" if option == "--cache" else ""
+    done = on_a_disk(FULL, f"{FILLED}{RUN} {usual} {option} $F/{folder}", tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert f"the disk is full: {tmp_path}/{folder}" in done.stderr
+    assert f"has 0 MB free\n  free 5 GB there, or name another folder by {option}\n" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["table --repro sdpa-scale", "report", "upgrade --from 8.6.1 --to 9.3.0 --gpu L4"]
+)
+def test_a_page_that_has_no_room_is_not_left_empty(command: str, tmp_path: Path) -> None:
+    script = f"{FILLED}{TRTMATRIX} {command} -o $F/disk/x.html; echo $? >&2; ls -A $F/disk >&2"
+    told = on_a_disk(FULL, script, tmp_path).stderr
+    assert told.endswith("x.html: cannot be written: No space left on device; name another file\n2\nf\n")
+
+
+def test_a_page_that_was_there_stays_whole(tmp_path: Path) -> None:
+    script = f"echo old >$F/disk/x.md; {FILLED}{TRTMATRIX} report -o $F/disk/x.md; cat $F/disk/x.md"
+    assert on_a_disk(FULL, script, tmp_path).stdout.endswith("old\n")
+
+
+def test_a_checkout_that_is_read_only_says_which_options_name_other_folders(tmp_path: Path) -> None:
+    ready = "mount -o remount,ro $F/disk; cd $F/disk; export TRTMATRIX_CACHE=$F/disk/cache; "
+    place = f"--matrix {ROOT}/matrix.yaml --repros {ROOT}/repros"
+    done = on_a_disk("size=1m", f"{ready}PYTHONPATH={ROOT}/src {RUN} {place}", tmp_path)
+    assert done.returncode == 2, done.stderr
+    told = "nothing can be written there: Read-only file system; name another folder by"
+    assert f"results/local: {told} --results\n" in done.stderr
+    assert f"cache: {told} --cache\n" in done.stderr
+
+
+def test_a_case_that_has_no_room_leaves_no_folder(tmp_path: Path) -> None:
+    script = f"{FILLED}{TRTMATRIX} prepare cumsum-axes/two-axes-48 --to $F/disk/p; ls $F/disk"
+    done = on_a_disk(FULL, script, tmp_path)
+    assert "has 0 MB free\n  free 5 GB there, or name another folder by --to\n" in done.stderr
+    assert done.stdout == "f\n"

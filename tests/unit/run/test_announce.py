@@ -1,0 +1,48 @@
+"""What a run says before it starts: how many tests, what is fetched, what is kept; it asks for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nowhere import go_nowhere
+
+from trtmatrix.plan.context import ProjectOptions, open_context
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.run.announce import announce, image_words
+from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.plan import Launch, Pull
+
+
+def test_the_first_run_and_one_that_needs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    go_nowhere(monkeypatch, tmp_path)
+    selection = Selection(versions=("onnxruntime",), repros=("cumsum-axes",))
+    context = open_context(ProjectOptions(selection=selection))
+    survey = take_survey(context, Pull.NAMED)
+    first = announce(context, survey, frozenset(), lambda _: False)
+    assert first.startswith(
+        "7 tests to run; to fetch: 1 Python environment, about 210 MB; about 248 MB will be"
+    )
+    assert f"kept in {tmp_path}/cache (" in first
+    (tmp_path / "cache" / "cases").mkdir(parents=True)
+    assert announce(context, survey, frozenset(), lambda _: True) == "7 tests to run; nothing to fetch"
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        (("10.7.0",), "1 image, 10 to 34 GB"), (("10.7.0", "10.8.0"), "2 images, 10 to 34 GB each"),
+        (("8.5.3.1", "8.6.0"), "2 images to build"), ((), ""),
+    ],
+)  # fmt: skip
+def test_images_that_are_not_here_are_counted_with_their_size(
+    versions: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    go_nowhere(monkeypatch, tmp_path)
+    context = open_context(ProjectOptions())
+    launches = [
+        Launch(version=version, gpu=NO_GPU, cells=(), pull=True)
+        for version in context.matrix.versions if version.name in versions
+    ]  # fmt: skip
+    assert image_words(launches, context, take_survey(context, Pull.ALL).host.engine) == words
