@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from numpy.typing import NDArray
 
+from tests.numerics.graphs import Array, on_onnxruntime
 from trtmatrix.authoring import attention
 from trtmatrix.authoring.arithmetic import (
     ENSEMBLE,
@@ -30,7 +29,6 @@ from trtmatrix.authoring.attention import Size, Weights, compute
 from trtmatrix.authoring.randoms import TorchRandom
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "sdpa_scale.py"
 SMALL = Size(batch=2, length=21, heads=3, head_size=8)
 REPORTED = Size(batch=6, length=1568, heads=8, head_size=48)
@@ -53,15 +51,6 @@ def naive(x: Array, size: Size, weights: Weights, scale: float) -> Array:
     exp = np.exp(scale * np.einsum("bshd,bthd->bhst", q, k))
     y = np.einsum("bhst,bthd->bshd", exp / exp.sum(axis=-1, keepdims=True), v)
     return np.asarray(y.reshape(x.shape) @ weights.proj.T.astype(np.float64) + weights.bias)
-
-
-def on_onnxruntime(model: onnx.ModelProto, x: Array) -> Array:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return np.asarray(session.run(["y"], {"x": x})[0])
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +95,7 @@ def test_graphs_compute_the_reference(
 ) -> None:
     x, weights = drawn(SMALL)
     x, weights = x.astype(dtype), weights.astype(dtype)
-    y = on_onnxruntime(build(SMALL, weights), x)
+    y = on_onnxruntime(build(SMALL, weights), {"x": x})["y"]
     assert y.dtype == dtype
     bound = 1e-6 if dtype is np.float32 else 2e-3
     assert np.abs(y - compute(x, SMALL, weights)).max() < bound
@@ -118,7 +107,7 @@ def test_factors_of_a_graph_are_those_of_the_reference() -> None:
     explicit = attention.explicit(SMALL, weights, scale=math.sqrt(SMALL.scale))
     sdpa = attention.sdpa(SMALL, weights, k_factor=1.0)
     for model in (explicit, sdpa):
-        np.testing.assert_allclose(on_onnxruntime(model, x), lost, atol=1e-6)
+        np.testing.assert_allclose(on_onnxruntime(model, {"x": x})["y"], lost, atol=1e-6)
 
 
 def test_tf32_keeps_ten_bits_and_rounds_to_nearest_even() -> None:
@@ -135,16 +124,6 @@ def test_blocks_of_fp16_round_after_each_block() -> None:
     single = Arithmetic(working=np.float32, terms=1, accumulated=round_fp16)
     assert single.matmul(ones, ones.T).item() == 2048
     assert FP16_BLOCKS.matmul(ones, ones.T).item() == 4096
-
-
-@pytest.mark.parametrize("rows", [None, 1])
-def test_a_part_is_what_the_whole_has_there(rows: int | None) -> None:
-    x, weights = drawn(SMALL)
-    mask = 4 * TorchRandom(1).rand(2, 3, 21, 21)
-    whole = compute(x, SMALL, weights, mask=mask)
-    part = compute(x, SMALL, weights, mask=mask, rows=rows, queries=7)
-    assert part.shape == (rows or 2, 7, 24)
-    np.testing.assert_allclose(part, whole[:rows, ::3], rtol=1e-12, atol=1e-13)
 
 
 def test_a_factor_is_kept_as_the_graph_keeps_it() -> None:
@@ -221,24 +200,6 @@ def test_where_softmax_saturates_right_engines_look_defective(repro: ModuleType)
     error, shape = (y - reference).ravel(), (lost - reference).ravel()
     assert abs(error @ shape / (shape @ shape)) > 0.3
     assert np.linalg.norm(shape) < 3 * np.linalg.norm(error)
-
-
-def test_cases_are_a_readable_table(repro: ModuleType) -> None:
-    cases = list(repro.cases())
-    names = [case["id"] for case in cases]
-    assert len(set(names)) == len(names) == 53
-    assert {"sdpa-tf32", "explicit-fp16-flag", "sdpa-default-fp32", "mha-fp16"} <= set(names)
-    assert {"sdpa-tf32-amplitude1000", "identical-rows-sdpa-tf32"} <= set(names)
-    negative = {case["id"] for case in cases if case.get("control") == "negative"}
-    assert negative == {name for name in names if name.startswith("control-")}
-
-
-def test_reference_is_float64(repro: ModuleType) -> None:
-    small = {**repro.BASE, "batch": 1, "length": 16, "formulation": "sdpa", "precision": "fp16"}
-    made = repro.prepare(small)
-    assert made["reference"]["y"].dtype == FLOAT64.working
-    assert made["inputs"]["x"].dtype == np.float16
-    assert made["model"].opset_import[0].version == 17
 
 
 def test_identical_rows_are_the_first_one(repro: ModuleType) -> None:
