@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from builders import make_cell, make_record
 
@@ -16,9 +15,7 @@ from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
-    keep_outputs,
     publish,
-    read_json,
     read_records,
     write_record,
 )
@@ -94,19 +91,6 @@ def test_published_and_local_records_are_read_and_a_copy_counts_once(tmp_path: P
     assert by_run(read_records(tmp_path)) == {"r1": True, "r2": False, "r3": True}
 
 
-def test_an_empty_or_missing_folder_has_no_records(tmp_path: Path) -> None:
-    assert read_records(tmp_path) == []
-    assert read_records(tmp_path / "nowhere") == []
-
-
-def test_leftovers_and_other_files_are_no_records(tmp_path: Path) -> None:
-    folder = Path(write_record(tmp_path, data()).file).parent
-    for name in (".x.partial", "r9.json.damaged", "README.md"):
-        (folder / name).write_text("{")
-    (tmp_path / "index.json").write_text("{")
-    assert len(read_records(tmp_path)) == 1
-
-
 @pytest.mark.parametrize(
     "content", [b"", b'{"schema": 1,\n "cel', b"\xff\xfe{}", b"[]", b"null\n", b"\x00" * 50]
 )
@@ -135,14 +119,6 @@ def test_a_record_cut_at_any_byte_is_set_aside(tmp_path: Path) -> None:
     assert read_records(tmp_path) == []
 
 
-def test_all_damaged_records_are_told_at_once(tmp_path: Path) -> None:
-    for run in ("r1", "r2", "r3"):
-        Path(write_record(tmp_path, data(run)).file).write_text("{")
-    with pytest.raises(ConfigError) as caught:
-        read_records(tmp_path)
-    assert len(caught.value.problems) == 3
-
-
 def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None:
     path = Path(write_record(tmp_path, data()).file)
     path.write_text(to_json({**data(), "schema": 2}))
@@ -153,15 +129,6 @@ def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None
     assert files(tmp_path) == [str(path.relative_to(tmp_path))]
 
 
-def test_what_cannot_be_opened_is_told_and_left(tmp_path: Path) -> None:
-    path = Path(write_record(tmp_path, data()).file)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(ConfigError, match=r"r1\.json:1: "):
-        read_records(tmp_path)
-    assert path.is_dir()
-
-
 def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
     record: Record = write_record(tmp_path / "local", data())
     (new,) = publish(tmp_path, [record])
@@ -169,21 +136,3 @@ def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
     assert publish(tmp_path, [record]) == []
     assert by_run(read_records(tmp_path)) == {"r1": True}
     assert not [name for name in files(tmp_path) if "partial" in name]
-
-
-def test_outputs_are_kept_once_by_their_content(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    np.save(folder / "y.npy", np.array([1.0, np.nan], np.float32))
-    first = keep_outputs(tmp_path / "cache", folder, {"y": {"dtype": "float32"}})
-    assert keep_outputs(tmp_path / "cache", folder, {"y": {"dtype": "float32"}}) == first
-    (kept,) = (tmp_path / "cache" / "outputs").iterdir()
-    assert kept.name == f"{first['y']['sha256']}.npz"
-    np.testing.assert_array_equal(np.load(kept)["output"], np.array([1.0, np.nan], np.float32))
-
-
-@pytest.mark.parametrize(("content", "value"), [(b"{}", {}), (b"{", None), (b"[]", None), (b"\xff", None)])
-def test_half_a_json_file_is_none(content: bytes, value: object, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_bytes(content)
-    assert read_json(tmp_path / "a.json") == value
-    assert read_json(tmp_path / "nothing.json") is None
