@@ -12,10 +12,8 @@ from builders import make_case, make_cell, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
 from trtmatrix.bugs.script import CHECK
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.confirm import assess
 from trtmatrix.judge.judge import judge
-from trtmatrix.judge.manner import Kind, manner_in, same_manner
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.upgrade.decide import decide
@@ -63,14 +61,6 @@ def test_the_script_that_reads_a_folder_of_an_archive_says_so() -> None:
     result = json.dumps({"ended": "probe failed", "detail": f"raised ValueError: {SAID}"}, indent=1)
     done = subprocess.run([sys.executable, CHECK], input=result, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, f"{WRONG}: WRONG")
-
-
-def test_it_is_a_way_of_failing_of_its_own() -> None:
-    record = make_record(CELL, ended="probe failed", detail=f"raised ValueError: {SAID}")
-    manner = manner_in([record], CELL, Calibration())
-    assert manner is not None
-    assert (manner.kind, manner.words) == (Kind.SHAPE, WRONG)
-    assert same_manner(manner, manner) == ""
 
 
 @pytest.mark.parametrize("position", [0, 1])

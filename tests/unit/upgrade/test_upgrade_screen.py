@@ -11,13 +11,13 @@ from goldenfile import check_golden
 from hypothesis import given
 from hypothesis import strategies as st
 from nowhere import go_nowhere
-from reports import any_upgrade, bare_upgrade, full_upgrade
+from reports import any_upgrade, bare_upgrade
 from shown import PATIENT
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.render_text import render_screen
-from trtmatrix.upgrade.report import Decision, Lacking, Upgrade
+from trtmatrix.upgrade.report import Lacking, Upgrade
 
 WIDTHS = (80, 120, 160)
 
@@ -65,23 +65,6 @@ def test_any_answer_fits(upgrade: Upgrade, width: int) -> None:
     assert len(lines) <= 40
     assert lines[-1].startswith(upgrade.decision.value.upper())
     assert all(len(line) <= width for line in shown(replace(upgrade, lacking=()), width))
-
-
-@pytest.mark.parametrize("decision", Decision)
-def test_the_verdict_is_first_and_last_with_its_exit_code(decision: Decision) -> None:
-    lines = shown(replace(bare_upgrade(), decision=decision))
-    assert lines[-1] == f"{decision.value.upper()}  (exit code {int(decision.exit_code)})"
-    assert lines[2] == lines[-1]
-    assert shown(replace(full_upgrade(), decision=Decision.GO))[-1] == (
-        "GO  (exit code 11: your code must change first)"
-    )
-
-
-def test_commands_that_do_not_fit_are_counted() -> None:
-    many = tuple(Lacking(what=f"finding {n}", command=f"nox -s matrix -- --repro r{n}") for n in range(30))
-    text = "\n".join(shown(replace(bare_upgrade(), lacking=many)))
-    assert "nox -s matrix -- --repro r0\n" in text
-    assert "more commands: --full" in text
 
 
 def test_a_list_that_is_too_long_for_a_line_is_broken_where_a_shell_joins_it() -> None:
