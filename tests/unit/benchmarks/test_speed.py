@@ -103,15 +103,6 @@ def test_a_run_is_timed_and_its_new_records_read(tmp_path: Path) -> None:
         run_shell(tmp_path, "echo gone >&2; exit 3")
 
 
-def test_a_run_past_its_limit_is_interrupted_and_what_it_left_is_read(tmp_path: Path) -> None:
-    place = tmp_path / "r" / "local"
-    line = f'mkdir -p {place}; echo \'{{"started": "a"}}\' > {place}/a.json; '
-    line += "trap 'exit 130' TERM; sleep 30 & wait"
-    timed = run_shell(tmp_path, line, limit=1.0)
-    assert (timed.cut, timed.code, len(timed.records)) == (True, 130, 1)
-    assert timed.seconds < 20
-
-
 def lacking(bench: Bench) -> None:
     bench.say("looking")
     raise CannotMeasure("no such thing here")
@@ -148,21 +139,3 @@ def test_what_is_missed_or_cannot_be_measured_is_told(
     assert speed.main([*words, "--folder", str(tmp_path)]) == code
     assert told in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [], "the scratch is gone"
-
-
-def test_rows_are_kept_beside_those_of_other_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    kept, page, moved = tmp_path / "speed.json", tmp_path / "speed.md", tmp_path / "moved.json"
-    monkeypatch.setattr(speed, "JSON", kept)
-    monkeypatch.setattr(speed, "PAGE", page)
-    monkeypatch.setattr(speed, "KINDS", {"gpu": (good, ""), "start": (slow, "")})
-    assert speed.main(["--only", "start", "--write"]) == 1
-    assert speed.main(["--only", "gpu", "--to", str(moved)]) == 0
-    assert [row.name for row in parse_rows(kept.read_text())] == ["start"]
-    assert speed.main(["--merge", str(moved), "--write"]) == 0
-    rows = parse_rows(kept.read_text())
-    assert [row.name for row in rows] == ["gpu:8.6.0", "start"]
-    assert rows[0].command == "nox -s bench -- speed --only gpu --trt 8.6.0"
-    assert rows[0].machine["cores"]
-    assert page.read_text() == render_page(rows, speed.NEEDS)

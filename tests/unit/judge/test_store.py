@@ -109,16 +109,6 @@ def test_a_damaged_record_is_set_aside_and_the_next_command_works(content: bytes
     assert by_run(read_records(tmp_path)) == {good.run: False}
 
 
-def test_a_record_cut_at_any_byte_is_set_aside(tmp_path: Path) -> None:
-    path = Path(write_record(tmp_path, data()).file)
-    content = path.read_bytes()
-    for end in range(0, len(content) - 1, 37):
-        path.write_bytes(content[:end])
-        with pytest.raises(ConfigError, match="set aside"):
-            read_records(tmp_path)
-    assert read_records(tmp_path) == []
-
-
 def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None:
     path = Path(write_record(tmp_path, data()).file)
     path.write_text(to_json({**data(), "schema": 2}))

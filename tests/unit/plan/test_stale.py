@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.record import ENDS
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import Finding, Why, find_reason
+from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, find_reason, stale_json, stale_text
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_stale, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
@@ -180,6 +181,51 @@ def test_what_is_believed_is_served_and_nothing_else(
     reason = why_run(shown, options, NOW)
     assert (reason is None) is served
     assert reason is None or reason.words
+
+
+def findings() -> list[Finding]:
+    """Of three cells that differ in their case."""
+    repro = make_repro(make_case("a"), make_case("b"), make_case("c"))
+    cells = [make_cell(repro, case) for case in repro.cases]
+    records = [
+        make_record(cell, run=f"r{day}", started=f"2026-11-1{day}T08:00:00.000Z", digests={"probe": "0"})
+        for day, cell in enumerate(cells)
+    ]
+    found = find_changes(records[0], {"probe": "1"}, make_cell(gpu=NO_GPU))
+    reasons = [
+        Reason(why=Why.CHANGED, words="probe changed", changes=found, since=record) for record in records[:2]
+    ]
+    return [
+        *(
+            Finding(cell=cell, reason=why, record=r)
+            for cell, why, r in zip(cells, reasons, records, strict=False)
+        ),
+        Finding(cell=cells[2], reason=None, record=records[2]),
+    ]
+
+
+def test_the_reasons_are_counted_and_then_told_cell_by_cell() -> None:
+    assert stale_text(findings()).splitlines() == [
+        "probe changed since 2026-11-10 to 2026-11-11: 2 cells",
+        "not run again: 1 cell",
+        "",
+        "sdpa-scale/a@10.7.0#h200: probe changed since run r0 of 2026-11-10",
+        "sdpa-scale/b@10.7.0#h200: probe changed since run r1 of 2026-11-11",
+        "sdpa-scale/c@10.7.0#h200: not run again: run r2 of 2026-11-12",
+    ]
+    assert "no selected cell can run here" in stale_text([])
+
+
+def test_the_same_is_told_as_data() -> None:
+    data = stale_json(findings())
+    json.dumps(data, allow_nan=False)
+    assert data["summary"][0] == {"reason": "probe changed since 2026-11-10 to 2026-11-11", "count": 2}
+    first, _, last = data["cells"]
+    assert (first["run"], first["why"], first["changes"]) == (
+        True, "changed", [{"what": "probe", "before": None, "now": None}],
+    )  # fmt: skip
+    assert (first["record"]["run"], first["record"]["started"]) == ("r0", "2026-11-10T08:00:00.000Z")
+    assert (last["run"], last["why"], last["changes"]) == (False, None, [])
 
 
 SOURCE = '''\
