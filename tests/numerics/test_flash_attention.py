@@ -25,29 +25,6 @@ def repro() -> ModuleType:
     return load_repro(REPRO)
 
 
-def attend(drawn: dict[str, Array], mask: Array | None) -> Array:
-    q, k, v = (drawn[name] for name in "qkv")
-    return core.compute(q, k, v, mask)
-
-
-def naive(drawn: dict[str, Array], added: Array | float) -> Array:
-    """softmax(q kᵀ / √head_size + added) v in float64, all heads at once."""
-    q, k, v = (drawn[name].astype(np.float64) for name in "qkv")
-    exp = np.exp(np.einsum("bhqd,bhkd->bhqk", q, k) / np.sqrt(q.shape[-1]) + added)
-    return np.asarray(np.einsum("bhqk,bhkd->bhqd", exp / exp.sum(axis=-1, keepdims=True), v))
-
-
-@pytest.mark.parametrize("name", ["none", "causal", "ahead", "window", "padding", "nothing"])
-@pytest.mark.parametrize("queries", [8, core.ROWS + 3])
-def test_reference_is_the_naive_float64(name: core.Mask, queries: int) -> None:
-    size = core.Size(batch=2, heads=2, queries=queries, keys=queries, head_size=8)
-    drawn, mask = core.draw(size, np.float32), core.draw_mask(name, size, np.float32)
-    added = 0.0 if mask is None else core.addend(mask)
-    with np.errstate(invalid="raise"):
-        y = attend(drawn, mask)
-    np.testing.assert_allclose(y, naive(drawn, added), rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("kind", ["sdpa", "explicit", "causal", "window", "padding", "workaround-padding"])
 def test_graphs_compute_the_reference(repro: ModuleType, kind: str, precision: str) -> None:

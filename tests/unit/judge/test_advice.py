@@ -88,18 +88,9 @@ EXPLAINED = {
         entry_of(Verdict.FLAKY, workarounds=()),
         "take it for a FAIL; --rebuilds 10 shows the rate, file it upstream",
     ),
-    "flaky bug": (
-        entry_of(Verdict.FLAKY, Verdict.FAIL),
-        "it hangs on the kernels that the builder chooses: a single PASS means nothing, "
-        "--rebuilds 10 shows the rate",
-    ),
     "no longer flaky": (
         entry_of(Verdict.PASS, Verdict.FLAKY),
         "PASS in all of 4 builds: if --rebuilds 10 says so too, change repros/sdpa_scale.py",
-    ),
-    "no longer silent": (
-        entry_of(Verdict.FAIL, Verdict.INVALID),
-        "it was to say nothing and says FAIL: look at its noise floor, then change repros/sdpa_scale.py",
     ),
     "negative control": (
         entry_of(Verdict.PASS, control=Control.NEGATIVE),
@@ -118,10 +109,6 @@ EXPLAINED = {
     "a graph": (
         entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
         "no TensorRT is involved: the graph or the reference of repros/sdpa_scale.py is wrong, mend it first",
-    ),
-    "a graph, right": (
-        entry_of(Verdict.PASS, Verdict.FAIL, product=Product.ONNXRUNTIME),
-        "the graph is right here: change the expectation in repros/sdpa_scale.py",
     ),
     "recorded": (
         entry_of(Verdict.FAIL, evidence=Evidence.RECORDED),

@@ -30,8 +30,6 @@ from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.remarks import (
     find_contradicted,
-    find_silent,
-    find_unanswered,
 )
 from trtmatrix.tables.summary import Counts, count_products, detail_line, headline
 from trtmatrix.tables.table import make_tables, one_line
@@ -195,16 +193,6 @@ def test_the_kinds_of_cells_add_up(entries: tuple[Entry, ...]) -> None:
     assert all(sum(r.count for r in counts.reasons) == counts.not_run for counts in found)
 
 
-def test_what_says_nothing_is_grouped_by_reason_unless_it_was_expected() -> None:
-    silent = [make_entry(make_cell(case=make_case(name, limits={}))) for name in "ab"]
-    expected = make_repro(make_case("c", limits={}), expectations=(make_expectation(Verdict.INVALID),))
-    entries = [*silent, make_entry(make_cell(expected)), make_entry(), make_reported(make_cell(expected))]
-    assert [str(item) for item in find_silent(entries)] == [
-        "2 × INVALID: no noise floor is known of this case, and it has no limit: it can say nothing "
-        "(for example sdpa-scale/a@10.7.0#h200)"
-    ]
-
-
 TWIN = Twin(
     measure="apart", label="sum of |a - b|", cases=("sdpa-*",), source="thread",
     reported={"10.7.0": 1373.3945, "10.8.0": 0.2232},
@@ -231,30 +219,6 @@ def test_a_finding_s_own_figure_stands_below_its_rows_beside_what_was_reported()
     assert twin_rows(*entries) == [
         ("= sum of |a - b|: sdpa-a", ("0.31", "[1373.4] (1373.39)", "(0.2232)")),
         ("= sum of |a - b|: sdpa-b", ("", "", "0.5")),
-    ]
-
-
-def test_what_was_reported_has_a_line_of_its_own_where_nothing_was_measured() -> None:
-    assert twin_rows(twin_entry(1, "10.7.0"), twin_entry(2, "10.8.0")) == [
-        ("= sum of |a - b|", ("(1373.39)", "(0.2232)"))
-    ]
-    assert twin_rows(twin_entry(1, "10.7.0", ended="crashed")) == [("= sum of |a - b|", ("(1373.39)",))]
-
-
-def test_a_finding_s_figure_needs_a_case_that_is_shown_and_something_known() -> None:
-    assert twin_rows(twin_entry(0, "10.7.0", 9.0)) == []
-    assert twin_rows(twin_entry(1, "10.6.0")) == []
-    unknown = make_unknown(make_cell(TWINS, TWINS.cases[1], "10.7.0"), Exclusion.NO_GPU)
-    assert twin_rows(twin_entry(0, "10.7.0"), unknown) == []
-
-
-def test_cells_without_a_verdict_are_grouped_by_cause_and_reason() -> None:
-    cells = [make_cell(case=make_case(name)) for name in "abc"]
-    entries = [make_entry(cells[0], ended="crashed", detail="signal\n 11")]
-    entries += [make_entry(c, ended="time-out", detail="300 s") for c in cells[1:]]
-    assert [str(item) for item in find_unanswered(entries)] == [
-        "2 × time-out: 300 s (for example sdpa-scale/b@10.7.0#h200)",
-        "1 × crashed: signal 11 (cell sdpa-scale/a@10.7.0#h200)",
     ]
 
 
