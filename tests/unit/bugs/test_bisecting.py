@@ -16,9 +16,11 @@ from builders import (
     make_record,
     make_reported,
     make_unknown,
+    make_version,
 )
 from goldenfile import check_golden
 
+from trtmatrix.bugs.ask_images import make_version as make_column
 from trtmatrix.bugs.ask_versions import answer_of, stored_reply
 from trtmatrix.bugs.bisect import run_search
 from trtmatrix.bugs.bisect_report import (
@@ -34,7 +36,7 @@ from trtmatrix.bugs.search import Answer, Search
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
@@ -252,3 +254,11 @@ def test_what_cannot_be_asked_is_said(
 ) -> None:
     assert bisect(tmp_path, *words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_an_image_becomes_a_column_named_by_what_is_inside() -> None:
+    found = {"tensorrt": "10.7.0.post1", "torch": "2.6.0a0+df5bbc09d1"}
+    column = make_column(Product.TENSORRT, "10.7.0.post1", "x:1", found)
+    assert (column.name, column.torch.value if column.torch else "") == ("10.7.0.post1", "2.6.0a0+df5bbc09d1")
+    assert column.release == make_version("10.7.0.post1").release
+    assert make_column(Product.ONNXRUNTIME, "1.31.1", "x:1", {}).name == "onnxruntime-1.31.1"

@@ -16,6 +16,7 @@ from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
     publish,
+    read_json,
     read_records,
     write_record,
 )
@@ -126,3 +127,10 @@ def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
     assert publish(tmp_path, [record]) == []
     assert by_run(read_records(tmp_path)) == {"r1": True}
     assert not [name for name in files(tmp_path) if "partial" in name]
+
+
+@pytest.mark.parametrize(("content", "value"), [(b"{}", {}), (b"{", None), (b"[]", None), (b"\xff", None)])
+def test_half_a_json_file_is_none(content: bytes, value: object, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(content)
+    assert read_json(tmp_path / "a.json") == value
+    assert read_json(tmp_path / "nothing.json") is None

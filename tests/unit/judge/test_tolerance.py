@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -187,3 +188,15 @@ def test_every_element_counts_and_nan_never_is_near(opened: Opened, tmp_path: Pa
     y = np.array([1.1, -11.0, 0.1, np.inf, np.nan, np.nan], np.float32)
     assert beyond(y, r, {"atol": 0.11, "rtol": 0.1}) == 2
     assert beyond(y, r, {"atol": 0.0, "rtol": 0.101}) == 3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"atol": -1.0, "rtol": 0.0}, {"atol": math.nan, "rtol": 0.0}, {"atol": 1.0},
+        {"atol": 1.0, "rtol": 0.0, "x": 1.0},
+    ],
+)  # fmt: skip
+def test_a_tolerance_that_is_none_is_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="tolerance"):
+        parsed(tolerance=bad)

@@ -69,3 +69,10 @@ def test_a_folder_without_repros_is_told_and_helpers_are_none(tmp_path: Path) ->
     (tmp_path / ".hidden.py").write_text("1 / 0\n")
     with pytest.raises(ConfigError, match="no repro here: --repros names the folder"):
         read_repros(tmp_path)
+
+
+def test_two_files_of_one_name_are_told(tmp_path: Path) -> None:
+    for name in ("a_b.py", "a-b.py"):
+        (tmp_path / name).write_text(SOURCE)
+    with pytest.raises(ConfigError, match=r"a-b\.py is the repro a-b too: rename one"):
+        read_repros(tmp_path)

@@ -229,3 +229,12 @@ def test_mistakes_of_facts_and_cases_are_told_at_once() -> None:
     assert [words in "\n".join(found) for words in ("the file's name", "sumary", "limit: unknown")] == [
         True
     ] * 3
+
+
+def test_a_case_id_that_stands_twice_is_told() -> None:
+    assert "the id 'plain' stands twice" in problems_of(SOURCE, PLAIN, PLAIN)[0]
+
+
+def test_no_case_at_all_is_told() -> None:
+    with pytest.raises(ConfigError, match="yields no case"):
+        parse_repro(SOURCE, "r.py", "a-b", [])

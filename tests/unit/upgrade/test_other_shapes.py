@@ -12,8 +12,10 @@ from builders import make_case, make_cell, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
 from trtmatrix.bugs.script import CHECK
+from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.confirm import assess
 from trtmatrix.judge.judge import judge
+from trtmatrix.judge.manner import Kind, manner_in, same_manner
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.upgrade.decide import decide
@@ -72,3 +74,11 @@ def test_it_is_believed_once_it_was_seen_again_alone(position: int) -> None:
     assert assess(CELL, [first]).wanted > 0
     again = make_record(CELL, run="20261122t000001-00000002", confirms=first.run, **facts)
     assert assess(CELL, [again, first]).wanted == 0
+
+
+def test_it_is_a_way_of_failing_of_its_own() -> None:
+    record = make_record(CELL, ended="probe failed", detail=f"raised ValueError: {SAID}")
+    manner = manner_in([record], CELL, Calibration())
+    assert manner is not None
+    assert (manner.kind, manner.words) == (Kind.SHAPE, WRONG)
+    assert same_manner(manner, manner) == ""
