@@ -61,16 +61,6 @@ def test_any_page_is_well_formed(entries: tuple[Entry, ...]) -> None:
     check_safe(page, scripts=1)
 
 
-def test_errors_are_those_of_the_worst_engine() -> None:
-    case = make_case(params={"precision": "fp16-flag"}, limits={})
-    entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE, others=(1, 2))
-    assert floors_of(entry, NOT_CALIBRATED) == [2.0, 2.0, 2.0]
-    (found,) = make_plots([entry], NOT_CALIBRATED)
-    (line,) = found.series
-    assert (line.label, line.points[0].value, found.finding) == ("sdpa-tf32", 2.0, "sdpa-scale")
-    assert (line.points[0].low, line.points[0].high) == (2.0, 2.0)
-
-
 def test_of_several_outputs_the_worst_counts() -> None:
     case = make_case(params={"precision": "fp16-flag"}, limits={})
     entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE)

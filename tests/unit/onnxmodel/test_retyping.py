@@ -42,18 +42,6 @@ def test_a_convolution_is_written_out(name: str, bias: bool, tmp_path: Path) -> 
     assert 0 < computed.own_error["y"] < 1e-6
 
 
-def test_a_written_out_convolution_is_exact_in_float64(tmp_path: Path) -> None:
-    x, w = normal(1, 3, 5, 5), normal(2, 3, 3, 3, seed=1)
-    model = make_model([node("Conv", "x w", "y")], {"x": (FLOAT, x.shape)}, {"y": (FLOAT, None)}, {"w": w})
-    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp32", tmp_path)
-    wide_x, wide_w = x.astype(np.float64), w.astype(np.float64)
-    expected = [
-        [[np.sum(wide_x[0, :, i : i + 3, j : j + 3] * wide_w[m]) for j in range(3)] for i in range(3)]
-        for m in range(2)
-    ]
-    assert np.allclose(computed.references[0]["y"][0], expected, rtol=1e-14)
-
-
 def reference(model: ModelProto, tmp_path: Path, **feeds: Array) -> tuple[dict[str, Array], str]:
     computed = compute(saved(model, tmp_path / "m.onnx"), [feeds], "fp32", tmp_path)
     return dict(computed.references[0]), computed.precision

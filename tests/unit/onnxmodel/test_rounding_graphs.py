@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import ModelProto, TensorProto
-from onnxmodels import FLOAT, Array, make_model, mlp, node, normal, run, saved
+from onnx import ModelProto
+from onnxmodels import FLOAT, Array, make_model, node, normal, run, saved
 
 from trtmatrix.authoring import attention, masked_attention
 from trtmatrix.authoring.arithmetic import (
@@ -138,33 +138,6 @@ def test_products_in_blocks_are_the_same_but_for_rounding(op: str, tmp_path: Pat
 
 def largest(errors: Mapping[str, float], kind: str) -> float:
     return max(error for member, error in errors.items() if member.partition("-")[0] == kind)
-
-
-@pytest.mark.parametrize("kind", ["tf32", "fp16", "fp32"])
-def test_the_floor_of_an_mlp_is_that_of_the_arithmetic(kind: str, tmp_path: Path) -> None:
-    """Two layers of 256; the emulation of the project's repros against the graph's."""
-    model, x = mlp(256), normal(32, 256)
-    weights = [np.asarray(w) for w in map(to_array, model.graph.initializer)]
-
-    def by_hand(arithmetic: Any) -> Array:
-        y: Array = arithmetic.stored(x)
-        for w in weights:
-            y = arithmetic.stored(np.tanh(arithmetic.matmul(y, arithmetic.stored(w))))
-        return y
-
-    reference = by_hand(FLOAT64)
-    members = ENSEMBLE[kind].values()
-    expected = max(float(np.linalg.norm(by_hand(a) - reference) / np.linalg.norm(reference)) for a in members)
-    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp16-flag", tmp_path)
-    assert np.allclose(computed.references[0]["y"], reference, rtol=1e-12)
-    found = largest(computed.errors[0]["y"], kind)
-    assert expected / SAME_FLOOR < found < expected * SAME_FLOOR
-
-
-def to_array(tensor: TensorProto) -> Array:
-    from onnx import numpy_helper
-
-    return np.asarray(numpy_helper.to_array(tensor))
 
 
 @pytest.mark.parametrize("kind", ["tf32", "fp16"])

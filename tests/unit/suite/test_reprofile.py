@@ -12,7 +12,7 @@ from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict, release_of
 from trtmatrix.suite.repro_files import read_repros
 from trtmatrix.suite.reprofile import parse_repro
-from trtmatrix.suite.repros import Defect, Specifier, Twin
+from trtmatrix.suite.repros import Specifier
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -161,24 +161,6 @@ def noise_problems(*cases: object, noise: object = NOISE, emulates: bool = True)
     with pytest.raises(ConfigError) as caught:
         parse_repro(DEFECTS, "r.py", "a-b", cases or (NOISY,), noise=noise, emulates=emulates)
     return caught.value.problems
-
-
-def test_defects_twins_and_what_the_noise_depends_on_are_kept() -> None:
-    control = {**NOISY, "id": "control", "control": "negative", "defect": "lost-scale"}
-    other = {"id": "native", "params": {"precision": "tf32"}}
-    repro = parse_repro(DEFECTS, "r.py", "a-b", [NOISY, control, other], noise=NOISE, emulates=True)
-    assert repro.defects["lost-scale"] == Defect(what="one √scale lost", upstream="a/b#1")
-    assert repro.defects["lost-mask"].upstream == ""
-    assert repro.twins == (
-        Twin(
-            measure="sum", label="sum of differences", cases=("plain*",), source="x",
-            reported={"10.7.0": 1373.3945},
-        ),
-    )  # fmt: skip
-    case, negative, native = repro.cases
-    assert (case.defects, case.noise_key) == (("lost-scale",), "a-b:batch=6 precision=tf32")
-    assert (negative.defect, negative.noise_key) == ("lost-scale", case.noise_key)
-    assert native.noise_key == ""
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.report import Decision, ModelSection, SampleFigure, Upgrade, Weight
+from trtmatrix.upgrade.report import Decision, ModelSection, SampleFigure, Upgrade
 
 FLOOR = "reduced precision on the CPU"
 
@@ -158,18 +158,6 @@ def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, 
     upgrade = decide(ask(entries, api=section, code=True))
     assert upgrade.decision is decision
     assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
-
-
-def test_without_code_the_changes_are_counted_and_decide_nothing() -> None:
-    section = ApiSection(changes=(change(ChangeKind.REMOVED),), surfaces=("two wheels",))
-    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section))
-    assert upgrade.decision is Decision.GO
-    (note,) = [reason for reason in upgrade.reasons if reason.topic == "API"]
-    assert (note.weight, "1 removed" in note.text) == (Weight.NOTE, True)
-    lacking = decide(
-        ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=ApiSection(lacking="no surface"))
-    )
-    assert lacking.decision is Decision.GO
 
 
 def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
