@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from trtmatrix.model.acceptance import SHOWN, run_check
+from trtmatrix.model.check_worker import Refused, read_answer
 from trtmatrix.model.outcomes import CheckOutcome
 
 BEFORE = [{"logits/out": np.arange(6, dtype=np.float32).reshape(2, 3)}]
@@ -171,3 +172,14 @@ def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
         for reference in (None, samples):
             assert run_check(script, samples, samples, reference).passed is True
             assert run_check(script, samples, other, reference).passed is False
+
+
+@pytest.mark.parametrize(("name", "words"), [("gone.py", "there is no such file"), (".", "is no file")])
+def test_a_script_that_is_not_there(name: str, words: str, tmp_path: Path) -> None:
+    outcome = run_check(tmp_path / name, BEFORE, AFTER, None)
+    assert words in outcome.error
+
+
+def test_nonsense_is_shortened() -> None:
+    with pytest.raises(Refused, match="…"):
+        read_answer("x" * 1000)
