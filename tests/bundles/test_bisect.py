@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import IO
 
 import docker
-import numpy as np
 import pytest
 
-from tests.bundles import started as versions
 from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_empty, make_row, make_sleeper
-from tests.bundles.bisecting import REPROS, Project, answers
+from tests.bundles.bisecting import Project, answers
 from tests.models.conftest import Done
-from tests.models.conftest import Project as Models
 from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 
@@ -82,19 +79,6 @@ def test_a_list_of_images_and_a_report_that_is_ready_to_paste(project: Project) 
     again = project.call("bisect", "--json", *words)
     assert (again.code, again.data["tried"]) == (0, [])
     assert again.data["first_bad"] == DEFECTIVE
-
-
-def test_a_model_of_ones_own_over_images(project: Project) -> None:
-    assert project.call("prepare", "small-attention/scaled", "--to", "case").code == 0
-    case = project.folder / "case"
-    np.savez(
-        project.folder / "mine.npz", **{name: np.load(case / "inputs" / f"{name}.npy") for name in "qkv"}
-    )
-    model = ["--model", str(case / "model.onnx"), "--inputs", "mine.npz"]
-    row = ["--image", RIGHT, "--image", DEFECTIVE, "--image", AGAIN]
-    done = project.bisect(*model, *row, "--bad", DEFECTIVE, "--rebuilds", "1")
-    assert done.code == 0, done.told
-    assert (done.data["last_good"], done.data["first_fixed"]) == (RIGHT, AGAIN)
 
 
 CHECK = """\
@@ -222,13 +206,3 @@ def processes_of(session: str) -> list[str]:
             fields = file.read_text().rpartition(")")[2].split()
             found += [file.parent.name] if fields[3] == session and fields[0] != "Z" else []
     return found
-
-
-def test_each_version_is_one_container_however_many_builds(tmp_path: Path) -> None:
-    project = Models(tmp_path, columns=versions.columns())
-    files = [*project.files[:1], f"--repros={REPROS}", *project.files[2:]]
-    words = ("--good", versions.RIGHT, "--bad", versions.WRONG, "--rebuilds", "4", "--json")
-    with versions.count_starts() as starts:
-        done = project.call_bare("bisect", "--product", "onnxruntime", *CASE, *files, *words)
-    assert (done.code, done.data["first_bad"]) == (0, versions.WRONG), done.told
-    assert sorted(starts) == [versions.RIGHT, versions.WRONG]

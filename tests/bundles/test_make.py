@@ -58,23 +58,6 @@ def test_it_holds_six_files_and_a_script_of_a_page(made: Made) -> None:
     assert len(made.archive.read_bytes()) < 25_000_000
 
 
-def test_its_text_names_the_versions_and_holds_the_script(made: Made) -> None:
-    files = read_files(made.archive)
-    text = files["ISSUE.md"].decode()
-    assert text.startswith("Title: Accuracy failure of ONNX Runtime 1.31.1 when running ")
-    assert f"right at {RIGHT}, wrong at {WRONG}" in text
-    assert files["repro.py"].decode().rstrip() in text
-    assert "polygraphy run model.onnx --onnxrt --load-inputs inputs.json" in text
-    assert len(text) < 65_536
-
-
-def test_what_goes_out_is_listed_and_the_weights_are_named_before_the_work(made: Made) -> None:
-    told = made.done.told
-    assert told.index("THE WEIGHTS OF YOUR OWN MODEL GO OUT") < told.index("What goes out:")
-    for name in set(FILES) - {"SHA256SUMS"}:
-        assert f"  {name} " in told
-
-
 def test_made_twice_it_is_the_same_bytes(made: Made, tmp_path: Path) -> None:
     again = tmp_path / "attention.tar.gz"
     assert made.make(again, "--yes", "--no-verify").code == 0

@@ -85,18 +85,6 @@ def test_of_many_layers_the_one_that_is_wrong_is_left_with_one_container_a_versi
     assert ran.data["executed"] == 0 if "executed" in ran.data else True
 
 
-def test_the_same_search_ends_in_the_same_bytes_and_tries_nothing_twice(
-    failing: Failing, tmp_path: Path
-) -> None:
-    first = failing.minimise(tmp_path / "a", "--steps=4")
-    with count_starts() as started:
-        again = failing.minimise(tmp_path / "b", "--steps=4")
-    assert first.data == again.data
-    assert "all of its 4 steps are used" in first.data["ended"]
-    assert (tmp_path / "a" / "model.onnx").read_bytes() == (tmp_path / "b" / "model.onnx").read_bytes()
-    assert started == [WRONG]  # the result alone is run again
-
-
 def test_trials_leave_no_files_but_their_records(failing: Failing, tmp_path: Path) -> None:
     def held() -> set[Path]:
         cache = failing.project.folder / "cache"
@@ -173,10 +161,3 @@ def test_what_cannot_be_minimised_is_refused_before_anything_is_run(
     done = project.call_bare("minimise", cell, *project.files, f"--to={tmp_path / 'x'}", *words)
     assert (done.code, said in done.told) == (2, True), done.told
     assert not (tmp_path / "x").exists()
-
-
-def test_a_folder_of_something_else_is_not_written_to(failing: Failing, tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("mine")
-    done = failing.minimise(tmp_path)
-    assert (done.code, "is there already" in done.told) == (2, True)
-    assert [item.name for item in tmp_path.iterdir()] == ["mine"]

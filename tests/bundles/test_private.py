@@ -26,7 +26,7 @@ def spied(made: Made, tmp_path: Path) -> Made:
     folder = tmp_path / "agent-7"
     shutil.copytree(made.project.folder, folder, symlinks=True)
     project = object.__new__(Project)
-    project.folder, project.results = folder, folder / "results"
+    project.folder, project.results, project.repros = folder, folder / "results", made.project.repros
     other = replace(made, project=project, archive=folder / "a.tar.gz")
     file = other.record(WRONG)
     record = json.loads(file.read_text())

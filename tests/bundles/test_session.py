@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from tests.bundles.deep import write_deep
-from tests.bundles.started import RIGHT, WRONG, columns, count_starts, left_over
+from tests.bundles.started import WRONG, columns, count_starts, left_over
 from tests.models import images
 from tests.models.conftest import REPOSITORY, Project
 from trtmatrix.common.errors import MachineryError
@@ -101,16 +101,3 @@ def test_an_interrupt_ends_what_runs_at_once(tmp_path: Path) -> None:
         assert left_over() == []
         with pytest.raises(MachineryError, match="the session has ended"):
             session.ask(second)
-
-
-def test_nothing_is_started_where_nothing_is_asked_or_the_version_is_not_here(tmp_path: Path) -> None:
-    context, (first, *_) = opened(tmp_path, "trtmatrix/test-nowhere:latest")
-    with count_starts() as started:
-        with Session(context, RIGHT, ""):
-            pass
-        with (
-            Session(context, WRONG, "") as session,
-            pytest.raises(MachineryError, match=r"cannot be run here: .*test-nowhere"),
-        ):
-            session.ask(first)
-    assert started == []

@@ -75,11 +75,18 @@ def test_a_full_disk_under_the_output_is_told(project: Place) -> None:
     assert b"Traceback" not in said
 
 
+PLACES = "name another place by --results, --cache"
 TROUBLES: dict[str, tuple[BaseException, str]] = {
     "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free some room"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
-    "rights": (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), "name another place by --results, --cache"),
-    "read-only": (OSError(errno.EROFS, "Read-only file system", "/cache/x"), "name another place by --results, --cache"),
+    "rights": (
+        PermissionError(errno.EACCES, "Permission denied", "/cache/x"),
+        PLACES,
+    ),
+    "read-only": (
+        OSError(errno.EROFS, "Read-only file system", "/cache/x"),
+        PLACES,
+    ),
     "files": (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
     "disk": (OSError(errno.EIO, "Input/output error", "/cache/x"), "--traceback"),
     "memory": (MemoryError(), "memory is full"),

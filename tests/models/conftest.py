@@ -56,9 +56,10 @@ class Project:
     """matrix.yaml, results and cache in a folder; ``current``: the image of the newer ONNX Runtime."""
 
     def __init__(
-        self, folder: Path, current: str = images.CURRENT, columns: Sequence[Column] | None = None
-    ) -> None:
-        self.folder, self.results = folder, folder / "results"
+        self, folder: Path, current: str = images.CURRENT, columns: Sequence[Column] | None = None,
+        repros: Path = REPOSITORY / "repros",
+    ) -> None:  # fmt: skip
+        self.folder, self.results, self.repros = folder, folder / "results", repros
         columns = columns or [
             (RTX, "tensorrt-rtx", images.CURRENT, "1.7.1.116"),
             (OLDER, "onnxruntime", images.OLDER, images.OLDER_VERSION),
@@ -73,9 +74,14 @@ class Project:
     def files(self) -> list[str]:
         """The options that name the project's files."""
         return [
-            f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={REPOSITORY / 'repros'}",
+            f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={self.repros}",
             f"--results={self.results}", f"--cache={self.folder / 'cache'}",
         ]  # fmt: skip
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of a command."""
+        return {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
 
     def call(self, command: str, *words: str) -> Done:
         """Call ``trtmatrix`` as a user does."""
@@ -86,7 +92,7 @@ class Project:
         done = subprocess.run(
             [sys.executable, "-m", "trtmatrix", *words], capture_output=True, text=True, check=False,
             timeout=240, cwd=self.folder, stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1", **variables},
+            env={**self.environment, **variables},
         )  # fmt: skip
         return Done(code=done.returncode, printed=done.stdout, told=done.stderr)
 

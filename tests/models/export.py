@@ -27,7 +27,6 @@ class Export:
     outputs: Sequence[str]
     dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     samples: int = 3
-    opset: int = 16
 
 
 def _image(_: int, random: torch.Generator) -> dict[str, torch.Tensor]:
@@ -48,9 +47,8 @@ EXPORTS = {
     "cnn": Export(make=nets.Cnn, draw=_image, outputs=["logits", "features"]),
     "text": Export(make=nets.Text, draw=_text, outputs=["logits"], dynamic=_TEXT),
     "quantized": Export(make=nets.Quantized, draw=_image, outputs=["logits"]),
-    # not of the four: a defect put in, and operators that TensorRT 8.5 does not know
+    # not of the four: a defect put in
     "vit-lost-scale": Export(make=lambda: nets.Vit(keep_scale=False), draw=_image, outputs=["logits"]),
-    "vit-opset-17": Export(make=nets.Vit, draw=_image, outputs=["logits"], opset=17),
 }
 FOUR = ("vit", "cnn", "text", "quantized")
 
@@ -70,7 +68,7 @@ def write(name: str, folder: Path) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that this exporter is the older one
         torch.onnx.export(
-            module, (), path, kwargs=dict(samples[-1]), dynamo=False, opset_version=export.opset,
+            module, (), path, kwargs=dict(samples[-1]), dynamo=False, opset_version=16,
             input_names=list(samples[-1]), output_names=list(export.outputs),
             dynamic_axes={key: dict(axes) for key, axes in export.dynamic.items()},
         )  # fmt: skip

@@ -40,16 +40,6 @@ def test_each_model_is_run_by_two_releases_and_built_by_a_third(
     assert project.record(RTX)["ended"] == "built"
 
 
-def test_the_dynamic_model_really_ran_in_several_shapes(exported: Exported, tmp_path: Path) -> None:
-    model = exported("text")
-    shapes = {np.load(file)["ids"].shape for file in (model.parent / "inputs").glob("*.npz")}
-    assert shapes == {(1, 5), (2, 10), (3, 15)}
-    project = Project(tmp_path)
-    assert project.run(model, "--trt", OLDER).code == 0
-    counts = {n: m["count"] for n, m in project.record(OLDER)["measurements"]["outputs"].items()}
-    assert counts == {"logits.s0": 3, "logits.s1": 6, "logits.s2": 9}
-
-
 def test_a_release_that_loses_a_scale_is_seen_and_the_other_not_blamed(
     exported: Exported, tmp_path: Path
 ) -> None:
@@ -107,10 +97,3 @@ def test_an_opset_beyond_a_release_is_an_answer(tmp_path: Path) -> None:
     record = project.record(OLDER)
     assert record["ended"] == "unsupported by this version"
     assert record["detail"].endswith("ONNX Runtime 1.20.1 cannot read opset 23, only up to opset 21")
-
-
-def test_layer_normalisation_of_opset_17_is_built(exported: Exported, tmp_path: Path) -> None:
-    project = Project(tmp_path)
-    done = project.run(exported("vit-opset-17"))
-    assert done.code == 0, done.told
-    assert done.verdicts() == {OLDER: "PASS", CURRENT: "PASS", RTX: "BUILT"}

@@ -59,11 +59,6 @@ def test_a_release_that_loses_a_scale_is_refused(exported: Exported, tmp_path: P
         assert OLDER in text
 
 
-def test_a_model_without_that_attention_may_go_there(exported: Exported, tmp_path: Path) -> None:
-    done = upgrade(Project(tmp_path, current=images.DEFECTIVE), exported("cnn"))
-    assert done.code == GO, done.told
-
-
 @pytest.mark.parametrize(
     ("model", "before", "after", "words"),
     [

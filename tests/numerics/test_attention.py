@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from numpy.typing import NDArray
 
+from tests.numerics.graphs import Array, on_onnxruntime
 from trtmatrix.authoring import attention
 from trtmatrix.authoring.arithmetic import (
     ENSEMBLE,
@@ -30,7 +29,6 @@ from trtmatrix.authoring.attention import Size, Weights, compute
 from trtmatrix.authoring.randoms import TorchRandom
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "sdpa_scale.py"
 SMALL = Size(batch=2, length=21, heads=3, head_size=8)
 REPORTED = Size(batch=6, length=1568, heads=8, head_size=48)
@@ -44,24 +42,6 @@ def drawn(size: Size) -> tuple[Array, Weights]:
 
 def apart(a: Array, b: Array) -> float:
     return float(np.abs(a.astype(np.float64) - b.astype(np.float64)).sum())
-
-
-def naive(x: Array, size: Size, weights: Weights, scale: float) -> Array:
-    """The block in a few lines of float64, all heads at once."""
-    qkv = np.einsum("bse,fe->bsf", x.astype(np.float64), weights.qkv.astype(np.float64))
-    q, k, v = np.moveaxis(qkv.reshape(*x.shape[:2], 3, size.heads, size.head_size), 2, 0)
-    exp = np.exp(scale * np.einsum("bshd,bthd->bhst", q, k))
-    y = np.einsum("bhst,bthd->bshd", exp / exp.sum(axis=-1, keepdims=True), v)
-    return np.asarray(y.reshape(x.shape) @ weights.proj.T.astype(np.float64) + weights.bias)
-
-
-def on_onnxruntime(model: onnx.ModelProto, x: Array) -> Array:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return np.asarray(session.run(["y"], {"x": x})[0])
 
 
 @pytest.fixture(scope="module")
@@ -82,18 +62,6 @@ def test_draws_are_those_of_torch() -> None:
     assert x[0, 0, :2].tolist() == [0.49625658988952637, 0.7682217955589294]
 
 
-@pytest.mark.parametrize("factor", [None, 0.5, 3.0])
-def test_reference_is_the_naive_float64(factor: float | None) -> None:
-    x, weights = drawn(SMALL)
-    scale = SMALL.scale if factor is None else factor
-    expected = naive(x, SMALL, weights, scale)
-    np.testing.assert_allclose(compute(x, SMALL, weights, q_factor=factor), expected, rtol=1e-12, atol=1e-14)
-    root = math.sqrt(scale)
-    np.testing.assert_allclose(
-        compute(x, SMALL, weights, q_factor=root, k_factor=root), expected, rtol=1e-12, atol=1e-14
-    )
-
-
 def test_reference_survives_logits_beyond_the_range_of_exp() -> None:
     x, weights = drawn(SMALL)
     assert np.isfinite(compute(x, SMALL, weights, q_factor=1e6)).all()
@@ -106,7 +74,7 @@ def test_graphs_compute_the_reference(
 ) -> None:
     x, weights = drawn(SMALL)
     x, weights = x.astype(dtype), weights.astype(dtype)
-    y = on_onnxruntime(build(SMALL, weights), x)
+    y = on_onnxruntime(build(SMALL, weights), {"x": x})["y"]
     assert y.dtype == dtype
     bound = 1e-6 if dtype is np.float32 else 2e-3
     assert np.abs(y - compute(x, SMALL, weights)).max() < bound
@@ -118,7 +86,7 @@ def test_factors_of_a_graph_are_those_of_the_reference() -> None:
     explicit = attention.explicit(SMALL, weights, scale=math.sqrt(SMALL.scale))
     sdpa = attention.sdpa(SMALL, weights, k_factor=1.0)
     for model in (explicit, sdpa):
-        np.testing.assert_allclose(on_onnxruntime(model, x), lost, atol=1e-6)
+        np.testing.assert_allclose(on_onnxruntime(model, {"x": x})["y"], lost, atol=1e-6)
 
 
 def test_tf32_keeps_ten_bits_and_rounds_to_nearest_even() -> None:
@@ -135,16 +103,6 @@ def test_blocks_of_fp16_round_after_each_block() -> None:
     single = Arithmetic(working=np.float32, terms=1, accumulated=round_fp16)
     assert single.matmul(ones, ones.T).item() == 2048
     assert FP16_BLOCKS.matmul(ones, ones.T).item() == 4096
-
-
-@pytest.mark.parametrize("rows", [None, 1])
-def test_a_part_is_what_the_whole_has_there(rows: int | None) -> None:
-    x, weights = drawn(SMALL)
-    mask = 4 * TorchRandom(1).rand(2, 3, 21, 21)
-    whole = compute(x, SMALL, weights, mask=mask)
-    part = compute(x, SMALL, weights, mask=mask, rows=rows, queries=7)
-    assert part.shape == (rows or 2, 7, 24)
-    np.testing.assert_allclose(part, whole[:rows, ::3], rtol=1e-12, atol=1e-13)
 
 
 def test_a_factor_is_kept_as_the_graph_keeps_it() -> None:
@@ -221,24 +179,6 @@ def test_where_softmax_saturates_right_engines_look_defective(repro: ModuleType)
     error, shape = (y - reference).ravel(), (lost - reference).ravel()
     assert abs(error @ shape / (shape @ shape)) > 0.3
     assert np.linalg.norm(shape) < 3 * np.linalg.norm(error)
-
-
-def test_cases_are_a_readable_table(repro: ModuleType) -> None:
-    cases = list(repro.cases())
-    names = [case["id"] for case in cases]
-    assert len(set(names)) == len(names) == 53
-    assert {"sdpa-tf32", "explicit-fp16-flag", "sdpa-default-fp32", "mha-fp16"} <= set(names)
-    assert {"sdpa-tf32-amplitude1000", "identical-rows-sdpa-tf32"} <= set(names)
-    negative = {case["id"] for case in cases if case.get("control") == "negative"}
-    assert negative == {name for name in names if name.startswith("control-")}
-
-
-def test_reference_is_float64(repro: ModuleType) -> None:
-    small = {**repro.BASE, "batch": 1, "length": 16, "formulation": "sdpa", "precision": "fp16"}
-    made = repro.prepare(small)
-    assert made["reference"]["y"].dtype == FLOAT64.working
-    assert made["inputs"]["x"].dtype == np.float16
-    assert made["model"].opset_import[0].version == 17
 
 
 def test_identical_rows_are_the_first_one(repro: ModuleType) -> None:

@@ -6,34 +6,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import onnxruntime
 import pytest
-from numpy.typing import NDArray
 
-from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64
-from trtmatrix.judge.factors import ALLOWED
+from tests.numerics.graphs import members, on_onnxruntime, relative
+from trtmatrix.authoring.arithmetic import FLOAT64
 from trtmatrix.suite.model import Control
 from trtmatrix.suite.reprofile import parse_repro
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
 FILE = Path(__file__).parents[2] / "repros" / "controls.py"
 REPRO = load_repro(FILE)
 CASES = {case["id"]: case for case in REPRO.cases()}
-
-
-def on_onnxruntime(prepared: dict[str, Any]) -> dict[str, Array]:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    model = prepared["model"].SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, prepared["inputs"]), strict=True))
-
-
-def relative(y: Array, reference: Array) -> float:
-    return float(np.linalg.norm((y - reference).ravel()) / np.linalg.norm(reference.ravel()))
 
 
 def test_each_precision_has_a_right_and_a_wrong_graph() -> None:
@@ -48,7 +31,7 @@ def test_right_graphs_compute_the_reference_and_wrong_ones_the_defect(name: str)
     case = CASES[name]
     prepared = REPRO.prepare(case["params"])
     expected = REPRO.emulate(case["params"], FLOAT64, case.get("defect", ""))
-    outputs = on_onnxruntime(prepared)
+    outputs = on_onnxruntime(prepared["model"], prepared["inputs"])
     assert set(outputs) == set(prepared["reference"]) == set(expected)
     for output, y in outputs.items():
         assert relative(y, expected[output]) < (2e-3 if name.endswith("fp16") else 2e-6)
@@ -60,8 +43,7 @@ def test_right_graphs_compute_the_reference_and_wrong_ones_the_defect(name: str)
 def test_the_noise_is_far_below_the_defect(name: str) -> None:
     params = CASES[name]["params"]
     reference = REPRO.emulate(params, FLOAT64)
-    allowed = ALLOWED[params["precision"]]
-    for arithmetic in (each for precision in allowed for each in ENSEMBLE[precision].values()):
+    for arithmetic in members(params):
         for output, y in REPRO.emulate(params, arithmetic).items():
             assert 0 < relative(y, reference[output]) < 4e-3
 

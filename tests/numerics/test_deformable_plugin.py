@@ -11,17 +11,15 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from numpy.typing import NDArray
 
+from tests.numerics.graphs import Array, contained, on_onnxruntime, relative
 from trtmatrix.authoring import deformable
-from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
+from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64
 from trtmatrix.authoring.deformable import Size, compute, draw
 from trtmatrix.judge.factors import ALLOWED, FAIL_FACTOR
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
 REPRO = Path(__file__).parents[2] / "repros" / "deformable_plugin.py"
 SMALL = Size(batch=2, heads=2, channels=3, queries=5, points=3, levels=((4, 3), (2, 5), (1, 1)))
 
@@ -32,10 +30,6 @@ def repro() -> Iterator[ModuleType]:
     yield module
     module.drawn.cache_clear()
     module.reference.cache_clear()
-
-
-def relative(y: Array, reference: Array) -> float:
-    return float(np.linalg.norm((y - reference).ravel()) / np.linalg.norm(reference.ravel()))
 
 
 def slow(inputs: dict[str, Array], size: Size) -> Array:
@@ -71,24 +65,6 @@ def test_reference_is_the_definition_at_corners_and_edges(place: float) -> None:
     np.testing.assert_allclose(y, slow(inputs, SMALL), rtol=1e-12, atol=1e-13)
 
 
-def test_weights_add_up_to_one() -> None:
-    weights = draw(SMALL, np.float64)["attention_weights"]
-    np.testing.assert_allclose(weights.sum(axis=(-2, -1)), 1)
-
-
-def test_levels_start_one_behind_the_other() -> None:
-    assert SMALL.starts.tolist() == [0, 12, 22]
-    assert SMALL.inputs["value"] == (2, 23, 2, 3)
-
-
-def on_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> Array:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-    return np.asarray(session.run(["y"], inputs)[0])
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("constants", ["int64", "int32", "cast"])
 def test_the_plugin_written_out_computes_the_reference(constants: str, dtype: type[Any]) -> None:
@@ -97,7 +73,7 @@ def test_the_plugin_written_out_computes_the_reference(constants: str, dtype: ty
     if constants == "int32":
         shapes, starts = shapes.astype(np.int32), starts.astype(np.int32)
     model = deformable.build(SMALL, dtype, shapes, starts, cast=constants == "cast", written_out=True)
-    y = on_onnxruntime(model, inputs)
+    y = on_onnxruntime(model, inputs)["y"]
     assert y.dtype == dtype
     reference = compute(inputs, SMALL.shapes, SMALL.starts)
     assert relative(y, reference) < (2e-6 if dtype is np.float32 else 5e-4)
@@ -107,7 +83,7 @@ def test_the_plugin_written_out_goes_by_its_shapes_and_starts() -> None:
     inputs = draw(SMALL, np.float32)
     shapes, starts = SMALL.shapes[:, ::-1], SMALL.starts - [0, 3, 1]
     model = deformable.build(SMALL, np.float32, shapes, starts, written_out=True)
-    assert relative(on_onnxruntime(model, inputs), compute(inputs, shapes, starts)) < 2e-6
+    assert relative(on_onnxruntime(model, inputs)["y"], compute(inputs, shapes, starts)) < 2e-6
 
 
 def small(params: dict[str, Any]) -> dict[str, Any]:
@@ -125,12 +101,6 @@ def members(params: dict[str, Any]) -> Iterator[Any]:
 def floor_of(repro: ModuleType, params: dict[str, Any]) -> float:
     reference = repro.emulate(params, FLOAT64, small=True)["y"]
     return max(relative(repro.emulate(params, a, small=True)["y"], reference) for a in members(params))
-
-
-def contained(y: Array, reference: Array, wrong: Array) -> float:
-    """How much of a defect is in y."""
-    d = wrong - reference
-    return float(np.vdot(y - reference, d) / np.vdot(d, d))
 
 
 CASES = {case["id"]: case for case in load_repro(REPRO).cases()}
@@ -176,18 +146,6 @@ def test_defects_of_places_are_as_if_locations_were_others(defect: str) -> None:
     np.testing.assert_allclose(wrong, slow(moved, SMALL), rtol=1e-9, atol=1e-12)
 
 
-def test_shapes_and_starts_are_told_with_a_defect_or_without() -> None:
-    told = {
-        defect: [array.tolist() for array in SMALL.told(defect)]
-        for defect in ("", "wrong-start", "exchanged")
-    }
-    assert told == {
-        "": [[[4, 3], [2, 5], [1, 1]], [0, 12, 22]],
-        "wrong-start": [[[4, 3], [2, 5], [1, 1]], [0, 9, 22]],
-        "exchanged": [[[3, 4], [5, 2], [1, 1]], [0, 12, 22]],
-    }
-
-
 def test_under_the_flag_the_plugin_gets_rounded_inputs(repro: ModuleType) -> None:
     typed, flagged = (floor_of(repro, CASES[f"int64-{name}"]["params"]) for name in ("fp16", "fp16-flag"))
     assert flagged > 1.2 * typed
@@ -204,36 +162,6 @@ def test_the_noise_floor_is_what_engines_show(repro: ModuleType, name: str) -> N
     assert MEASURED[name] / floor_of(repro, CASES[name]["params"]) == pytest.approx(1, abs=0.1)
 
 
-def test_the_small_part_is_the_first_queries(repro: ModuleType) -> None:
-    params = CASES["int64-fp32-one-level"]["params"]
-    whole, part = (repro.emulate(params, FLOAT64, "border", small=flag)["y"] for flag in (False, True))
-    assert np.array_equal(part, whole[:, : repro.PART])
-
-
-def test_seeds_draw_other_inputs_and_zero_the_cases_own(repro: ModuleType) -> None:
-    params = small(CASES["int64-fp32"]["params"])
-    first, second = (repro.emulate(params, FLOAT32, seed=seed)["y"] for seed in (0, 1))
-    assert relative(first, repro.prepare(params)["reference"]["y"]) < 1e-5
-    assert relative(second, first) > 0.5
-
-
-def test_cases_are_a_readable_table() -> None:
-    cases = CASES
-    assert len(cases) == 19
-    assert {name for name, case in cases.items() if "wrong-start" not in case["defects"]} == {
-        name for name in cases if name.endswith("one-level")
-    }
-    assert {name for name, case in cases.items() if case["bug_is"]} == {
-        name for name in cases if name.startswith("int64-")
-    }
-    assert {name for name, case in cases.items() if case["control"]} == {
-        name for name in cases if name.startswith("control-")
-    }
-    for name, case in cases.items():  # each row of the bug has its twin that works around it
-        if case["bug_is"]:
-            assert name.replace("int64", "workaround-int32") in cases
-
-
 def test_the_graph_and_its_check_differ_by_the_function_alone(repro: ModuleType) -> None:
     for case in repro.cases():
         made = repro.prepare(small(case["params"]))
@@ -242,16 +170,6 @@ def test_the_graph_and_its_check_differ_by_the_function_alone(repro: ModuleType)
         assert [function.name for function in check.functions] == [deformable.PLUGIN]
         assert model.graph == check.graph
         assert list(made["inputs"]) == [tensor.name for tensor in model.graph.input]
-
-
-def test_constants_are_of_the_type_that_the_case_says(repro: ModuleType) -> None:
-    for case in repro.cases():
-        model = repro.prepare(small(case["params"]))["model"]
-        wide = case["params"]["constants"] in {"int64", "cast"}
-        expected = onnx.TensorProto.INT64 if wide else onnx.TensorProto.INT32
-        assert [w.data_type for w in model.graph.initializer] == [expected] * 2
-        operators = [node.op_type for node in model.graph.node]
-        assert operators == ["Cast", "Cast"] * (case["params"]["constants"] == "cast") + [deformable.PLUGIN]
 
 
 def test_controls_read_no_row_that_is_not_there(repro: ModuleType) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from tests.numerics.graphs import Array, relative
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic
 from trtmatrix.judge.entry import expected_verdict, find_expectation
 from trtmatrix.judge.factors import ALLOWED
@@ -21,7 +21,6 @@ from trtmatrix.suite.model import Control, Product, Verdict
 from trtmatrix.suite.repro_files import read_repros
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
 Outputs = dict[str, Array]
 LOADED = {path.stem: load_repro(path) for path in sorted((Path(__file__).parents[2] / "repros").glob("*.py"))}
 REPROS = {name: module for name, module in LOADED.items() if hasattr(module, "emulate")}
@@ -65,10 +64,6 @@ def member(params: dict[str, Any]) -> Arithmetic:
 
 def same(a: Outputs, b: Outputs) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
-
-
-def relative(y: Array, reference: Array) -> float:
-    return float(np.linalg.norm((y - reference).ravel()) / np.linalg.norm(reference.ravel()))
 
 
 def test_repros_that_emulate_are_found() -> None:

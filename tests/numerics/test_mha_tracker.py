@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
-from numpy.typing import NDArray
 
+from tests.numerics.graphs import Array, members, on_onnxruntime
 from tests.probe.test_streams import LateCuda, LateMemory, LateStream
-from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT32, FLOAT64
-from trtmatrix.authoring.tracker import Size, padding
-from trtmatrix.judge.factors import ALLOWED, FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.authoring.arithmetic import FLOAT64
+from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
 REPRO = load_repro(Path(__file__).parents[2] / "repros" / "mha_tracker.py")
 CASES = {case["id"]: case for case in REPRO.cases()}
 SMALL = {"length": 27, "batch": 2, "embed": 64, "heads": 8, "hidden": 96}
@@ -29,29 +25,12 @@ def small(name: str) -> dict[str, Any]:
     return {**CASES[name]["params"], **SMALL}
 
 
-def on_onnxruntime(model: onnx.ModelProto, inputs: dict[str, Array]) -> dict[str, Array]:
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
-
-
 Outputs = dict[str, Array]
 
 
 def apart(y: Outputs, r: Outputs) -> dict[str, float]:
     """rel_l2 of each output."""
     return {name: float(np.linalg.norm(y[name] - x) / np.linalg.norm(x)) for name, x in r.items()}
-
-
-def members(params: dict[str, Any]) -> Iterator[Any]:
-    """The arithmetics in which an engine of the case may compute."""
-    for precision in ALLOWED[params["precision"]]:
-        yield from ENSEMBLE[precision].values()
 
 
 def floors(params: dict[str, Any]) -> dict[str, float]:
@@ -125,40 +104,6 @@ def test_the_noise_floor_is_what_engines_show(name: str) -> None:
     errors = [apart(REPRO.emulate(params, a, small=True), reference) for a in members(params)]
     for output, measured in MEASURED[name].items():
         assert 1 / 1.7 < measured / max(error[output] for error in errors) < 1.3
-
-
-@pytest.mark.parametrize("name", ["whole-scores-fp32", "whole-no-mask-fp32", "alone-fp32"])
-def test_the_small_part_is_the_last_batch_row(name: str) -> None:
-    params = small(name)
-    batch = {"output_embed": 1, "enc_mem": 1, "scores": 0, "y": 1}
-    for defect in ("", "lost-scale", "lost-mask"):
-        whole, part = (REPRO.emulate(params, FLOAT64, defect, small=flag) for flag in (False, True))
-        for output, y in part.items():
-            theirs = np.split(whole[output], 2, axis=batch[output])[1] if "whole" in name else whole[output]
-            np.testing.assert_allclose(y, theirs, rtol=1e-9, atol=1e-12)
-
-
-def test_seeds_draw_other_weights_and_inputs_and_zero_the_cases_own() -> None:
-    for name in ("whole-fp32", "alone-fp32"):
-        params = small(name)
-        own = REPRO.prepare(params)["reference"]
-        first, second = (REPRO.emulate(params, FLOAT32, seed=seed) for seed in (0, 1))
-        assert max(apart(first, own).values()) < 1e-5
-        assert min(apart(second, own).values()) > 0.3
-
-
-def test_mask_hides_one_frame_of_the_second_row() -> None:
-    size = Size(**{name: REPRO.SIZE[name] for name in SMALL})
-    mask = padding(size)
-    assert mask.sum(axis=1).tolist() == [0, 324]
-    assert mask[1, 324:648].all()
-
-
-def test_cases_are_a_readable_table() -> None:
-    assert len(CASES) == 23
-    negative = {name for name, case in CASES.items() if case["control"] == "negative"}
-    assert negative == {name for name in CASES if name.startswith("control-")}
-    assert {"alone-fp16", "whole-tf32", "whole-no-mask-fp32", "native-whole-fp32"} <= set(CASES)
 
 
 class LateSum:

@@ -101,17 +101,6 @@ def test_clients_with_the_same_selection_share_one_run(
     assert runs[0] == runs[1]  # the very same ones
 
 
-def test_what_one_client_gave_up_another_of_the_same_selection_does_not_submit(
-    project: Project, cluster: Cluster, tmp_path: Path
-) -> None:
-    other = Project(tmp_path / "other", cluster, project.shared)
-    for each in (project, other):
-        each.write_site(setup=["export TRTMATRIX_REGISTRY=https://no.registry"])
-    clients = [each.start(*ONE, "--gpu", "H200", "--case", "sleep-*") for each in (project, other)]
-    assert [client.wait(90).code for client in clients] == [3, 3]
-    assert len(project.submissions()) == 1
-
-
 def test_another_selection_is_told_of_the_overlap_and_runs_nothing_twice(
     project: Project, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -113,24 +113,3 @@ def test_a_second_run_is_served_and_submits_nothing(project: Project) -> None:
     assert list(project.local.glob("trtmatrix.*/jobs"))  # the nodes' own disks, and not the shared folder
     assert not (project.shared / "cache" / "jobs").exists()
     assert project.open_runs() == []
-
-
-@pytest.mark.usefixtures("done")
-def test_another_project_of_the_same_person_takes_the_records_that_are_there(
-    project: Project, cluster: Cluster
-) -> None:
-    other = Project(project.folder / "other", cluster, project.shared)
-    before = project.submissions()
-    again = other.run(*SELECTION)
-    assert again.code == 0, again.told
-    assert other.submissions() == before
-    assert {r["run"] for r in other.records()} >= {r["run"] for r in project.records()}
-
-
-@pytest.mark.usefixtures("done")
-def test_rerun_runs_again_what_has_a_record(project: Project) -> None:
-    before = len(project.records())
-    again = project.run("--trt", VERSION, "--case", "passes", "--gpu", "H200", "--no-controls", "--rerun")
-    assert again.code == 0, again.told
-    assert again.cells["passes", H200.slug]["executed"] is True
-    assert len(project.records()) == before + 1

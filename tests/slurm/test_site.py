@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from typing import Any
 
@@ -27,16 +26,6 @@ def test_doctor_of_a_site_that_is_well_but_for_one_gpu(project: Project) -> None
     assert "Requested node configuration is not available" in found[A100.name]["found"]
     assert "removes our containers" in found["epilog"]["found"]
     assert str(project.shared) in found["shared folder"]["found"]
-
-
-def test_doctor_where_no_controller_answers(project: Project) -> None:
-    words = project.command("--executor=slurm", "--no-controls", verb="doctor")
-    text = project.cluster.conf.read_text()
-    (project.folder / "slurm.conf").write_text(re.sub("SlurmctldPort=.*", "SlurmctldPort=1", text))
-    environment = {**project.cluster.environment, "SLURM_CONF": str(project.folder / "slurm.conf")}
-    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 3, done.stdout
-    assert "[!!] Slurm" in done.stdout
 
 
 def test_a_plan_submits_and_writes_no_run(project: Project) -> None:

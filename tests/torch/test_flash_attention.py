@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
@@ -139,11 +138,3 @@ def test_what_torch_is_timed_on_is_the_case(
     reference = torch.from_numpy(made["reference"]["y"])
     error = torch.linalg.vector_norm(seen[0].double() - reference) / torch.linalg.vector_norm(reference)
     assert (error > 0.1) if kind.startswith("control") else (error < 2e-3)
-
-
-@pytest.mark.parametrize("form", ["causal", "boolean"])
-def test_torchs_half_export_is_float32_behind_the_scores(form: Any) -> None:
-    size = core.Size(batch=2, heads=2, queries=5, keys=5, head_size=8)
-    mask = core.draw_mask("padding", size, np.float16) if form == "boolean" else None
-    inputs = core.draw(size, np.float16) | ({} if mask is None else {"mask": mask})
-    assert exported(form, inputs).graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT

@@ -70,12 +70,6 @@ def test_what_this_torch_exports_computes_the_reference(
     assert [described(model) for model in models] == [described(made["model"])]
 
 
-def test_native_rows_run_where_torch_is_and_on_tensorrt_alone() -> None:
-    cases = [param.values[1] for param in native_cases()]
-    assert len(cases) == 6
-    assert all(case["products"] == ["tensorrt"] for case in cases)
-
-
 class Difference(torch.nn.Module):  # type: ignore[misc]  # no torch where the types are checked
     def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a - b
@@ -87,9 +81,3 @@ def test_inputs_keep_their_names_in_whatever_order_they_come(tmp_path: Path) -> 
     assert [x.name for x in model.graph.input] == ["a", "b"]
     assert list(model.graph.node[0].input) == ["a", "b"]
     assert model.opset_import[0].version == 17
-
-
-def test_an_input_that_the_module_does_not_take_is_named(tmp_path: Path) -> None:
-    inputs = tensors({"a": np.ones(3, np.float32), "c": np.ones(3, np.float32)})
-    with pytest.raises(ValueError, match="takes no c"):
-        native.export(Difference(), inputs, ["y"], tmp_path / "m.onnx")

@@ -13,6 +13,8 @@ import pytest
 from tests.torch.comparing import described, exported, tensors
 
 import torch
+from trtmatrix.authoring.attention import Weights
+from trtmatrix.authoring.randoms import TorchRandom
 from trtprobe.cell import load_repro
 
 REPROS = Path(__file__).parents[2] / "repros"
@@ -46,8 +48,12 @@ def params_of(name: str, full: bool) -> dict[str, Any]:
 def test_the_graph_is_torchs_export(name: str, full: bool) -> None:
     params = params_of(name, full)
     prepared, (module, constants) = REPRO.prepare(params), module_of(params)
-    mine = described(prepared["model"])
-    theirs = described(exported(module, tensors(prepared["inputs"]), ["y"]))
+    export = exported(module, tensors(prepared["inputs"]), ["y"])
+    mine, theirs = described(prepared["model"]), described(export)
+    if full:
+        named = [[(node.name, list(node.output)) for node in graph.node]
+                 for graph in (prepared["model"].graph, export.graph)]  # fmt: skip
+        assert named[0] == named[1]
     assert mine[:-1] == theirs[:-1]
     differing = [(a, b) for a, b in zip(mine[-1], theirs[-1], strict=True) if a != b]
     assert len(differing) == constants
@@ -64,6 +70,18 @@ def test_the_reference_is_torchs_in_float64(name: str) -> None:
         y = module.double()(torch.from_numpy(prepared["inputs"]["x"]).double()).numpy()
     reference = prepared["reference"]["y"]
     assert np.abs(y - reference).max() <= 1e-12 * np.abs(reference).max()
+
+
+@pytest.mark.parametrize("embed", [384, 100])
+@pytest.mark.parametrize("seed", [0, 7])
+def test_draws_equal_torchs_bit_for_bit(seed: int, embed: int) -> None:
+    torch.manual_seed(seed)
+    random = TorchRandom(seed)
+    assert random.rand(3, 50, embed).tobytes() == torch.rand(3, 50, embed).numpy().tobytes()
+    qkv, proj = torch.nn.Linear(embed, 3 * embed, bias=False), torch.nn.Linear(embed, embed)
+    drawn = Weights.draw(random, embed)
+    for mine, theirs in ((drawn.qkv, qkv.weight), (drawn.proj, proj.weight), (drawn.bias, proj.bias)):
+        assert mine.tobytes() == theirs.detach().numpy().tobytes()
 
 
 def relus() -> dict[str, tuple[Any, dict[str, Any]]]:

@@ -116,12 +116,6 @@ def full_upgrade() -> Upgrade:
                 after=Spread(median=math.nan, low=0.5, high=math.inf, count=3), ratio=None,
                 told_apart=False,
             ),
-            PerformanceLine(
-                repro="sdpa-scale", case="sdpa-tf32", measure="device memory", unit="bytes",
-                before=Spread(median=3.0 * 2**30, low=3.0 * 2**30, high=3.0 * 2**30, count=3),
-                after=Spread(median=3.01 * 2**30, low=3.0 * 2**30, high=3.1 * 2**30, count=3), ratio=1.003,
-                told_apart=False, clocks=ODD,
-            ),
         ),
         api=API,
         engines=(

@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.record import Pool, Record, parse_record, record_from, write_number
 from trtmatrix.records import store
@@ -55,19 +54,6 @@ def test_every_published_record_says_the_same_from_a_pool_and_by_itself() -> Non
         assert small.data == whole.data == json.loads(content)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        make_record(CELL, 9.0), make_record(CELL, run="r2"), make_record(CELL, worker={"number": 1}),
-        make_record(CELL, noise={"key": "k"}), make_record(CELL, log="more"),
-    ],
-)  # fmt: skip
-def test_records_that_differ_anywhere_are_not_equal(other: Record) -> None:
-    assert make_record(CELL) != other
-    assert make_record(CELL) != CELL
-    assert make_record(CELL) == make_record(CELL)
-
-
 TEXTS = st.text(st.characters(), max_size=9)  # half characters too
 NUMBERS = st.floats() | st.integers(-(10**30), 10**30)
 
@@ -80,27 +66,6 @@ def test_every_number_and_text_is_read_as_it_is(scalars: dict[str, float], remar
     read = record_from(made.data, made.file, Pool(lambda _: made.data))
     assert all(float(read.scalars[n]) == float(v) or math.isnan(v) for n, v in scalars.items())
     assert (read.remark, read.detail, read.digests["case"]) == (remark, detail, detail)
-
-
-def test_a_key_that_is_there_twice_reads_as_json_reads_it() -> None:
-    twice = to_json(make_record(CELL).data).replace('"detail": ""', '"detail": "a", "detail": "b"')
-    assert parse_record(twice).detail == json.loads(twice)["detail"] == "b"
-
-
-def test_what_records_have_in_common_is_held_once() -> None:
-    pool, facts = (
-        Pool(lambda file: {"file": file}),
-        {"digests": {"case": "c" * 64}, "gpu": {"clocks": {"sm_mhz": 1}}},
-    )
-    one, other = (
-        record_from({**make_record(CELL, run=run).data, **facts, "noise": {"key": "k"}}, "", pool)
-        for run in ("r1", "r2")
-    )
-    assert one.cell is other.cell
-    assert (one.digests, one.gpu) == (facts["digests"], facts["gpu"])
-    assert one.digests is other.digests
-    assert one.gpu is other.gpu
-    assert one.observed is other.observed
 
 
 def test_a_stored_record_takes_little_memory(results: Path) -> None:
@@ -146,13 +111,6 @@ def test_data_that_is_gone_is_told(tmp_path: Path) -> None:
         _ = later.record.data
 
 
-def test_a_long_record_is_read_whole_and_does_not_show_in_the_next(tmp_path: Path) -> None:
-    sizes = (5, 1 << 16, 10, 300_000, 0)
-    for number, size in enumerate(sizes):
-        write_record(tmp_path, make_record(CELL, run=f"r{number}", detail="x" * size).data)
-    assert [len(item.record.detail) for item in read_records(tmp_path)] == list(sizes)
-
-
 def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(write_record(tmp_path, make_record(CELL).data).file).parent
     listed = os.listdir
@@ -165,50 +123,6 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "listdir", refuse)
     with pytest.raises(ConfigError, match="Permission denied"):
         read_records(tmp_path)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
-    max_leaves=12,
-)
-
-
-@given(st.dictionaries(TEXTS, JSON, max_size=4))
-def test_json_is_written_as_the_standard_library_writes_it(data: dict[str, Any]) -> None:
-    whole = {**data, "pair": (1, Verdict.PASS)}
-    assert (
-        to_json(whole)
-        == json.dumps(whole, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
-    )
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_json_cannot_hold_is_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        to_json({"a": [{"b": value}]})
-    with pytest.raises(TypeError, match="set is not JSON serializable"):
-        to_json({"a": {1}})
-
-
-def test_made_records_are_the_same_each_time_and_like_real_ones(results: Path, tmp_path: Path) -> None:
-    made = make_records(tmp_path, 300)
-    files = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.json"))
-    assert made.files == len(files) == 300
-    assert made.bytes == sum((tmp_path / file).stat().st_size for file in files)
-    assert all((tmp_path / file).read_bytes() == (results / file).read_bytes() for file in files)
-    mean = sum(path.stat().st_size for path in PUBLISHED) / len(PUBLISHED)
-    assert 0.7 * mean < made.bytes / made.files < 1.4 * mean
-
-
-def test_made_records_are_of_all_kinds(results: Path) -> None:
-    stored = read_records(results)
-    assert len({item.record.cell for item in stored}) < len(stored) / 4
-    assert {item.local for item in stored} == {True, False}
-    assert len({item.record.cell.gpu for item in stored}) == 7
-    assert len({item.record.ended for item in stored}) > 4
-    assert any(len(item.record.builds) == 3 for item in stored)
-    assert any(math.isnan(v) for s in stored for o in s.record.outputs.values() for v in o.values())
 
 
 def test_both_ways_are_timed(results: Path) -> None:

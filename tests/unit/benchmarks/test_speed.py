@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,18 +11,14 @@ from typing import Any
 import pytest
 from bench.speed import __main__ as speed
 from bench.speed import bench as handed
-from bench.speed import light, project
+from bench.speed import project
 from bench.speed.bench import Bench
 from bench.speed.gpu import read_bound
-from bench.speed.machine import ROOT
 from bench.speed.page import render_page
-from bench.speed.project import Timed, graph_cases, open_scratch, prepare, selecting, spread_evenly
-from bench.speed.rows import CannotMeasure, Goal, Row, merge, parse_rows, spread, to_json
+from bench.speed.project import Timed
+from bench.speed.rows import CannotMeasure, Goal, Row, parse_rows
 from bench.speed.whole import measure_whole
 from goldenfile import check_golden
-
-from trtmatrix.suite.matrix import parse_matrix
-from trtmatrix.suite.model import Product
 
 MACHINE = {"processor": "A processor", "cores": "2", "GPU": "", "commit": "0123456789ab"}
 FASTER = Goal(what="times faster", value=5.25, limit=4.0, at_least=True)
@@ -62,46 +55,9 @@ def test_a_goal_holds_at_its_limit_and_never_for_what_is_no_number(
     assert Goal(what="x", value=value, limit=4.0, at_least=at_least).met is met
 
 
-def test_a_goal_says_what_was_wanted_and_what_came_out() -> None:
-    assert (FASTER.text, FASTER.measured) == ("times faster: at least 4", "5.25")
-    assert (SLOW.text, SLOW.measured) == ("in all: at most 1 s", "1.5 s")
-
-
-def test_a_row_without_goals_has_met_none() -> None:
-    assert make_row().met
-    assert not make_row("worker", FASTER, SLOW).met
-    assert not make_row(goals=()).met
-
-
-@pytest.mark.parametrize(
-    ("values", "text"), [([], ""), ([1.2345], "1.23"), ([3.0, 1.0, 200.4], "1 / 3 / 200")]
-)
-def test_a_spread_is_least_median_and_largest(values: Sequence[float], text: str) -> None:
-    assert spread(values) == text
-
-
-def test_rows_come_back_from_json() -> None:
-    rows = [make_row("gpu:8.6.0"), make_row("again", FASTER, SLOW)]
-    assert [to_json([row]) for row in parse_rows(to_json(rows))] == [to_json([row]) for row in rows]
-    assert parse_rows(to_json(rows))[1].goals == (FASTER, SLOW)
-    with pytest.raises(ValueError, match="schema is 2"):
-        parse_rows('{"schema": 2, "rows": []}')
-
-
-def test_a_row_of_now_takes_the_place_of_its_older_one_alone() -> None:
-    old = [make_row("start"), make_row("gpu:8.6.0"), make_row("gone"), make_row("gpu:8.5.3.1")]
-    merged = merge(old, [make_row("gpu:8.6.0", SLOW), make_row("worker")], [*speed.KINDS])
-    assert [row.name for row in merged] == ["gpu:8.5.3.1", "gpu:8.6.0", "worker", "start", "gone"]
-    assert merged[1].goals == (SLOW,)
-
-
 def test_the_page_shows_goals_figures_machines_and_what_is_missing() -> None:
     rows = [make_row("gpu:8.6.0", note=""), make_row("again", FASTER, SLOW), make_row("pull", goals=())]
     check_golden("speed.md", render_page(rows, speed.NEEDS))
-
-
-def test_a_page_with_every_row_says_so() -> None:
-    assert render_page([make_row()], {"worker": "Docker"}).endswith("Nothing: every row has figures.\n")
 
 
 def test_the_kept_page_is_that_of_the_kept_figures() -> None:
@@ -176,38 +132,6 @@ def test_a_whole_version_is_timed_by_the_records_of_its_run(tmp_path: Path) -> N
             measure_whole(without)
 
 
-@pytest.mark.parametrize(
-    ("count", "sample"), [(1, "4"), (2, "26"), (5, "02457"), (8, "01234567"), (99, "01234567")]
-)
-def test_a_sample_is_spread_evenly(count: int, sample: str) -> None:
-    assert spread_evenly([*"01234567"], count) == [*sample]
-
-
-def test_graph_cases_are_those_that_need_no_torch() -> None:
-    cases = graph_cases(ROOT / "repros", Product.ONNXRUNTIME)
-    assert "sdpa-scale/sdpa-tf32" in cases
-    assert not any(case.startswith("streams-torch/") for case in cases)
-    assert len(set(cases)) == len(cases) > 100
-    assert selecting(["a/b", "c/d"]) == ("--case=a/b,c/d", "--no-controls")
-
-
-def test_a_scratch_project_is_one_that_is_read(tmp_path: Path) -> None:
-    scratch = open_scratch(tmp_path / "new", {"onnxruntime-1.31.1": "a/b:1", "onnxruntime-1.31.1.1": "a/b:2"})
-    matrix = parse_matrix(scratch.matrix.read_text(), "matrix.yaml")
-    assert [version.name for version in matrix.versions] == ["onnxruntime-1.31.1", "onnxruntime-1.31.1.1"]
-    command = scratch.command("run", "--rerun", results="r")
-    assert command[1:4] == ["-m", "trtmatrix", "run"]
-    assert f"--results={tmp_path}/new/r" in command
-    assert command[-1] == "--rerun"
-
-
-def test_cases_are_prepared_before(tmp_path: Path) -> None:
-    scratch = open_scratch(tmp_path, {"onnxruntime-1.31.1": "a/b:1"}, ROOT / "bench" / "repros")
-    prepare(scratch, ["tiny/n000", "tiny/n219"])
-    names = {path.read_text().split('"case": "')[1][:4] for path in scratch.cache.glob("cases/*/case.json")}
-    assert names == {"n000", "n219"}
-
-
 class StandInRun(project.Scratch):
     """A project whose command is any."""
 
@@ -229,15 +153,6 @@ def test_a_run_is_timed_and_its_new_records_read(tmp_path: Path) -> None:
     assert (first.code, first.told, first.cut) == (1, "said\n", False)
     with pytest.raises(RuntimeError, match=r"ended with 3:\ngone"):
         run_shell(tmp_path, "echo gone >&2; exit 3")
-
-
-def test_a_run_past_its_limit_is_interrupted_and_what_it_left_is_read(tmp_path: Path) -> None:
-    place = tmp_path / "r" / "local"
-    line = f'mkdir -p {place}; echo \'{{"started": "a"}}\' > {place}/a.json; '
-    line += "trap 'exit 130' TERM; sleep 30 & wait"
-    timed = run_shell(tmp_path, line, limit=1.0)
-    assert (timed.cut, timed.code, len(timed.records)) == (True, 130, 1)
-    assert timed.seconds < 20
 
 
 def lacking(bench: Bench) -> None:
@@ -276,45 +191,3 @@ def test_what_is_missed_or_cannot_be_measured_is_told(
     assert speed.main([*words, "--folder", str(tmp_path)]) == code
     assert told in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [], "the scratch is gone"
-
-
-def test_rows_are_kept_beside_those_of_other_machines(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    kept, page, moved = tmp_path / "speed.json", tmp_path / "speed.md", tmp_path / "moved.json"
-    monkeypatch.setattr(speed, "JSON", kept)
-    monkeypatch.setattr(speed, "PAGE", page)
-    monkeypatch.setattr(speed, "KINDS", {"gpu": (good, ""), "start": (slow, "")})
-    assert speed.main(["--only", "start", "--write"]) == 1
-    assert speed.main(["--only", "gpu", "--to", str(moved)]) == 0
-    assert [row.name for row in parse_rows(kept.read_text())] == ["start"]
-    assert speed.main(["--merge", str(moved), "--write"]) == 0
-    rows = parse_rows(kept.read_text())
-    assert [row.name for row in rows] == ["gpu:8.6.0", "start"]
-    assert rows[0].command == "nox -s bench -- speed --only gpu --trt 8.6.0"
-    assert rows[0].machine["cores"]
-    assert page.read_text() == render_page(rows, speed.NEEDS)
-
-
-def test_a_benchmark_that_is_ended_ends_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(process: subprocess.Popen[bytes], limit: float) -> tuple[int, bool]:
-        assert limit
-        started.append(process)
-        while not (tmp_path / "ready").exists():
-            time.sleep(0.01)
-        raise KeyboardInterrupt
-
-    started: list[subprocess.Popen[bytes]] = []
-    monkeypatch.setattr(project, "_wait", ended)
-    with pytest.raises(KeyboardInterrupt):
-        run_shell(tmp_path, f"trap 'exit 130' TERM; touch {tmp_path}/ready; sleep 30 & wait")
-    assert started[0].returncode == 130
-
-
-def test_the_peak_of_a_process_is_told_in_megabytes() -> None:
-    seconds, peak = light._measure("-c", "import time; x = bytes(10**8) + b'1'; time.sleep(0.2)")
-    assert seconds > 0.2
-    assert 100 < peak < 1000, "MB; what this process itself has is the least"
-    assert light._measure("-c", "raise SystemExit(1)")[1] > 0
-    with pytest.raises(RuntimeError, match="ended with 2"):
-        light._measure("-c", "raise SystemExit(2)")

@@ -47,16 +47,6 @@ def test_a_command_over_the_versions_of_the_matrix(
     assert len(data["tried"]) <= 7  # of 21
 
 
-def test_a_version_without_an_image_cannot_be_asked_about_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    assert bisect(tmp_path, "--exec", "run {image}", "--product", "tensorrt-rtx", "--json") == 1
-    data = json.loads(capsys.readouterr().out)
-    assert {line["answer"] for line in data["row"]} == {"cannot say"}
-    assert data["tried"] == []
-
-
 def test_a_command_is_run_again_before_it_counts_as_good(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,8 +72,3 @@ def test_a_command_that_is_interrupted_starts_anew(
     assert f"The search was cut short: {Command.interrupted}." in said
     assert "1 of 21 versions run, 0 known without a run." in said
     assert "stored" in Command.interrupted
-
-
-def test_a_product_with_too_few_versions_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert bisect(tmp_path, "--exec", "true", "--product", "onnxruntime") == 2
-    assert "has 1 version of it" in capsys.readouterr().err

@@ -19,7 +19,6 @@ from trtmatrix.bugs.search import (
     is_monotone,
     learn,
     next_try,
-    wrong_ends,
 )
 
 LETTERS = {"G": Answer.GOOD, "B": Answer.BAD, "?": Answer.CANNOT_SAY}
@@ -168,28 +167,6 @@ def test_every_small_history_is_searched_rightly() -> None:
             assert len(played.tried) <= 2 * budget(count, 0) + quiet
 
 
-@pytest.mark.parametrize(
-    ("letters", "wrong"), [("BGGGB", (0,)), ("?GGGB", (0,)), ("GGGGG", (4,)), ("BGGG?", (0, 4))]
-)
-def test_an_end_that_is_not_as_named_ends_the_search(letters: str, wrong: tuple[int, ...]) -> None:
-    played = play(read(letters), Search(count=5, good=0, bad=4))
-    assert wrong_ends(played.search) == wrong
-    assert set(played.tried) == {0, 4}
-
-
-def test_the_fix_is_looked_for_first_where_the_good_end_is_newer() -> None:
-    played = play(read("GGBBBBGGG"), Search(count=9, good=8, bad=3))
-    assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=6, bad=5)
-    assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=1, bad=2)
-    assert all(n > 3 for n in played.tried[2 : played.first])
-
-
-def test_the_newest_known_failure_is_the_one_that_is_looked_at() -> None:
-    played = play(read("GBGGB"), Search(count=5, answers={1: BAD, 2: GOOD, 4: BAD}))
-    assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=3, bad=4)
-    assert not is_monotone(played.search)
-
-
 @pytest.mark.parametrize("letters", ["G", "B", "GGBB", "BBGG", "G?BB?G", "???"])
 def test_a_failure_that_comes_and_goes_once_is_monotone(letters: str) -> None:
     search = Search(count=len(letters), answers=dict(enumerate(read(letters))))
@@ -200,11 +177,3 @@ def test_a_failure_that_comes_and_goes_once_is_monotone(letters: str) -> None:
 def test_a_failure_that_comes_twice_is_not_monotone(letters: str) -> None:
     search = Search(count=len(letters), answers=dict(enumerate(read(letters))))
     assert not is_monotone(search)
-
-
-def test_where_both_ends_are_right_reports_say_what_to_try() -> None:
-    history = read("GGGGBGGGG")
-    assert play(history, Search(count=9)).edge(Side.CAME_IN) is None
-    played = play(history, Search(count=9, hints={3: BAD, 4: BAD, 6: BAD}))
-    assert played.edge(Side.CAME_IN) == Edge(side=Side.CAME_IN, good=3, bad=4)
-    assert played.edge(Side.FIXED) == Edge(side=Side.FIXED, good=5, bad=4)

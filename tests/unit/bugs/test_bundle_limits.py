@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import math
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 from judge.test_numbers import FLOOR, make_build, make_noise, make_subject
 
 from trtmatrix.bugs.recipe import Limits
-from trtmatrix.bugs.script import CHECK, TEMPLATE, as_code, fill_template, limits_of, read_recorded
+from trtmatrix.bugs.script import CHECK, TEMPLATE, fill_template, limits_of, read_recorded
 from trtmatrix.judge.numbers import judge_build
 from trtmatrix.suite.model import Verdict
 
@@ -49,27 +47,6 @@ def test_without_a_floor_only_the_reference_itself_is_right() -> None:
 def test_with_a_tolerance_of_the_users_own_it_alone_decides() -> None:
     subject = make_subject(tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"beyond": 0.0})
     assert limits_of(subject, {"y": "y"}) == {"y": (1.0, 1.0)}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        True,
-        None,
-        3,
-        0.001,
-        1e-9,
-        2.0,
-        math.inf,
-        "a \"b\" 'c' \\ √\n",
-        ["x"],
-        ("x",),
-        {"y": (0.5, math.inf)},
-        {},
-    ],
-)
-def test_a_constant_is_written_as_a_literal(value: Any) -> None:
-    assert ast.literal_eval(as_code(value)) == value
 
 
 def test_a_template_takes_its_own_constants_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,13 +14,12 @@ import pytest
 from builders import make_cell, make_entry
 from onnxmodels import FLOAT, make_model, node, normal
 
-from trtmatrix.bugs.failing_model import FailingModel, batch_of, compute, with_batch
+from trtmatrix.bugs.failing_model import FailingModel
 from trtmatrix.bugs.minimise import Minimiser
-from trtmatrix.bugs.reducer import check_installed, fold_to_static
+from trtmatrix.bugs.reducer import fold_to_static
 from trtmatrix.bugs.trials import Ran, Start
-from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.judge.manner import Kind, Manner
-from trtmatrix.onnxmodel.sessions import NotComputedError
 
 BAD, GOOD = "10.7.0", "10.8.0"
 WRONG = Manner(kind=Kind.WRONG, outputs=("y",), sizes=(900.0,), errors=(0.5,), words="wrong by 900 floors")
@@ -130,11 +128,6 @@ def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(
     assert any("it is not steady" in note for note in end.notes)
 
 
-def test_a_last_run_that_does_not_fail_is_told(tmp_path: Path) -> None:
-    end, code, _ = minimise(tmp_path / "x", last=RIGHT)
-    assert (code, end.smallest, end.last_said) == (ExitCode.SURPRISE, "", "run once more: PASS 1")
-
-
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -185,17 +178,6 @@ def shaped(**weights: Any) -> FailingModel:
     return FailingModel(model=model, samples=({"x": normal(4, 3)},), profile=profile)
 
 
-def test_the_batch_is_cut_where_the_graph_does_not_hold_it() -> None:
-    assert batch_of(chain(8)) == 8
-    small = with_batch(chain(8), 2)
-    (outputs,) = compute(small.model, small.samples)
-    assert outputs["y"].shape == (2, 3)
-    assert [dim.dim_value for dim in small.model.graph.output[0].type.tensor_type.shape.dim] == [2, 3]
-    with pytest.raises(NotComputedError):
-        with_batch(shaped(to=np.array([4, 3])), 1)
-    assert batch_of(shaped()) == 0  # dynamic
-
-
 def test_a_dynamic_model_is_folded_to_its_sample_s_shapes(tmp_path: Path) -> None:
     folded = fold_to_static(shaped())
     assert ([item.op_type for item in folded.model.graph.node], folded.is_dynamic) == (["Reshape"], False)
@@ -207,12 +189,3 @@ def test_a_dynamic_model_is_folded_to_its_sample_s_shapes(tmp_path: Path) -> Non
     end, code, _ = minimise(tmp_path / "x", answer, shaped())
     assert code is ExitCode.SURPRISE
     assert any("it fails with dynamic shapes only" in note for note in end.notes)
-
-
-def test_what_is_not_installed_is_said_with_the_command_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    check_installed()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(UsageError, match="pip install polygraphy onnx-graphsurgeon"):
-        check_installed()

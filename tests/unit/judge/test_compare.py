@@ -20,18 +20,16 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Stored, is_current, make_entries, newest
 from trtmatrix.judge.confirm import is_shared
 from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
-from trtmatrix.judge.noise import Noise
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.model import Basis, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.plan import Excluded
-from trtmatrix.suite.repros import Figure, Specifier
+from trtmatrix.suite.repros import Specifier
 from trtmatrix.tables.remarks import find_overruled
 from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
@@ -174,12 +172,6 @@ def test_what_is_only_assumed_is_no_evidence(basis: Basis) -> None:
     assert not entry.surprise
 
 
-def test_that_a_case_says_nothing_is_no_evidence_about_a_version() -> None:
-    cell = make_cell(make_repro(expectations=(make_expectation(Verdict.INVALID),)))
-    (entry,) = make_entries([cell], [], {}, [])
-    assert entry.evidence is Evidence.NONE
-
-
 @pytest.mark.parametrize(
     ("digests", "gpu", "current", "expected"),
     [
@@ -253,19 +245,6 @@ def test_records_that_were_made_otherwise_do_not_count(change: dict[str, Any]) -
     assert entry.records == (new.record, same.record)
 
 
-def test_what_only_one_record_knows_does_not_part_them() -> None:
-    old, new = at(1), at(2, digests=CURRENT, observed={"library": "10.7.0"})
-    (entry,) = make_entries([CELL], [old, new], {}, [])
-    assert entry.records == (new.record, old.record)
-
-
-def test_a_published_copy_of_a_run_counts_once() -> None:
-    copies = [at(1), at(1, local=False), at(2)]
-    (entry,) = make_entries([CELL], copies, {}, [])
-    assert entry.outcome is not None
-    assert entry.outcome.builds == 2
-
-
 SHARED: dict[str, Any] = {"worker": {"position": 1}}
 ALONE: dict[str, Any] = {"worker": {"position": 0, "alone": True}}
 
@@ -316,45 +295,6 @@ def test_a_cell_is_believed_or_not_before_its_controls_are_heard() -> None:
     base, control = make_entries(cells, stored, {}, [])
     assert [e.outcome.verdict for e in (base, control) if e.outcome] == [Verdict.INVALID, Verdict.PASS]
     assert (base.wanted, control.wanted) == (0, 3)
-
-
-def test_the_record_that_is_shown_comes_first_though_others_are_newer() -> None:
-    published, local = at(2, local=False), at(1)
-    (entry,) = make_entries([CELL], [published, local], {}, [])
-    assert entry.record is local.record
-    assert entry.records == (local.record, published.record)
-
-
-def test_controls_are_heard() -> None:
-    repro = make_repro(make_case(), make_control())
-    cells = [make_cell(repro, case) for case in repro.cases]
-    stored = [Stored(record=record(cell=cell), local=True) for cell in cells]
-    base, control = make_entries(cells, stored, {}, [])
-    assert [e.outcome.verdict for e in (base, control) if e.outcome] == [Verdict.INVALID, Verdict.PASS]
-    (alone,) = make_entries(cells[:1], stored, {}, [])
-    assert alone.outcome is not None
-    assert alone.outcome.verdict is Verdict.PASS
-
-
-def test_a_calibration_is_what_a_record_without_noise_is_judged_by() -> None:
-    case = make_case(limits={}, noise_key="k")
-    cell = make_cell(make_repro(case, figure=Figure(measure="floors", label="floors")))
-    noise = Noise(key="k", precision="tf32", outputs={"y": {"tf32": 1e-4}})
-    stored = [Stored(record=record(cell=cell, rel_l2=3e-4), local=True)]
-    (entry,) = make_entries([cell], stored, {}, [], calibration=Calibration(noises={"k": noise}))
-    assert entry.outcome is not None
-    assert (entry.outcome.verdict, entry.figure) == (Verdict.PASS, "3")
-    assert entry.value == pytest.approx(3.0)
-    (entry,) = make_entries([cell], stored, {}, [])
-    assert entry.outcome is not None
-    assert (entry.outcome.verdict, entry.figure) == (Verdict.INVALID, "")
-    assert entry.value is None
-
-
-def test_a_record_of_another_cell_is_not_shown() -> None:
-    other = record(cell=make_cell(version="10.8.0"))
-    (entry,) = make_entries([CELL], [Stored(record=other, local=True)], {}, [])
-    assert entry.evidence is Evidence.NONE
 
 
 def test_what_was_executed_now_is_marked_and_an_exclusion_is_kept() -> None:

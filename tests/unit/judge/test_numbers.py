@@ -105,13 +105,6 @@ def test_below_the_noise_the_signature_decides(c: float, verdict: Verdict) -> No
     assert outcome.verdict is verdict
 
 
-@pytest.mark.parametrize(
-    ("c", "words"), [(1.0006, "consistent with NVIDIA/TensorRT#4333"), (0.9, "4333"), (1.1, "4333")]
-)
-def test_a_known_bug_is_named_where_c_is_one(c: float, words: str) -> None:
-    assert words in judged(make_build(8.0, c=c, explained=0.98)).reason
-
-
 @pytest.mark.parametrize("c", [0.89, 1.11, 3.66, -0.52, 0.03])
 def test_a_known_bug_is_not_named_at_another_c(c: float) -> None:
     assert "4333" not in judged(make_build(30.0, c=c, explained=0.98)).reason
@@ -122,11 +115,6 @@ def test_another_temperature_is_told_as_what_it_is() -> None:
     assert "softmax temperature off: effective scale 1 instead of 0.25" in reason
     reason = judged(make_build(16.0, c=9.0, explained=0.99)).reason
     assert "9 times its size" in reason, "outside of the curve no scale is made up"
-
-
-def test_what_the_shape_does_not_explain_is_not_called_by_it() -> None:
-    reason = judged(make_build(100.0, c=0.3, explained=0.02)).reason
-    assert "c = 0.3 of lost-scale, which explains 2% of the error" in reason
 
 
 def two_defects(first: tuple[float, float], second: tuple[float, float]) -> Outcome:
@@ -144,12 +132,6 @@ def test_where_two_known_defects_fit_as_well_both_are_named() -> None:
     reason = two_defects((1.0, 0.97), (1.01, 0.96)).reason
     assert "#4333" in reason
     assert " or consistent with: the mask ignored" in reason
-
-
-def test_where_one_fits_better_it_alone_is_named() -> None:
-    reason = two_defects((1.0, 0.5), (1.0, 0.99)).reason
-    assert "#4333" not in reason
-    assert "the mask ignored" in reason
 
 
 def test_a_case_whose_noise_hides_the_defect_says_nothing() -> None:
@@ -323,15 +305,6 @@ engines = st.builds(
 def test_arrays_in_other_units_change_no_outcome(engine: Engine, power: int) -> None:
     """Output, reference and defect together by a power of two: from the arrays to the words."""
     assert engine.judged(2.0**power) == engine.judged()
-
-
-@pytest.mark.parametrize(
-    ("engine", "verdict"),
-    [((1, 1.0, 8.0, 0.0), Verdict.PASS), ((1, 4.3, 8.0, 0.0), Verdict.INVALID),
-     ((1, 9.0, 8.0, 0.0), Verdict.FAIL), ((1, 1.0, 2.0, 1.0), Verdict.FAIL)],
-)  # fmt: skip
-def test_arrays_come_out_as_every_verdict(engine: tuple[int, float, float, float], verdict: Verdict) -> None:
-    assert make_engine(*engine).judged().verdict is verdict
 
 
 @given(engines, st.integers(0, 64 * 16 - 1), st.sampled_from([math.nan, math.inf, -math.inf]))

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from builders import make_cell, make_record
 
@@ -16,7 +15,6 @@ from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
-    keep_outputs,
     publish,
     read_records,
     write_record,
@@ -93,19 +91,6 @@ def test_published_and_local_records_are_read_and_a_copy_counts_once(tmp_path: P
     assert by_run(read_records(tmp_path)) == {"r1": True, "r2": False, "r3": True}
 
 
-def test_an_empty_or_missing_folder_has_no_records(tmp_path: Path) -> None:
-    assert read_records(tmp_path) == []
-    assert read_records(tmp_path / "nowhere") == []
-
-
-def test_leftovers_and_other_files_are_no_records(tmp_path: Path) -> None:
-    folder = Path(write_record(tmp_path, data()).file).parent
-    for name in (".x.partial", "r9.json.damaged", "README.md"):
-        (folder / name).write_text("{")
-    (tmp_path / "index.json").write_text("{")
-    assert len(read_records(tmp_path)) == 1
-
-
 @pytest.mark.parametrize(
     "content", [b"", b'{"schema": 1,\n "cel', b"\xff\xfe{}", b"[]", b"null\n", b"\x00" * 50]
 )
@@ -122,24 +107,6 @@ def test_a_damaged_record_is_set_aside_and_the_next_command_works(content: bytes
     assert bad.with_name("r2.json.damaged").read_bytes() == content
     assert not bad.exists()
     assert by_run(read_records(tmp_path)) == {good.run: False}
-
-
-def test_a_record_cut_at_any_byte_is_set_aside(tmp_path: Path) -> None:
-    path = Path(write_record(tmp_path, data()).file)
-    content = path.read_bytes()
-    for end in range(0, len(content) - 1, 37):
-        path.write_bytes(content[:end])
-        with pytest.raises(ConfigError, match="set aside"):
-            read_records(tmp_path)
-    assert read_records(tmp_path) == []
-
-
-def test_all_damaged_records_are_told_at_once(tmp_path: Path) -> None:
-    for run in ("r1", "r2", "r3"):
-        Path(write_record(tmp_path, data(run)).file).write_text("{")
-    with pytest.raises(ConfigError) as caught:
-        read_records(tmp_path)
-    assert len(caught.value.problems) == 3
 
 
 def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None:
@@ -169,14 +136,3 @@ def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
     assert publish(tmp_path, [record]) == []
     assert by_run(read_records(tmp_path)) == {"r1": True}
     assert not [name for name in files(tmp_path) if "partial" in name]
-
-
-def test_outputs_are_kept_once_by_their_content(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    folder.mkdir()
-    np.save(folder / "y.npy", np.array([1.0, np.nan], np.float32))
-    first = keep_outputs(tmp_path / "cache", folder, {"y": {"dtype": "float32"}})
-    assert keep_outputs(tmp_path / "cache", folder, {"y": {"dtype": "float32"}}) == first
-    (kept,) = (tmp_path / "cache" / "outputs").iterdir()
-    assert kept.name == f"{first['y']['sha256']}.npz"
-    np.testing.assert_array_equal(np.load(kept)["output"], np.array([1.0, np.nan], np.float32))

@@ -7,12 +7,11 @@ import math
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_cell, make_record, make_repro
+from builders import make_case, make_cell, make_record
 from model.test_own_model import Opened, npz, opened
 from onnxmodels import mlp, normal, saved
 
@@ -25,10 +24,9 @@ from trtmatrix.model.own_model import model_repro
 from trtmatrix.plan.digests import asked_digest
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.prepare.intact import CASE, SEAL, digest_known, sealed
-from trtmatrix.prepare.noise import compute_noise, has_noise
 from trtmatrix.suite.model import Product, Verdict
 from trtmatrix.suite.outcome import Outcome
-from trtmatrix.suite.repro_files import LoadedRepro, read_repro
+from trtmatrix.suite.repro_files import read_repro
 from trtmatrix.suite.reprofile import parse_repro
 from trtmatrix.suite.repros import Case
 from trtprobe.cell import run_and_measure
@@ -73,13 +71,6 @@ def test_nan_fails_within_every_tolerance() -> None:
     data = dict(make_record(cell, rel_l2=1e-9, noise=NOISE, scalars={"beyond": 0.0}).data)
     data["measurements"] = {**data["measurements"], "outputs": {"y": {"count": 3, "nan_unexpected": 1}}}
     assert judge([record_from(data)], case, cell.version, cell.repro).verdict is Verdict.FAIL
-
-
-def test_without_a_reference_a_tolerance_says_nothing() -> None:
-    outcome = judged(make_case(**WITHIN), None)
-    assert outcome.verdict is Verdict.INVALID
-    assert "no reference" in outcome.reason
-    assert NO_FLOOR in outcome.reason
 
 
 def test_without_a_floor_the_tolerance_alone_decides() -> None:
@@ -134,38 +125,6 @@ def test_a_case_may_keep_its_outputs_and_have_a_tolerance() -> None:
     assert case.limits == {"slow": 2.0, "beyond": 0.0}
     assert not parsed().keep
     assert parsed().limits == {}
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"atol": -1.0, "rtol": 0.0}, {"atol": math.nan, "rtol": 0.0}, {"atol": 1.0},
-        {"atol": 1.0, "rtol": 0.0, "x": 1.0},
-    ],
-)  # fmt: skip
-def test_a_tolerance_that_is_none_is_refused(bad: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="tolerance"):
-        parsed(tolerance=bad)
-
-
-class Giving(ModuleType):
-    """A repro's module that gives its noise itself."""
-
-    def __init__(self) -> None:
-        super().__init__("giving")
-
-    def noise(self, params: dict[str, Any]) -> dict[str, Any]:
-        return {"outputs": {"y": {"tf32": 0.25}}, "c": {}, "precision": params["precision"] + "!"}
-
-
-def test_a_repro_may_give_its_noise_itself() -> None:
-    case = make_case()
-    loaded = LoadedRepro(repro=make_repro(case), file=Path("f.py"), module=Giving())
-    assert has_noise(loaded, case)
-    assert not has_noise(loaded, make_case(params={}))
-    assert compute_noise(loaded, case, {}) == (
-        {"key": "", "precision": "tf32!", "defects": {}, "outputs": {"y": {"tf32": 0.25}}, "c": {}}, {},
-    )  # fmt: skip
 
 
 def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
@@ -234,3 +193,15 @@ def test_every_element_counts_and_nan_never_is_near(opened: Opened, tmp_path: Pa
     y = np.array([1.1, -11.0, 0.1, np.inf, np.nan, np.nan], np.float32)
     assert beyond(y, r, {"atol": 0.11, "rtol": 0.1}) == 2
     assert beyond(y, r, {"atol": 0.0, "rtol": 0.101}) == 3
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"atol": -1.0, "rtol": 0.0}, {"atol": math.nan, "rtol": 0.0}, {"atol": 1.0},
+        {"atol": 1.0, "rtol": 0.0, "x": 1.0},
+    ],
+)  # fmt: skip
+def test_a_tolerance_that_is_none_is_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="tolerance"):
+        parsed(tolerance=bad)

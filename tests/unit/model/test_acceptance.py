@@ -55,11 +55,9 @@ def check(body: str) -> str:
         ("return False, 0.5", False, 0.5, ""),
         ("return [True, 3, 'agree\\nment']", True, 3.0, "agree ment"),
         ("import numpy as np; return np.bool_(True), np.float32(0.5), 'x'", True, 0.5, "x"),
-        ("a = after[0]['logits/out']; return (a > 0).all(), a.mean()", True, 3.5, ""),
         ("return reference is None", True, None, ""),
         ("after[0]['logits/out'][:] = 0; return after[0]['logits/out'].sum() == 0", True, None, ""),
         ("import sys; return len(sys.argv) == 1 and sys.argv[0].endswith('accept.py')", True, None, ""),
-        ("return type(before[0]['logits/out']).__name__ == 'ndarray'", True, None, ""),
     ],
 )
 def test_what_a_script_may_say(
@@ -101,32 +99,22 @@ def test_every_sample_comes_in_order_with_its_own_names_and_dtypes(tmp_path: Pat
             check("return before[0]['logit']"),
             "accept.py:2: check() raised KeyError: 'logit' at: return before",
         ),
-        (check("return before[0]['logit']"), "the outputs are called logits/out"),
         (check("raise SystemExit(3)"), "accept.py:2: check() called sys.exit(3)"),
         (check("import os; os._exit(5)"), "accept.py: it ended its process with code 5 and said nothing"),
-        (check("import os; os.kill(os.getpid(), 9)"), "was killed by SIGKILL"),
         (
             check("return None"),
             "check() returned None (NoneType): it must return True or False, (passed, figure)",
         ),
-        (check("return 1"), "check() returned 1 (int)"),
         (check("return before[0]['logits/out'] == 1"), "did you mean .all()?"),
         (check("return True, float('nan')"), "the figure nan, which is no finite number"),
-        (check("return True, 10 ** 400"), "the figure inf, which is no finite number"),
-        (check("return True, True"), "check() returned (True, True)"),
         (check("return True, 1.0, 2"), "check() returned (True, 1.0, 2)"),
-        (check("return (True,)"), "check() returned (True,)"),
-        (check("import json\n    return json.loads('{')"), "accept.py:3: check() raised JSONDecodeError"),
         ("x = 1\nimport no_such_module\n", "accept.py:2: loading it raised ModuleNotFoundError"),
-        ("import no_such_module\n", "install what it needs there"),
         ("def check(before:\n", "accept.py:1: not valid Python"),
         ("x = 1\n", "accept.py: there is no function check(before, after, reference)"),
-        ("check = 3\n", "accept.py: there is no function check(before, after, reference)"),
         (
             "\n\ndef check(a, b): ...\n",
             "accept.py:3: check(a, b) cannot be called as check(before, after, refe",
         ),
-        ("raise SystemExit\n", "accept.py:1: loading it called sys.exit(None)"),
     ],
 )
 def test_what_is_said_of_a_script_that_is_wrong(code: str, words: str, tmp_path: Path) -> None:
@@ -169,17 +157,6 @@ def test_a_script_may_use_modules_beside_it_and_leaves_nothing(tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["accept.py", "metrics.py"]
 
 
-@pytest.mark.parametrize(("name", "words"), [("gone.py", "there is no such file"), (".", "is no file")])
-def test_a_script_that_is_not_there(name: str, words: str, tmp_path: Path) -> None:
-    outcome = run_check(tmp_path / name, BEFORE, AFTER, None)
-    assert words in outcome.error
-
-
-def test_nonsense_is_shortened() -> None:
-    with pytest.raises(Refused, match="…"):
-        read_answer("x" * 1000)
-
-
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "acceptance.md"
 
 
@@ -195,3 +172,14 @@ def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
         for reference in (None, samples):
             assert run_check(script, samples, samples, reference).passed is True
             assert run_check(script, samples, other, reference).passed is False
+
+
+@pytest.mark.parametrize(("name", "words"), [("gone.py", "there is no such file"), (".", "is no file")])
+def test_a_script_that_is_not_there(name: str, words: str, tmp_path: Path) -> None:
+    outcome = run_check(tmp_path / name, BEFORE, AFTER, None)
+    assert words in outcome.error
+
+
+def test_nonsense_is_shortened() -> None:
+    with pytest.raises(Refused, match="…"):
+        read_answer("x" * 1000)

@@ -90,26 +90,6 @@ def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
     assert version.runs == 2
 
 
-def test_what_no_run_can_be_had_of_is_told(tmp_path: Path) -> None:
-    markable = read_markable(save(blocks(4), tmp_path))
-
-    found = search_for_layer(
-        markable, Errors(floors={"y": 100.0}), "10.8.0", lambda _: "image not pulled", print
-    )
-    assert found.why_not == "it could not be run again: image not pulled"
-
-
-@pytest.mark.parametrize(
-    ("floors", "words"), [({"y": 7.0}, "no output is 8 noise floors off"), ({}, "no noise floor is known")]
-)
-def test_what_cannot_be_explained_is_told(floors: dict[str, float], words: str, tmp_path: Path) -> None:
-    markable = read_markable(save(blocks(2), tmp_path))
-    found = search_for_layer(
-        markable, Errors(floors=floors), "10.8.0", lambda _: pytest.fail("nothing to run"), print
-    )
-    assert words in found.why_not
-
-
 def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(8), tmp_path))
     version = Version(markable, tmp_path, lambda m: spoil(m, "/3/act"))
@@ -173,21 +153,6 @@ def test_a_branch_is_computed_from_what_it_takes_from_around_it() -> None:
 def markable_of(model: ModelProto) -> Markable:
     with tempfile.TemporaryDirectory() as folder:
         return read_markable(save(model, Path(folder)))
-
-
-def test_weights_inside_of_a_large_model_are_written_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = blocks(2)
-    array = np.random.RandomState(0).standard_normal((WIDTH, 900)).astype(np.float32)
-    model.graph.initializer.append(numpy_helper.from_array(array, "big"))
-    model.graph.node.insert(0, helper.make_node("MatMul", ["x", "big"], ["wide"]))
-    file = save(model, tmp_path)
-    monkeypatch.setattr("trtmatrix.model.marking.LARGE_FILE", 100)
-    marked = write_marked(read_markable(file), ["/1/act"], tmp_path / "marked")
-    assert marked.stat().st_size < 4000
-    feeds = {"x": np.ones((3, WIDTH), np.float32)}
-    assert np.array_equal(Session(marked).run(feeds)["y"], Session(file).run(feeds)["y"])
 
 
 def test_external_weights_are_linked(tmp_path: Path) -> None:

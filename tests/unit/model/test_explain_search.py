@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -19,7 +18,6 @@ from trtmatrix.model.explain_search import (
     Search,
     begin_search,
     conclude,
-    is_wrong,
     learn,
     next_group,
     step_budget,
@@ -196,51 +194,3 @@ def test_what_no_longer_fails_is_told_after_two_steps() -> None:
     found, search = play(gone)
     assert found.ending is Ending.GONE
     assert len(search.readings) == 2
-
-
-def test_what_cannot_be_run_at_all_is_told_after_two_steps() -> None:
-    world = chain(50, 20)
-    found, search = play(World(world.graph, "y", world.wrong, fails=(frozenset(),)))
-    assert found.ending is Ending.TROUBLE
-    assert len(search.readings) == 2
-
-
-def test_a_search_starts_only_where_an_output_is_wrong() -> None:
-    graph = chain(3, 0).graph
-    assert begin_search(graph, Errors(floors={"y": 7.9})) is None
-    assert begin_search(graph, Errors(floors={"y": 8.0})) is not None
-    assert begin_search(graph, Errors(floors={"y": math.nan})) is not None
-
-
-@pytest.mark.parametrize(
-    ("floors", "wrong"), [(0.0, False), (7.9, False), (8.0, True), (math.inf, True), (math.nan, True)]
-)
-def test_what_counts_as_wrong(floors: float, wrong: bool) -> None:
-    assert is_wrong(floors) is wrong
-
-
-def test_a_right_output_shields_what_only_it_is_computed_from() -> None:
-    inputs: Mapping[str, tuple[str, ...]] = {"a": (), "good": ("a",), "b": ("good",), "bad": ("b",)}
-    search = begin_search(
-        Graph(tensors=tuple(inputs), inputs=inputs), Errors(floors={"good": RIGHT, "bad": WRONG})
-    )
-    assert search is not None
-    assert search.left == ("b", "bad")
-
-
-def test_a_tensor_that_is_right_beside_its_inputs_is_named_with_less_certainty() -> None:
-    world = chain(1, 0)
-    search = begin_search(world.graph, Errors(floors={"y": WRONG}))
-    assert search is not None
-    search = learn(search, Reading(marked=("t0",), survived=True, floors={"t0": WRONG, "y": WRONG}))
-    assert conclude(search).together
-    inputs = {"a": (), "b": ("a",), "y": ("b",)}
-    search = begin_search(Graph(tensors=tuple(inputs), inputs=inputs), Errors(floors={"y": WRONG}))
-    assert search is not None
-    search = learn(search, Reading(marked=("b",), survived=True, floors={"b": WRONG}))
-    search = learn(search, Reading(marked=("a",), survived=True, floors={"a": RIGHT}))
-    assert next_group(search, 10) == ("a", "b")
-    search = learn(search, Reading(marked=("a", "b"), survived=True, floors={"a": RIGHT, "b": RIGHT}))
-    assert next_group(search, 10) is None
-    found = conclude(search)
-    assert (found.ending, found.tensor, found.together) == (Ending.LAYER, "b", False)

@@ -40,12 +40,6 @@ def read(*builds: dict[str, Any], mark: str = "", **fields: Any) -> Mapping[str,
     return found if isinstance(found, str) else found.floors
 
 
-def test_errors_are_read_by_the_graph_s_own_names_in_noise_floors() -> None:
-    found = read(measured(y=2e-3, act=1e-2))
-    assert isinstance(found, dict)
-    assert found == pytest.approx({"y/0": 2.0, "/0/act": 10.0})
-
-
 def test_of_several_builds_the_one_counts_whose_outputs_are_furthest_off() -> None:
     found = read(measured(y=1e-3, act=1.0), measured(y=1e-1, act=1e-3))
     assert isinstance(found, dict)

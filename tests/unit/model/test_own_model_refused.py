@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 from model.test_own_model import Opened, npz, opened, top_k, two_inputs
 from onnx import TensorProto, helper
-from onnxmodels import FLOAT, HALF, make_model, mlp, node, saved, saved_outside
+from onnxmodels import FLOAT, mlp, saved, saved_outside
 
 from trtmatrix.common.errors import UsageError
 
@@ -155,12 +153,6 @@ def test_a_malformed_graph_is_refused_by_its_node(
     assert "export it again" in message
 
 
-def test_dynamic_shapes_want_inputs_or_a_profile(opened: Opened, tmp_path: Path) -> None:
-    message = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"))
-    assert "input ids is int64 [batch, seq]" in message
-    assert "--profile ids=" in message
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -196,13 +188,6 @@ def test_pickled_arrays_are_refused(opened: Opened, tmp_path: Path) -> None:
     assert "input x: cannot be read: it holds objects" in message
 
 
-def test_a_member_that_is_no_array_is_told(opened: Opened, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "in.npz", "w") as archive:
-        archive.writestr("x", b"1 2 3")
-    message = refused(opened, saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in.npz"))
-    assert "input x: cannot be read: it holds no array x" in message
-
-
 def test_a_file_of_one_array_and_a_type_that_must_be_cast_are_told_with_the_remedy(
     opened: Opened, tmp_path: Path
 ) -> None:
@@ -226,28 +211,6 @@ def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> N
     assert "is no .npz file" in refused(opened, model, "--inputs", str(tmp_path / "bad.npz"))
 
 
-def test_options_about_a_model_want_one(opened: Opened) -> None:
-    assert "--atol, --profile: of which model?" in refused(opened, None, "--atol", "1", "--profile", "x=1")
-    assert "finite number" in refused_tolerance()
-
-
-def refused_tolerance() -> str:
-    from trtmatrix.model.own_model import _tolerance
-
-    with pytest.raises(UsageError) as caught:
-        _tolerance(argparse.Namespace(atol=-1.0, rtol=None))
-    return str(caught.value)
-
-
-def test_half_types_are_named(tmp_path: Path) -> None:
-    from trtmatrix.onnxmodel.reading import read_model
-
-    nodes = [node("Cast", "x", "y", to=HALF)]
-    model = make_model(nodes, {"x": (FLOAT, [2])}, {"y": (HALF, [2])})
-    read = read_model(saved(model, tmp_path / "m.onnx"))
-    assert [tensor.text for tensor in (*read.inputs, *read.outputs)] == ["float32 [2]", "float16 [2]"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -263,16 +226,3 @@ def test_what_decides_a_shape_wants_values(
     words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path
 ) -> None:
     assert message in refused(opened, saved(top_k(), tmp_path / "m.onnx"), *words)
-
-
-def test_a_profile_must_hold_the_values_of_the_samples(opened: Opened, tmp_path: Path) -> None:
-    path = npz(tmp_path / "in.npz", x=np.zeros((2, 9), np.float32), k=np.array([7], np.int64))
-    words = refused(
-        opened, saved(top_k(), tmp_path / "m.onnx"), "--inputs", str(path), "--profile", "k=1:2:5"
-    )
-    assert "--profile k: sample 0 of --inputs has [7], which is outside" in words
-
-
-def test_a_shape_is_never_negative(opened: Opened, tmp_path: Path) -> None:
-    words = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"), "--profile", "ids=-1x2")
-    assert "ids is int64 [batch, seq]" in words

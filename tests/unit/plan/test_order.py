@@ -46,11 +46,6 @@ def test_a_cell_takes_as_long_as_last_time_on_any_gpu() -> None:
     assert [seconds[cell.id] for cell in CELLS] == [10, 30, 20], "of what is not known: the average"
 
 
-def test_another_version_says_nothing() -> None:
-    other = make_cell(REPRO, A, "10.8.0")
-    assert estimate_seconds(CELLS[:1], [took(other, 40)]) == {CELLS[0].id: 1.0}
-
-
 @pytest.mark.parametrize("times", [{"finished": "soon"}, {"finished": ""}, {"started": "2025"}])
 def test_times_that_cannot_be_read_are_not_known(times: dict[str, Any]) -> None:
     item = took(CELLS[0], 5)
@@ -85,23 +80,6 @@ def test_equal_boards_share_model_variant_and_driver() -> None:
     assert equal_boards(CPU, (H200,)) == (CPU,)
 
 
-def test_a_launch_is_on_the_board_that_it_got() -> None:
-    board = replace(H200, index=3, uuid_hash="h")
-    on_it = launch("10.7.0", *CELLS).on(board)
-    assert on_it.gpu == board
-    assert {cell.gpu for cell in on_it.cells} == {board}
-
-
-def test_repros_stay_together_where_that_makes_no_part_longer() -> None:
-    repros = [make_repro(*(make_case(f"c{n}") for n in range(4)), id=name) for name in ("one", "two")]
-    cells = [
-        make_cell(repro, case) for case_ in range(4) for repro in repros for case in [repro.cases[case_]]
-    ]
-    cells.sort(key=lambda cell: cell.repro.id)
-    parts = split_launch(launch("10.7.0", *cells), 2, {})
-    assert [len(part.cells) for part in parts] == [4, 4]
-
-
 @given(st.lists(st.floats(0.1, 50), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 4))
 def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, repros: int) -> None:
     owners = [make_repro(make_case("x"), id=f"repro{n}") for n in range(repros)]
@@ -133,12 +111,6 @@ def test_cases_that_draw_the_same_numbers_go_together(key: Callable[[str], str])
         [make_cell(repro, case, version) for version in ("10.7.0", "10.8.0") for case in repro.cases]
     )
     assert [[cell.case.id for cell in group] for group in groups] == [["tf32", "fp16"], ["alone"]]
-
-
-def test_a_repro_without_noise_goes_together_and_repros_apart() -> None:
-    repros = [make_repro(make_case("a"), make_case("b"), id=name) for name in ("one", "two")]
-    groups = group_cases([make_cell(repro, case) for repro in repros for case in repro.cases])
-    assert [len(group) for group in groups] == [2, 2]
 
 
 def test_launches_of_one_image_that_is_had_first_stand_together() -> None:

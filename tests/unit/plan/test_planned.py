@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import pytest
-from builders import H200, make_cell
+from builders import make_cell
 from hosts import ENGINE, GB, manifest_of
 from images.test_downloads import LOCK, ONE, TWO, built, launch
 
-from trtmatrix.common.counting import duration
 from trtmatrix.images.downloads import Room, find_downloads, need_here
 from trtmatrix.images.rules import Finding, Level
 from trtmatrix.run.planned import Planned, PlannedLaunch, plan_json, plan_text
@@ -67,21 +65,6 @@ def test_what_is_not_known_is_said_to_be_not_known() -> None:
     assert plan_json(loose)["bytes"] is None
 
 
-def test_gpus_work_side_by_side_and_equal_boards_share() -> None:
-    other = replace(H200, slug="nvidia-l4", name="NVIDIA L4", index=2)
-    here = replace(TRIES[0], pull=False)
-    both = planned(here, here.on(other), recorded=2)
-    assert both.cell_seconds == 60
-    shared = replace(both, launches=tuple(replace(each, boards=2) for each in both.launches))
-    assert shared.cell_seconds == 30
-
-
-def test_a_plan_that_pulls_nothing_speaks_of_no_disk() -> None:
-    text = plan_text(planned(replace(TRIES[0], pull=False)))
-    assert "to pull" not in text
-    assert "disk:" not in text
-
-
 def test_json_holds_all_of_it() -> None:
     finding = Finding(level=Level.TROUBLE, what="registry", found="no", rule="registry", prevents="1 cell")
     data = json.loads(json.dumps(plan_json(replace(planned(*TRIES, speed=GB), findings=(finding,)))))
@@ -92,10 +75,3 @@ def test_json_holds_all_of_it() -> None:
     assert data["launches"][3]["action"] == "build, then run"
     assert data["launches"][0]["cells"] == [str(make_cell(version=TRIES[0].version).id)]
     assert data["findings"][0]["level"] == "!!"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0, "1 s"), (40, "40 s"), (100, "2 min"), (5000, "83 min"), (12600, "3.5 h")]
-)
-def test_times_are_told_as_they_are_read(seconds: float, words: str) -> None:
-    assert duration(seconds) == words

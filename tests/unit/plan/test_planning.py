@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from builders import H200, make_case, make_cell, make_matrix, make_repro
 
 from trtmatrix.common.paths import Project, default_cache
@@ -42,10 +41,6 @@ def of_plan(plan: Plan) -> str:
     return plan_text(plan_all(context, survey, frozenset(), Options())) + "\n"
 
 
-def test_the_plan_says_what_cells_share() -> None:
-    assert "  isolation worker: one warm process for all cells that leave it well\n" in printed(ASKED)
-
-
 def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
     cells = [make_cell(REPRO, case, version) for version in ("10.7.0", "10.8.0") for case in REPRO.cases]
     short, far, long = (
@@ -78,18 +73,3 @@ def test_controls_that_are_not_run_are_told_apart() -> None:
         "not run: 2 cells: no NVIDIA GPU here",
         "controls not run: 1 cells: no NVIDIA GPU here",
     ]
-
-
-@pytest.mark.parametrize(
-    ("launched", "action"),
-    [
-        ((False, False), "run 1 cells"),
-        ((True, False), "pull, then run 1"),
-        ((False, True), "build, then run 1"),
-    ],
-)
-def test_what_is_done_before_the_cells_run_is_told(launched: tuple[bool, bool], action: str) -> None:
-    assert (
-        f"onnxruntime-1.31.1 on CPU: {action}"
-        in printed(ASKED, pull=launched[0], build=launched[1]).splitlines()[0]
-    )

@@ -6,17 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_entry, make_record, make_unknown, make_version
+from builders import H200, make_case, make_cell, make_entry, make_record, make_version
 
 from trtmatrix.judge.compare import Entry, is_current
 from trtmatrix.judge.confirm import assess
 from trtmatrix.plan.digests import asked_digest, origin_digests
-from trtmatrix.plan.stale import find_changes, find_reason
+from trtmatrix.plan.stale import find_changes
 from trtmatrix.run.perform import Options, why_run
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 from trtmatrix.suite.model import Cause, Control, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
-from trtmatrix.suite.plan import Engine, Excluded, Host
+from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.plan import Engine, Host
 
 AGAIN = {
     Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,
@@ -51,33 +51,6 @@ def test_a_failure_is_served_once_it_is_confirmed() -> None:
     assert not is_served(once, PLAIN)
     assert is_served(twice, PLAIN)
     assert is_served(once, Options(confirm=False))
-
-
-def test_a_failure_that_cannot_be_run_here_is_served_as_it_is() -> None:
-    failed = entry(Verdict.FAIL, {})
-    excluded = Excluded(cell=failed.cell, why=Exclusion.IMAGE_NOT_PULLED)
-    assert is_served(replace(failed, excluded=excluded), PLAIN)
-
-
-@pytest.mark.parametrize(
-    ("records", "served"),
-    [([{}], False), ([{}, {}], False), ([{}, {}, {}], True), ([{"processes": 3}], True)],
-)
-def test_with_rebuilds_as_many_engines_must_be_there(records: list[dict[str, Any]], served: bool) -> None:
-    assert is_served(entry(Verdict.PASS, *records), Options(rebuilds=3)) is served
-
-
-def test_only_what_was_measured_here_is_a_fact() -> None:
-    assert find_reason(entry(Verdict.FAIL, {}), confirm=False) is None
-    assert find_reason(replace(entry(Verdict.FAIL, {}), evidence=Evidence.RECORDED), confirm=False)
-    assert not is_served(make_unknown(), PLAIN)
-
-
-def test_a_record_of_a_host_interpreter_is_never_a_container_s() -> None:
-    cell = make_cell(gpu=H200)
-    host = Host(engine=Engine(available=True), gpus=(H200,))
-    assert origin_digests(cell, host, on_host=True) == {"runtime": "host"}
-    assert origin_digests(cell, host, on_host=False) == {"runtime": "container"}
 
 
 LOCK = Pin(manifest="sha256:m", ids=("sha256:c", "sha256:m", "sha256:i"))

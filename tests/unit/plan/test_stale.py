@@ -216,12 +216,6 @@ def test_the_reasons_are_counted_and_then_told_cell_by_cell() -> None:
     assert "no selected cell can run here" in stale_text([])
 
 
-def test_doubts_and_few_engines_are_counted_together_whatever_their_number() -> None:
-    doubts = [entry({"value": 9999.0, **SHARED}), entry({"ended": "crashed", **SHARED})]
-    found = [Finding(cell=CELL, reason=why_run(doubt, PLAIN), record=doubt.record) for doubt in doubts]
-    assert stale_text(found).splitlines()[0] == "not believed yet: 2 cells"
-
-
 def test_the_same_is_told_as_data() -> None:
     data = stale_json(findings())
     json.dumps(data, allow_nan=False)

@@ -17,7 +17,7 @@ import pytest
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.prepare import case_pool
-from trtmatrix.prepare.case_pool import CasePool, Wanted, count_processes
+from trtmatrix.prepare.case_pool import CasePool, Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtprobe.files import CaseFiles
@@ -114,12 +114,6 @@ def test_cases_are_prepared_elsewhere_with_one_thread_each(pool: CasePool, loade
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
-def test_nothing_is_started_where_nothing_is_wanted(pool: CasePool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subprocess.Popen", None)
-    assert prepare(pool) == []
-    assert not pool.cache.exists()
-
-
 def test_a_prepare_that_raises_is_told_with_its_traceback(pool: CasePool, loaded: LoadedRepro) -> None:
     with pytest.raises(UsageError, match="the case raises failed: ZeroDivisionError") as caught:
         prepare(pool, wanted(loaded, "raises", "a"))
@@ -204,18 +198,3 @@ def wait_for(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-@pytest.mark.parametrize(
-    ("tasks", "processors", "gigabytes", "count"), [(9, 4, 64, 4), (2, 4, 64, 2), (9, 4, 5, 2), (9, 4, 1, 1)]
-)
-def test_processors_and_memory_limit_the_number(
-    tasks: int, processors: int, gigabytes: int, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(processors))
-    monkeypatch.setattr(case_pool, "free_memory", lambda: gigabytes << 30)
-    assert count_processes(tasks) == count
-
-
-def test_memory_is_found() -> None:
-    assert case_pool.free_memory() > 64 << 20

@@ -89,18 +89,6 @@ def test_a_case_may_bring_another_graph_to_check_and_more_arrays(tmp_path: Path)
     assert CaseFiles(folder).others == {"plain": folder / "others/plain.onnx"}
 
 
-def test_what_is_to_be_checked_must_be_onnx_too(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="prepare"):
-        CaseCache(tmp_path).prepare(loaded(check=onnx.ModelProto()), make_case())
-
-
-def test_equal_arrays_of_several_cases_share_one_file(tmp_path: Path) -> None:
-    cache, repro = CaseCache(tmp_path), loaded()
-    first, second = (cache.prepare(repro, make_case(params={"n": n})) for n in (1, 2))
-    assert first != second
-    assert (first / "inputs/x.npy").samefile(second / "inputs/x.npy")
-
-
 @pytest.mark.parametrize(
     ("change", "same"),
     [
@@ -130,14 +118,6 @@ def test_a_folder_depends_on_the_defects_that_are_looked_for() -> None:
 def test_a_folder_depends_on_the_code_that_makes_it(part: dict[str, str], same: bool) -> None:
     other = dataclasses.replace(loaded(), code=Code(**part))
     assert (case_key(other, make_case()) == case_key(loaded(), make_case())) is same
-
-
-def test_a_folder_depends_on_the_repros_code() -> None:
-    assert case_key(loaded("a"), make_case()) != case_key(loaded("b"), make_case())
-
-
-def test_the_order_of_parameters_is_no_matter() -> None:
-    assert case_digest(make_case(params={"a": 1, "b": 2})) == case_digest(make_case(params={"b": 2, "a": 1}))
 
 
 def test_what_a_product_is_given_has_a_digest_and_a_reference_is_no_part_of_it(tmp_path: Path) -> None:
@@ -172,11 +152,3 @@ def test_a_prepare_that_fails_leaves_nothing(
 def test_narrowing_loses_nothing(array: np.ndarray[Any, np.dtype[np.float64]]) -> None:
     narrow = smallest_exact(array)
     np.testing.assert_array_equal(narrow.astype(np.float64), array)
-
-
-@pytest.mark.parametrize(
-    ("values", "dtype"),
-    [([1.0, np.nan], np.float16), ([1e6 + 1], np.float32), ([0.1], np.float64), ([1e300], np.float64)],
-)
-def test_the_smallest_exact_type_is_taken(values: list[float], dtype: type[np.floating[Any]]) -> None:
-    assert smallest_exact(np.array(values)).dtype == dtype

@@ -12,9 +12,8 @@ from builders import make_case, make_loaded, make_repro
 from prepare.test_cases import SHARED, Preparing, files, loaded
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
-from trtmatrix.common.errors import UsageError
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.prepare.noise import compute_noise, measure_members, members_of
+from trtmatrix.prepare.noise import compute_noise, measure_members
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
 
@@ -69,23 +68,6 @@ def test_a_case_that_is_emulated_has_its_noise_and_the_shapes_of_its_defects(tmp
     assert "scales" not in noise
 
 
-@pytest.mark.parametrize(
-    ("precision", "members"),
-    [
-        ("fp32", ("fp32", "tf32")),
-        ("tf32", ("fp32", "tf32")),
-        ("fp16", ("fp16",)),
-        ("fp16-flag", ("fp32", "tf32", "fp16")),
-        ("bf16", ("bf16",)),
-    ],
-)
-def test_what_a_precision_allows_and_what_is_only_recognised_is_emulated(
-    precision: str, members: tuple[str, ...]
-) -> None:
-    expected = {name for each in members for name in (*ENSEMBLE[each], *POSSIBLE.get(each, ()))}
-    assert set(members_of(precision)) == expected
-
-
 def test_noise_that_several_cases_share_is_computed_once(tmp_path: Path) -> None:
     cache, repro = CaseCache(tmp_path), emulating()
     shared: dict[str, Any] = {"defects": DEFECTS, "noise_key": "k"}
@@ -106,16 +88,6 @@ def test_a_case_without_precision_or_emulation_has_no_noise(case: Case, tmp_path
     folder = CaseCache(tmp_path).prepare(repro, case)
     assert read_noise_file(folder) == {}
     assert "noise.json" not in files(folder)
-
-
-def test_an_emulation_that_fails_is_told_like_a_prepare_that_fails(tmp_path: Path) -> None:
-    case = make_case(params={"precision": "tf32", "broken": True})
-    with pytest.raises(
-        UsageError, match=r"made_up.py: emulate\(\) of the case sdpa-tf32 failed: Zero"
-    ) as caught:
-        CaseCache(tmp_path).prepare(emulating(), case)
-    assert "python -m trtmatrix prepare sdpa-scale/sdpa-tf32 --traceback" in str(caught.value)
-    assert not (tmp_path / "cases").exists() or not list((tmp_path / "cases").iterdir())
 
 
 class Scaled(ModuleType):

@@ -51,12 +51,6 @@ def host_with(gpu: Gpu) -> Host:
     return Host(engine=engine, gpus=(gpu,), interpreters={"10.7.0": "/usr/bin/python3"})
 
 
-def test_cells_of_a_sites_gpu_are_launched() -> None:
-    gpu = h200()
-    plan = make_plan([make_cell(gpu=gpu)], host_with(gpu), Selection(), Pull.NEVER)
-    assert [launch.gpu for launch in plan.launches] == [gpu]
-
-
 @pytest.mark.parametrize("runtimes", [("host",), ()])
 def test_no_interpreter_of_this_host_runs_cells_of_a_sites_gpu(runtimes: tuple[str, ...]) -> None:
     gpu, version = h200(), make_version()

@@ -51,8 +51,8 @@ def test_every_mistake_is_told_at_once_with_its_line() -> None:
     [
         ("gpu:2080ti", "write gpu:2080ti:1"), ("gpu:h200:2", "asks for 2 GPUs"),
         ("license:1", "asks for no GPU"),
-        ("gpu:a100_1g.5gb:1", "part of a GPU"), ("gpu:2", "asks for 2 GPUs"),
-        ("gpu", ""), ("gpu:1", ""), ("gpu:l4", ""), ("gpu:3090:1", ""), ("gpu:l4:1,license:2", ""),
+        ("gpu:a100_1g.5gb:1", "part of a GPU"),
+        ("gpu", ""),("gpu:3090:1", ""), ("gpu:l4:1,license:2", ""),
     ],
 )  # fmt: skip
 def test_gres_asks_for_one_whole_gpu(gres: str, told: str) -> None:

@@ -20,8 +20,6 @@ from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Launch
 
-SITE = parse_site(EXAMPLE)
-
 
 def site_with(text: str) -> Site:
     return parse_site(f"{EXAMPLE}{text}\n")

@@ -27,7 +27,6 @@ from trtmatrix.suite.model import Control, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Outcome
 from trtmatrix.tables.summary import control_line, count_products
 
-TF32 = {"precision": "tf32"}
 COMMON = make_repro(
     make_case("right-tf32", control=Control.POSITIVE), make_control("wrong-tf32"), id=CONTROLS,
 )  # fmt: skip
@@ -185,20 +184,3 @@ def test_controls_are_counted_with_what_has_none() -> None:
         "controls: 3 of 3 came out as they must (2 negative, 1 positive); "
         "not controlled: 1 cell without a control that ran"
     )
-
-
-def test_controls_that_came_out_wrong_are_named() -> None:
-    entries = [entry(BASE, Verdict.PASS), entry(OWN, Verdict.PASS), entry(RIGHT, Verdict.PASS)]
-    (shown,) = count_products(apply_controls(entries))
-    assert control_line(shown) == (
-        "controls: 1 of 2 came out as they must (1 negative, 1 positive); "
-        "not so: sdpa-scale/control-tf32@10.7.0#h200 PASS"
-    )
-    (none,) = count_products([])
-    assert control_line(none) == ""
-
-
-def test_only_tensorrt_can_be_without_controls() -> None:
-    entries = [entry(BASE, Verdict.PASS, ORT), entry(BASE, Verdict.PASS)]
-    assert count_controls(entries, Product.ONNXRUNTIME).uncontrolled == 0
-    assert count_controls(entries, Product.TENSORRT).uncontrolled == 1

@@ -54,64 +54,27 @@ def test_the_projects_own_matrix_reads() -> None:
         assert releases == sorted(releases)
 
 
-@pytest.mark.parametrize("text", [GOOD, GOOD.replace("\n", "\r\n"), "\ufeff" + GOOD])
-def test_a_right_file_reads_whatever_its_line_ends(text: str) -> None:
-    assert [version.name for version in parse_matrix(text).versions] == ["10.7.0"]
-
-
 MISTAKES = {
     "unknown key at the top": (GOOD + "sourcs: {}\n", 11, "sourcs", "perhaps you meant 'sources'"),
     "unknown key": (replaced("    driver", "    drivr"), 9, "versions[0].drivr", "you meant 'driver'"),
-    "unknown key in a fact": (
-        replaced('{value: "10', '{valeu: "10'), 8, "versions[0].library.valeu", "perhaps you meant 'value'",
-    ),
-    "unknown key in a source": (replaced("{title", "{titel"), 3, "sources.notes.titel", "'title'"),
-    "unknown key in a driver": (
-        replaced("{least", "{leest"), 9, "versions[0].driver.leest", "perhaps you meant 'least'",
-    ),
-    "unknown key in an origin": (replaced("{image", "{imgae"), 7, "versions[0].origin", "you meant 'image'"),
-    "wheels misspelt": (replaced(IMAGE, "{wheel: [a]}"), 7, "versions[0].origin", "you meant 'wheels'"),
     "an unknown key beside the image": (
         replaced(IMAGE, '{image: "a:1", biuld: {}}'), 7, "versions[0].origin.biuld", "you meant 'build'",
-    ),
-    "what the lock sets": (
-        replaced(IMAGE, '{image: "a:1", pin: {}}'), 7, "versions[0].origin.pin", "known here: image, build",
     ),
     "no origin": (replaced(IMAGE, "{}"), 7, "versions[0].origin", "image, wheels and interpreter"),
     "two origins": (
         replaced(IMAGE, '{image: "a:1", wheels: [b]}'), 7, "versions[0].origin", "and no other of them",
     ),
-    "an origin of text": (replaced(IMAGE, '"a:1"'), 7, "versions[0].origin", "key: value"),
-    "an origin of nothing": (replaced(IMAGE, ""), 7, "versions[0].origin", "key: value"),
     "unquoted 10.10": (replaced('"10.7.0"\n', "10.10\n"), 5, "versions[0].version", 'write "10.10"'),
-    "unquoted whole number": (replaced('"560"', "560"), 9, "versions[0].driver.least", 'write "560"'),
     "unquoted date": (replaced('"10.7.0"\n', "2024-01-02\n"), 5, "versions[0].version", 'write "2024-01-02"'),
-    "a clock": (replaced('"10.7.0"\n', "10:30\n"), 5, "versions[0].version", 'write "10:30"'),
     "no value": (replaced('"10.7.0"\n', "\n"), 5, "versions[0].version", "write a value"),
     "blank at the end": (replaced('"10.7.0"\n', '"10.7.0 "\n'), 5, "versions[0].version", "[a-z0-9.-]+"),
-    "capital letters": (replaced('"10.7.0"\n', '"RC-10.7.0"\n'), 5, "versions[0].version", "[a-z0-9.-]+"),
     "no release": (replaced('"10.7.0"\n', '"nightly"\n'), 5, "versions[0].version", "a release number"),
     "double key": (GOOD + '    product: "tensorrt"\n', 11, "versions[0].product", "remove one"),
     "version twice": (GOOD + ENTRY, 11, "versions[1].version", "stands twice (first on line 5)"),
     "image without tag": (replaced(":10.7.0", ""), 7, "versions[0].origin.image", "needs a tag or a digest"),
-    "image with a port alone": (
-        replaced("example.org/tensorrt:10.7.0", "localhost:5000/x"), 7, "versions[0].origin.image", "a tag",
-    ),
     "image that is an option": (
         replaced("example.org/tensorrt:10.7.0", "--privileged:1"), 7, "versions[0].origin.image", "a tag",
     ),
-    "image with a short digest": (
-        replaced("tensorrt:10.7.0", "x@sha256:abc"), 7, "versions[0].origin.image", "a tag or a digest",
-    ),
-    "base without tag": (
-        replaced(IMAGE, '{image: "a:1", build: {base: "b", wheels: ["c"]}}'),
-        7, "versions[0].origin.build.base", "a tag or a digest",
-    ),
-    "unknown key in a build": (
-        replaced(IMAGE, '{image: "a:1", build: {bsae: "b:1", wheels: ["c"]}}'),
-        7, "versions[0].origin.build.bsae", "perhaps you meant 'base'",
-    ),
-    "wheels as text": (replaced(IMAGE, '{wheels: "a"}'), 7, "versions[0].origin.wheels", "must be a list"),
     "no wheels": (replaced(IMAGE, "{wheels: []}"), 7, "versions[0].origin.wheels", "an item at least"),
     "a wheel that is an option": (
         replaced(IMAGE, '{wheels: ["--pre"]}'), 7, "versions[0].origin.wheels[0]", "no requirement",
@@ -120,42 +83,22 @@ MISTAKES = {
         replaced('"10.7.0.23", known: read, source: notes', '"10.7.0.23", known: read, source: note'),
         8, "versions[0].library.source", "perhaps you meant 'notes'",
     ),
-    "unknown way of knowing": (
-        replaced('"10.7.0.23", known: read', '"10.7.0.23", known: raed'),
-        8, "versions[0].library.known", "perhaps you meant 'read'",
-    ),
     "wrong product": (replaced(": tensorrt\n", ": tensorflow\n"), 6, "versions[0].product", "'tensorrt'"),
     "name of another product": (
         replaced('"10.7.0"\n', '"onnxruntime-1.20.0"\n'), 5, "versions[0].version", "product: onnxruntime",
     ),
-    "name without its product": (
-        replaced(": tensorrt\n", ": tensorrt-rtx\n"), 5, "versions[0].version", "tensorrt-rtx-<release>",
-    ),
     "missing field": (replaced("    library", "    torch"), 5, "versions[0].library", "is missing: write"),
     "no schema": (replaced("schema: 1\n", ""), 1, "schema", "is missing"),
     "schema of the future": (replaced("schema: 1", "schema: 2"), 1, "schema", "reads schema: 1; update"),
-    "schema as text": (replaced("schema: 1", 'schema: "1"'), 1, "schema", "reads schema: 1"),
-    "schema true": (replaced("schema: 1", "schema: true"), 1, "schema", "reads schema: 1"),
     "a library that is no number": (
         replaced('"10.7.0.23"', '"latest"'), 8, "versions[0].library.value", "no version number such as",
-    ),
-    "a library with a blank": (
-        replaced('"10.7.0.23"', '"10.7.0.23 "'), 8, "versions[0].library.value", "no version number",
-    ),
-    "a driver that is no number": (
-        replaced('"470.57"', '"new"'), 9, "versions[0].driver.datacenter[0]", "no version number",
     ),
     "a compute that is no number": (
         replaced('"7.5"', '"turing"'), 10, "versions[0].compute.min", "no version number such as",
     ),
-    "a compute unquoted": (replaced('"9.0"', "9.0"), 10, "versions[0].compute.max", 'write "9.0"'),
     "a compute upside down": (replaced('"7.5"', '"10.0"'), 10, "versions[0].compute.min", "swap them"),
     "addition as text": (GOOD + '    addition: "no"\n', 11, "versions[0].addition", "true or false"),
-    "versions as keys": (replaced("  - version", "  x:\n    version"), 4, "versions", "must be a list"),
-    "a version of text": (f"{GOOD}  - 10.8.0\n", 11, "versions[1]", "key: value"),
-    "sources as a list": (replaced("  notes:", "  - notes:"), 2, "sources", "key: value"),
     "a list at the top": ("- schema: 1\n", 1, "(top)", "key: value"),
-    "text at the top": ("hello\n", 1, "(top)", "key: value"),
 }  # fmt: skip
 
 
@@ -164,11 +107,6 @@ def test_a_mistake_is_told_with_file_line_key_and_remedy(name: str) -> None:
     text, line, key, remedy = MISTAKES[name]
     found = [problem for problem in problems_of(text) if problem.startswith(f"m.yaml:{line}: {key}: ")]
     assert any(remedy in problem for problem in found), problems_of(text)
-
-
-@pytest.mark.parametrize(("text", "words"), [("", "the file is empty"), ("a: [\n", "not valid YAML")])
-def test_what_is_no_document_is_told(text: str, words: str) -> None:
-    assert words in problems_of(text)[0]
 
 
 def test_all_mistakes_are_told_at_once_in_order_of_line() -> None:
@@ -180,16 +118,6 @@ def test_all_mistakes_are_told_at_once_in_order_of_line() -> None:
     words = ["10.10", "drivr", "stands twice (first on line 11)", "compute: the key", "sources: the key"]
     assert all(any(word in problem for problem in found) for word in words), found
     assert len(found) == 5
-
-
-def test_a_value_that_is_told_is_cut_short() -> None:
-    text = replaced("product: tensorrt", f"product: {'x' * 5000}")
-    assert all(len(problem) < 300 for problem in problems_of(text))
-
-
-def test_a_file_name_with_colons_is_no_trouble() -> None:
-    with pytest.raises(ConfigError, match=r"^c:1:/m\.yaml:5: "):
-        parse_matrix(replaced('"10.7.0"\n', "10.10\n"), "c:1:/m.yaml")
 
 
 NUMBERS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}", fullmatch=True)

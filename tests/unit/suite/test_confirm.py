@@ -14,9 +14,6 @@ from trtmatrix.judge.confirm import (
     CONFIRMING_BUILDS,
     DECIDING_BUILDS,
     assess,
-    count_engines,
-    has_engines,
-    is_shared,
 )
 from trtmatrix.judge.record import BUILT, ENDS, RAN, Record
 from trtmatrix.suite.cells import Cell
@@ -72,10 +69,8 @@ THREE = {"others": (WRONG,) * 2}
 ENOUGH: dict[str, tuple[list[dict[str, Any]], bool]] = {
     "one engine": ([{}], False),
     "three engines of one process": ([THREE], False),
-    "three processes": ([{"processes": 3}], False),
     "three processes, twice": ([{"processes": 3}, {"processes": 3}], True),
     "four engines": ([{}, THREE], True),
-    "four records": ([{}] * 4, True),
     "confirmed": ([{"confirms": "r0"}, {}], True),
     "confirmed by a crash": ([{}, {"confirms": "r0", "ended": "crashed"}], True),
     "confirmation was interrupted": ([{}, {"confirms": "r0", "ended": "interrupted"}], False),
@@ -88,21 +83,6 @@ def test_what_was_seen_often_enough_is_not_seen_again(name: str) -> None:
     assert wanted(PLAIN, seen(PLAIN, *({"value": WRONG, **more} for more in fields))) == (0 if enough else 3)
 
 
-def test_engines_are_counted_over_records_and_processes() -> None:
-    records = [make_record(PLAIN, **fields) for fields in ({}, THREE, {"processes": 5})]
-    assert count_engines(records) == 1 + 3 + 5
-
-
-@pytest.mark.parametrize(
-    ("fields", "count", "enough"),
-    [({}, 1, True), ({}, 2, False), ({"others": (WRONG,)}, 2, True), ({"ended": "crashed"}, 5, True)],
-)
-def test_more_engines_are_wanted_only_where_they_would_tell(
-    fields: dict[str, Any], count: int, enough: bool
-) -> None:
-    assert has_engines([make_record(PLAIN, **fields)], count) is enough
-
-
 def test_every_product_but_tensorrt_is_believed_at_once_where_it_ran_alone() -> None:
     cells: list[Cell] = [make_cell(version=name) for name in ("tensorrt-rtx-1.4", "onnxruntime-1.31.1")]
     assert {cell.version.product for cell in cells} == set(Product) - {Product.TENSORRT}
@@ -112,11 +92,6 @@ def test_every_product_but_tensorrt_is_believed_at_once_where_it_ran_alone() -> 
 SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}
 FIRST: dict[str, Any] = {"worker": {"number": 1, "position": 0}}
 ALONE: dict[str, Any] = {"worker": {"number": 2, "position": 0, "alone": True}}
-
-
-def test_a_record_is_shared_where_other_cells_ran_before_it() -> None:
-    assert is_shared(make_record(PLAIN, **SHARED))
-    assert not any(is_shared(make_record(PLAIN, **fields)) for fields in (FIRST, ALONE, {}))
 
 
 DOUBTED_CAUSES = {
@@ -134,11 +109,6 @@ def test_how_a_cell_ended_in_a_shared_process_is_doubted_where_the_process_may_b
     engines = 1 if cause in DOUBTED_CAUSES else 0
     assert wanted(cell, [make_record(cell, ended=cause.value, **SHARED)]) == engines
     assert wanted(cell, [make_record(cell, ended=cause.value, **FIRST)]) == 0
-
-
-def test_a_crash_that_is_the_bug_is_tried_once_alone() -> None:
-    cell = make_cell(case=make_case(bug_is=frozenset({Cause.CRASHED})))
-    assert wanted(cell, [make_record(cell, ended="crashed", **SHARED)]) == 1
 
 
 BELIEVED_IN_COMPANY = {  # expectation, control → the verdicts that are believed in a shared process
@@ -222,11 +192,6 @@ STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {  # the newest first
 def test_what_is_not_seen_again_alone_is_decided_by_eight_more_once(name: str) -> None:
     fields, engines = STORIES[name]
     assert wanted(PLAIN, seen(PLAIN, *fields)) == engines
-
-
-def test_another_product_is_tried_once_and_never_decided() -> None:
-    assert wanted(ON_CPU, seen(ON_CPU, WRONG_IN_COMPANY)) == 1
-    assert wanted(ON_CPU, seen(ON_CPU, {"confirms": "r0", **ALONE}, WRONG_IN_COMPANY)) == 0
 
 
 ASIDE: dict[str, tuple[list[dict[str, Any]], set[str]]] = {  # the newest first; the runs set aside

@@ -71,25 +71,18 @@ def test_the_sample_has_its_digest_under_every_python() -> None:
 
 UNSEEN = {
     "comment": changed(("  # where files lie", "  # elsewhere")),
-    "comment gone": changed(("  # where files lie", "")),
-    "comment line": changed(("LIMIT =", "# the limit\nLIMIT =")),
     "comment line inside": changed(("    if y:", "  # odd\n    if y:")),
     "comment in brackets": changed(("            y,", "            # first\n            y,  # y")),
     "blank lines": changed(("    if y:", "\n\n    \n    if y:")),
-    "no blank lines": SAMPLE.replace("\n\n\n", "\n"),
-    "spaces": changed(("LIMIT = 1.5e-3", "LIMIT  =1.5e-3  ")),
     "broken lines": changed(("trt.run(\n            y,\n            os.sep,", "trt.run(y,\n os.sep,")),
     "a backslash": changed(("if y:", "if \\\n    y:")),
     "line ends": SAMPLE.replace("\n", "\r\n"),
     "byte order mark": "\ufeff" + SAMPLE,
-    "no last line end": SAMPLE.rstrip("\n"),
     "docstring of the module": changed(('"""A module."""', '"""Another\n\nmodule."""')),
     "docstring of a function": changed(('    """Run it."""\n', "")),
     "docstring of a constant": changed(("LIMIT = 1.5e-3", 'LIMIT = 1.5e-3\n"""The limit."""')),
     "title": changed(('"one"', '"two"')),
     "expectation": changed(('[{"cases": ["a"]}]', "[]")),
-    "annotated facts": changed(("FACTS =", "FACTS: dict =")),
-    "facts over lines": changed(('{"title"', '{\n  "title"')),
     "list of cases": changed(('{"id": "a", "params": {}}', '{"id": "b", "params": {"n": 1}}')),
     "facts that cases read": changed(('{"id": "a"', '{"id": FACTS["title"]')),
 }
@@ -108,13 +101,8 @@ SEEN = {
     "kind of string": changed(('rb"', 'Rb"')),
     "what looks like a comment in a string": changed((" # no comment", " # a comment")),
     "a line in a string": changed(("text  # that stays", "text  # that goes")),
-    "a blank line in a string": changed(("    text  #", "\n    text  #")),
-    "name": changed(("import os", "import sys"), ("os.sep", "sys.sep")),
     "indentation": changed(("    return {}\n", "        return {}\n")),
-    "order": changed(("            y,\n            os.sep,", "            os.sep,\n            y,")),
-    "mark": changed(("+ 'é'", "- 'é'")),
     "a trailing comma": changed(("os.sep,", "os.sep")),
-    "a name that was two": changed(("if y:", "if not y:")),
     "a formatted string by itself": changed(("    if y:", "    f'{y}'\n    if y:")),
     "decorated cases": changed(("def cases", "@staticmethod\ndef cases")),
     "a decorator": changed(("def run", "@staticmethod\ndef run")),
@@ -142,21 +130,6 @@ def test_all_else_changes_the_digest(name: str) -> None:
 def test_what_the_rest_of_a_repro_reads_counts(added: str, change: tuple[str, str]) -> None:
     assert digest(SAMPLE + added) != digest(changed(change) + added)
     assert digest(SAMPLE) == digest(changed(change))
-
-
-def test_facts_that_only_cases_read_count_where_cases_count() -> None:
-    source = changed(('{"id": "a"', '{"id": FACTS["title"]'))
-    added = "ROWS = list(cases())\n"
-    assert digest(source + added) != digest(source.replace('"one"', '"two"') + added)
-
-
-def test_what_shares_a_line_with_facts_counts() -> None:
-    assert digest("FACTS = {}; x = 1\n") != digest("FACTS = {}; x = 2\n")
-
-
-def test_only_repros_have_facts_apart() -> None:
-    assert digest_code(SAMPLE) != digest_code(changed(('"one"', '"two"')))
-    assert digest_code(SAMPLE) == digest_code(UNSEEN["comment"])
 
 
 LITERALS = st.one_of(st.text(max_size=12), st.binary(max_size=6), st.integers(0), st.floats(0, 9))
@@ -238,14 +211,6 @@ def test_every_python_that_is_here_gives_the_same_digests() -> None:
     assert len(here) == 2 * len(FILES)
     for python in pythons():
         assert digests_under(python) == here, python
-
-
-def test_where_in_our_package_a_name_is_imported_from_may_be_left_out() -> None:
-    before, after = (f"import os\nfrom {name} import (\n    a,\n)\nx = a\n" for name in ("p.q", "p.r.s"))
-    assert digest_code(before) != digest_code(after)
-    assert digest_code(before, own="p") == digest_code(after, own="p")
-    assert digest_code(before, own="o") != digest_code(after, own="o")
-    assert digest_code(before, own="p") != digest_code(after.replace("x = a", "x = b"), own="p")
 
 
 def test_the_digest_of_emulation_is_of_its_code_alone_not_of_where_it_lies(tmp_path: Path) -> None:

@@ -90,13 +90,6 @@ def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
     assert found == [cell for cell in every if cell in set(found)]
 
 
-@given(GPUS)
-def test_nothing_is_added_where_everything_is_selected(gpus: list[Gpu]) -> None:
-    assert expand_with_controls(MATRIX, REPROS, gpus, Selection()) == expand(
-        MATRIX, REPROS, gpus, Selection()
-    )
-
-
 CONTROLLED = [
     (
         ("sdpa-scale", "sdpa-tf32"),
@@ -126,12 +119,6 @@ def test_what_controls_a_cell(row: tuple[str, str], ids: str) -> None:
         if (cell.repro.id, cell.case.id) == row
     ]  # fmt: skip
     assert sorted(map(str, ControlMap(REPROS, MATRIX.versions).of(cell))) == ids.split()
-
-
-@pytest.mark.parametrize("version", ["tensorrt-rtx-1.4", "onnxruntime-1.31.1"])
-def test_only_tensorrt_needs_controls(version: str) -> None:
-    cell = make_cell(REPROS[0], version=version)
-    assert not ControlMap(REPROS, MATRIX.versions).of(cell)
 
 
 def test_the_negative_control_that_is_most_like_the_cell_is_taken() -> None:
@@ -181,24 +168,6 @@ def test_only_what_was_selected_is_there_and_all_of_it(selection: Selection, gpu
     assert {cell.id for cell in cells} == expected
 
 
-def test_columns_keep_the_order_of_the_matrix_whatever_was_typed() -> None:
-    selection = Selection(versions=("10.8.0", "tensorrt-rtx", "8.6.1"))
-    names = [version.name for version in select_versions(MATRIX, selection)]
-    assert names == ["8.6.1", "10.8.0", "tensorrt-rtx-1.4"]
-
-
-@pytest.mark.parametrize("product", Product)
-def test_a_products_name_selects_all_its_versions(product: Product) -> None:
-    found = select_versions(MATRIX, Selection(versions=(product.value,)))
-    assert found
-    assert {version.product for version in found} == {product}
-    assert set(found) == {version for version in MATRIX.versions if version.product is product}
-
-
-def test_10_10_is_not_10_1() -> None:
-    assert [v.name for v in select_versions(MATRIX, Selection(versions=("10.10.0",)))] == ["10.10.0"]
-
-
 @pytest.mark.parametrize(
     ("selection", "words"),
     [
@@ -217,11 +186,6 @@ def test_a_name_that_matches_nothing_is_an_error_with_a_suggestion(selection: Se
         expand(MATRIX, REPROS, [H200], selection)
     assert words in str(caught.value)
     assert selection.versions or "python -m trtmatrix list" in str(caught.value)
-
-
-def test_a_gpu_that_is_named_twice_gives_its_cells_once() -> None:
-    found = ids(("10.7.0",), [make_repro()], [H200, L4, H200], Selection())
-    assert [cell.gpu for cell in found] == [H200.slug, L4.slug]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from builders import H200, make_case, make_cell, make_repro, make_version
 
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import CPU, NO_GPU, Gpu
-from trtmatrix.suite.matrix import Build, ImageOrigin, InterpreterOrigin, Version
+from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import (
     Engine,
@@ -67,7 +67,6 @@ ROWS: dict[str, Row] = {
     "gpu named, none here": (PULLED, L4, BARE, Selection(), Pull.NAMED, Exclusion.NO_GPU),
     "gpu named, another here": (PULLED, L4, HOST, Selection(), Pull.NAMED, Exclusion.OTHER_GPU),
     "compute too high": (PULLED, on(compute="12.0"), HOST, NAMED, Pull.ALL, Exclusion.UNSUPPORTED_GPU),
-    "compute 10.0 > 9.0": (PULLED, on(compute="10.0"), HOST, NAMED, Pull.ALL, Exclusion.UNSUPPORTED_GPU),
     "compute too low": (PULLED, on(compute="7.0"), HOST, NAMED, Pull.ALL, Exclusion.UNSUPPORTED_GPU),
     "compute at its ends": (PULLED, on(compute="7.5"), HOST, Selection(), Pull.NAMED, None),
     "compute of a named gpu": (
@@ -77,29 +76,22 @@ ROWS: dict[str, Row] = {
     "compute unknown": (PULLED, on(compute=None), HOST, Selection(), Pull.NAMED, None),
     "driver too old": (PULLED, on(driver="550.1"), HOST, Selection(), Pull.NAMED, Exclusion.DRIVER_TOO_OLD),
     "driver of a branch": (PULLED, on(driver="535.104.05"), HOST, Selection(), Pull.NAMED, None),
-    "driver unknown": (PULLED, on(driver=None), HOST, Selection(), Pull.NAMED, None),
     "not pulled": (PULLED, H200, EMPTY, Selection(), Pull.NAMED, Exclusion.IMAGE_NOT_PULLED),
     "not pulled, named": (PULLED, H200, EMPTY, NAMED, Pull.NAMED, None),
-    "not pulled, all": (PULLED, H200, EMPTY, Selection(), Pull.ALL, None),
     "not pulled, never": (PULLED, H200, EMPTY, NAMED, Pull.NEVER, Exclusion.IMAGE_NOT_PULLED),
-    "here, never": (PULLED, H200, HOST, NAMED, Pull.NEVER, None),
     "not built, no script": (BUILT, H200, HOST, NAMED, Pull.ALL, Exclusion.IMAGE_NOT_BUILT),
     "not built": (BUILT, H200, BUILDS, Selection(), Pull.NAMED, Exclusion.IMAGE_NOT_BUILT),
     "not built, named": (BUILT, H200, BUILDS, NAMED, Pull.NAMED, None),
-    "not built, all": (BUILT, H200, BUILDS, Selection(), Pull.ALL, None),
     "not built, never": (BUILT, H200, BUILDS, NAMED, Pull.NEVER, Exclusion.IMAGE_NOT_BUILT),
     "ours, by hand": (BY_HAND, H200, BUILDS, NAMED, Pull.ALL, Exclusion.IMAGE_NOT_BUILT),
     "built": (BUILT, H200, MADE, NAMED, Pull.NEVER, None),
     "host, found": (PULLED, H200, WITH_PYTHON, ON_HOST, Pull.NAMED, None),
     "host, not found": (PULLED, H200, HOST, ON_HOST, Pull.NAMED, Exclusion.NO_INTERPRETER),
-    "host, no gpu": (PULLED, NO_GPU, BARE, ON_HOST, Pull.NAMED, Exclusion.NO_GPU),
-    "offline, here": (PULLED, H200, replace(HOST, offline=True), NAMED, Pull.ALL, None),
     "offline, not pulled": (PULLED, H200, OFFLINE, NAMED, Pull.ALL, Exclusion.NOT_HERE),
     "offline, not built": (BUILT, H200, OFFLINE, NAMED, Pull.ALL, Exclusion.NOT_HERE),
     "offline, wheels": (RTX, CPU, OFFLINE, Selection(), Pull.NEVER, None),
     "offline, no wheels": (RTX, CPU, NO_WHEELS, Selection(), Pull.ALL, Exclusion.NOT_HERE),
     "wheels": (RTX, CPU, BARE, Selection(), Pull.NEVER, None),
-    "wheels, asked for": (RTX, CPU, BARE, Selection(runtimes=("wheels",)), Pull.NEVER, None),
     "wheels, host asked for": (RTX, CPU, BARE, ON_HOST, Pull.NEVER, Exclusion.OTHER_RUNTIME),
 }  # fmt: skip
 
@@ -116,16 +108,6 @@ def needing(version: Version) -> Exclusion | None:
     case = make_case(needs=frozenset({"torch_tensorrt"}))
     found = exclude(make_cell(case=case, version=version), HOST, Selection(), Pull.NAMED)
     return found[0] if found else None
-
-
-def test_a_case_that_needs_torch_is_excluded_where_the_image_has_none() -> None:
-    case = make_case(needs=frozenset({"torch"}))
-    for torch, expected in (("2.6.0a0", None), (None, Exclusion.COMPONENT_MISSING)):
-        version = make_version("10.7.0", torch=torch) if torch else make_version("10.7.0")
-        reason = exclude(
-            make_cell(case=case, version=version), HOST, Selection(versions=("10.7.0",)), Pull.ALL
-        )
-        assert (reason and reason[0]) == expected
 
 
 def test_a_case_that_needs_torch_tensorrt_runs_where_the_image_has_it() -> None:
@@ -171,14 +153,6 @@ def test_an_interpreter_is_chosen_by_its_library(library: str, python: str | Non
     assert host_python(PULLED, Host(engine=NO_ENGINE, interpreters={library: "p"})) == python
 
 
-def test_an_interpreter_of_the_matrix_is_taken_as_it_is() -> None:
-    version = replace(make_version(), origin=InterpreterOrigin(interpreter="/x/python"))
-    (launch,) = make_plan(
-        [make_cell(version=version)], with_engine(NO_ENGINE), Selection(), Pull.NEVER
-    ).launches
-    assert (launch.python, launch.pull) == ("/x/python", False)
-
-
 def test_there_is_one_launch_a_version_and_gpu_and_no_cell_is_lost() -> None:
     repro = make_repro(make_case("a"), make_case("b", needs=frozenset({"torch_tensorrt"})))
     other = replace(H200, slug="other", name="Other", index=1)
@@ -212,20 +186,6 @@ def test_an_image_that_is_not_here_is_pulled_or_built(
 ) -> None:
     (launch,) = make_plan([make_cell(version=version)], host, NAMED, Pull.NAMED).launches
     assert (launch.pull, launch.build) == (pull, build)
-
-
-def test_the_host_runtime_pulls_nothing() -> None:
-    for version in (PULLED, BUILT):
-        (launch,) = make_plan([make_cell(version=version)], WITH_PYTHON, ON_HOST, Pull.ALL).launches
-        assert (launch.python, launch.pull, launch.build) == ("/usr/bin/python3", False, False)
-
-
-def test_exclusions_are_counted_the_commonest_first() -> None:
-    cell = make_cell()
-    reasons = [Exclusion.NO_GPU, Exclusion.NO_ENGINE, Exclusion.NO_GPU]
-    counted = count_excluded(Excluded(cell=cell, why=why, detail=why.name) for why in reasons)
-    assert counted == [(Exclusion.NO_GPU, 2, "NO_GPU"), (Exclusion.NO_ENGINE, 1, "NO_ENGINE")]
-    assert count_excluded([]) == []
 
 
 def test_of_drivers_too_old_the_version_that_needs_most_is_named() -> None:

@@ -50,26 +50,19 @@ def test_line_ends_and_a_byte_order_mark_make_no_difference(text: str) -> None:
     ("text", "line", "words"),
     [
         ("", 1, "the file is empty"),
-        ("# only a comment\n", 1, "the file is empty"),
         ("a: b\n\tc: d\n", 2, "YAML allows no tabs"),
         ("a: [1\nb: 2\n", 2, "not valid YAML"),
-        ("a: 'x\n", 2, "not valid YAML"),
         ("a: 1\n---\nb: 2\n", 2, "another document"),
         ("a: 1\nb: \x00\n", 2, "#x0000"),
         ("a: &x\n  b: *x\n", 2, "an alias (*name) stands inside what it names"),
-        ("&x [*x]\n", 1, "an alias (*name) stands inside what it names"),
         ("a: *nowhere\n", 1, "undefined alias"),
         (BOMB, 1, "multiply without end"),
         ("a: 1\nb: !!python/object/apply:os.system [x]\n", 2, "is not read: remove it"),
-        ("a: !mine x\n", 1, "the tag !mine is not read"),
         ("a: !!int x\n", 1, "quote it if it is text"),
-        ("a: !!bool x\n", 1, "a:"),
         ("a: 2024-13-45\n", 1, "quote it if it is text"),
-        ("a: " + "9" * 5000, 1, "quote it if it is text"),
         ("a: 0x" + "f" * 5000, 1, "quote it if it is text"),
         ("a: &b {x: 1}\nc: {<<: *b}\n", 2, "c.<<: merge keys are not read"),
         ("a: 1\n? [b, c]\n: d\n", 2, "a key must be plain text"),
-        ("[" * 3000, 1, "nested too deeply"),
         ("[" * 3000 + "]" * 3000, 1, "nested too deeply"),
     ],
     ids=lambda value: repr(value)[:30],
@@ -96,15 +89,3 @@ def test_what_is_no_text_to_yaml_is_remembered_as_written() -> None:
     written = {dotted(path): text for path, text in document.plain.items()}
     assert written == {"a": "10.10", "b": "10:30", "c": "yes", "d": "2024-01-02"}
     assert document.value["e"] == "10.10"
-
-
-def test_an_alias_shares_its_anchors_value() -> None:
-    assert parse_yaml("a: &x [1, {b: 2}]\nc: *x\n", "f").value["c"] == [1, {"b": 2}]
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [((), "(top)"), (("a",), "a"), (("a", 3, "b", "c"), "a[3].b.c"), ((0, "a"), "[0].a")],
-)
-def test_a_path_is_written_with_dots(path: tuple[str | int, ...], text: str) -> None:
-    assert dotted(path) == text

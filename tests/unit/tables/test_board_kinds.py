@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,15 +13,12 @@ from hypothesis import strategies as st
 from trtmatrix.bugs.redact import allowed_facts
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.board_kinds import find_kinds, kind_lines
-from trtmatrix.tables.remarks import describe
 from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_markdown import render_markdown
 from trtmatrix.tables.render_text import render_text
-from trtmatrix.tables.table import make_tables
 from trtmatrix.upgrade.findings import Entries, make_case_line
 
 REPRO = make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"))
@@ -65,43 +59,11 @@ def test_html() -> None:
     check_golden("boards.html", page[page.index("<caption>TensorRT") :].partition("</table>")[0])
 
 
-def test_a_mark_never_calls_a_person_in_a_comment() -> None:
-    assert not re.search(r"\s@\w", render_markdown(mixed()))
-
-
-def test_as_data_every_kind_and_each_cells_own_board() -> None:
-    data = json.loads(render_json(mixed(), generated="now"))
-    assert data["boards"][2] == {
-        "gpu": "h200", "driver": "570.86.15", "variant": "140 GiB", "mark": "§c", "cells": 2, "hosts": 1,
-        "boards": 1,
-    }  # fmt: skip
-    assert sum(kind["cells"] for kind in data["boards"]) == 6
-    first = data["cells"][0]["record"]
-    assert (first["driver"], first["variant"], first["host"]) == ("580.159.04", "140 GiB", "aaaa")
-
-
-def test_cells_of_most_boards_are_unmarked_and_the_others_are_not() -> None:
-    (table,) = make_tables(mixed())
-    shown = [cell_text(entry) for entry in table.shown()]
-    assert [bool(re.search("§[bc]", text)) for text in shown] == [False, True, False, False, True, True]
-    assert [(kind.mark, kind.cells) for kind in table.boards] == [("", 3), ("§b", 1), ("§c", 2)]
-
-
 def test_boards_that_are_alike_are_told_of_only_where_they_are_on_several_hosts() -> None:
     one, two = on(NEW, "aaaa"), on(NEW, "bbbb", version="10.8.0")
     assert kind_lines(find_kinds([one, one])) == []
     assert kind_lines(find_kinds([one, two])) == ["all with driver 580.159.04, 140 GiB: 2 cells, 2 hosts"]
     assert kind_lines(find_kinds([on(NEW, ""), on(NEW, "", version="10.8.0")])) == []
-
-
-def test_hosts_are_counted_only_where_every_record_says_its_own() -> None:
-    (kind,) = find_kinds([on(NEW, "aaaa"), on(NEW, "", version="10.8.0")])
-    assert (kind.hosts, kind.boards) == (0, 2)
-    assert kind.words == "driver 580.159.04, 140 GiB: 2 cells, 2 boards"
-
-
-def test_records_that_name_no_gpu_are_of_no_board() -> None:
-    assert find_kinds([make_entry(), replace(make_entry(), record=None)]) == ()
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), max_size=40))
@@ -110,10 +72,6 @@ def test_every_kind_has_a_mark_of_its_own_and_every_cell_is_counted(boards: list
     assert sum(kind.cells for kind in kinds) == len(boards)
     assert len({kind.mark for kind in kinds}) == len(kinds)
     assert all(line.isprintable() for line in kind_lines(kinds))
-
-
-def test_the_details_of_a_cell_name_its_board() -> None:
-    assert dict(describe(on(OLD, "cccc")))["board"] == "140 GiB, driver 570.86.15, host cccc"
 
 
 @pytest.mark.parametrize("same", [True, False])

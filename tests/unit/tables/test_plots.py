@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pagereading import Page, check_ids
 from reportparts import ODD
-from reports import ERRORS, LATENCIES, line
+from reports import ERRORS, line
 from shown import PATIENT
 
 from trtmatrix.tables.plots import (
@@ -24,9 +24,8 @@ from trtmatrix.tables.plots import (
     render_figure,
     spread_apart,
 )
-from trtmatrix.tables.scale import make_scale, tick_text
+from trtmatrix.tables.scale import make_scale
 
-SVG = "{http://www.w3.org/2000/svg}"
 PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, series=ERRORS, marked=frozenset({"10.8.0"}))
 
 
@@ -57,17 +56,6 @@ def heights(plot: Plot) -> dict[str, float]:
     return found
 
 
-def test_a_plot_is_an_image_with_a_title_and_a_description() -> None:
-    root = parse(PLOT)
-    assert root.attrib["role"] == "img"
-    assert (root.attrib["aria-labelledby"], root.attrib["aria-describedby"]) == ("p-t", "p-d")
-    title, desc = root[0], root[1]
-    assert (title.attrib["id"], title.text) == ("p-t", "Error <over> versions")
-    assert desc.attrib["id"] == "p-d"
-    assert "5 lines over 6 versions: 8.6.0, 9.3.0" in str(desc.text)
-    assert "largest value is inf noise floors (own-detector/" in str(desc.text) or "NaN" in str(desc.text)
-
-
 def test_larger_errors_stand_higher_and_decades_are_evenly_apart() -> None:
     series = (line("x", 0.1, 1.0, 7.0, 7.9),)
     at = heights(replace(PLOT, series=series))
@@ -95,81 +83,6 @@ def test_nan_and_infinity_stand_at_the_top_and_are_written() -> None:
     assert len(tops) == 2
     assert {g[2].text for g in tops} == {"NaN", "inf"}
     assert {g[1].attrib["d"].split()[1].partition("m")[0] for g in tops} == {"16.0"}
-
-
-def test_what_lies_beyond_the_scale_stands_at_its_end_and_the_scale_says_so() -> None:
-    texts = [t.text for t in parse(replace(PLOT, series=(line("x", 0.0, 1e-9, 1.0, 1e6),))).iter("text")]
-    assert "≤ 0.01" in texts
-    assert "≥ 1000" in texts
-    assert "≤ 0.01" not in [t.text for t in parse(replace(PLOT, series=(line("x", 0.5, 1.0),))).iter("text")]
-
-
-def test_a_version_without_a_value_is_a_gap() -> None:
-    gap, whole = line("x", 1.0, 1.0, None, 1.0, 1.0), line("y", 1.0, 1.0, 1.0, 1.0, 1.0)
-    paths = [
-        p.attrib["d"]
-        for p in parse(replace(PLOT, series=(gap, whole))).iter("path")
-        if "told" in p.attrib["class"]
-    ]
-    assert [path.count("M") for path in paths] == [2, 1]
-
-
-def test_a_version_of_which_nothing_is_known_has_no_column() -> None:
-    root = parse(replace(PLOT, series=(line("x", 1.0, 1.0, None, 1.0, 1.0),)))
-    assert {"8.6.0", "9.3.0", "10.4.0", "10.7.0"} <= {t.text for t in root.iter("text")}
-    assert {"10.0.1.6", "10.8.0"}.isdisjoint(t.text for t in root.iter("text"))
-
-
-def test_few_lines_are_named_and_of_many_those_that_are_too_large() -> None:
-    many = [line(f"case-{n}", 1.0, 1.0) for n in range(20)] + [line("bad", 1.0, 9.0), line("worst", math.nan)]
-    texts = {t.text for t in parse(replace(PLOT, series=tuple(many))).iter("text")}
-    assert {"bad", "worst"} <= texts
-    assert "case-3" not in texts
-    assert {"case-3"} <= {t.text for t in parse(replace(PLOT, series=tuple(many[:8]))).iter("text")}
-
-
-def test_figures_other_than_errors_start_at_zero_unless_they_span_decades() -> None:
-    texts = {t.text for t in parse(Plot(name="l", title="t", unit="ms", series=LATENCIES)).iter("text")}
-    assert "ms, logarithmic" in texts
-    texts = {t.text for t in parse(Plot(name="l", title="t", unit="ms", series=LATENCIES[:1])).iter("text")}
-    assert {"ms", "0"} <= texts
-
-
-def test_the_data_are_a_table_with_every_value() -> None:
-    page = data(PLOT)
-    assert len(page.all("tr")) == 1 + len(ERRORS)
-    for found in ("PASS 1.34", "FAIL nan", "FAIL inf", "image not pulled", "controls/exact"):
-        assert found in page.text
-    assert "median" not in Page(render_figure(PLOT)).text
-    latencies = Page(render_figure(Plot(name="l", title="t", unit="ms", series=LATENCIES))).text
-    assert "0.31 (0.294 to 0.372)" in latencies
-
-
-def test_nothing_is_drawn_of_nothing() -> None:
-    empty = replace(PLOT, series=(line("x", None, None),))
-    assert render_figure(empty) == ""
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.001, "0.001"),
-        (0.1, "0.1"),
-        (1.0, "1"),
-        (1000.0, "1000"),
-        (1e4, "10⁴"),
-        (1e-5, "10⁻⁵"),
-        (0.0, "0"),
-        (2.5, "2.5"),
-    ],
-)
-def test_ticks(value: float, text: str) -> None:
-    assert tick_text(value) == text
-
-
-def test_a_linear_scale_has_round_steps() -> None:
-    assert make_scale([0.31, 0.12], logarithmic=False).ticks == pytest.approx((0, 0.1, 0.2, 0.3, 0.4))
-    assert make_scale([], logarithmic=False).ticks[-1] == 1.0
 
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)

@@ -15,10 +15,6 @@ def test_sample() -> None:
     check_golden("table.md", render_markdown(sample_entries()))
 
 
-def test_no_cells_at_all_still_count() -> None:
-    assert "**0 TensorRT cells measured**" in render_markdown([])
-
-
 @PATIENT
 @given(many_entries())
 def test_every_table_row_has_as_many_cells_as_its_header(entries: tuple[Entry, ...]) -> None:

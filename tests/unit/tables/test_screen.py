@@ -29,7 +29,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.model import Cause, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
 from trtmatrix.tables.screen import LINES, print_coloured, render_screen
@@ -156,13 +156,6 @@ def test_what_is_only_reported_never_looks_measured() -> None:
     assert "0 tests run" in text
 
 
-def test_a_control_that_is_broken_on_purpose_is_part_of_the_self_check() -> None:
-    control = make_entry(make_cell(case=make_control()), 1366.0)
-    text = render_screen(make_answer([make_entry(), control]))
-    assert "self-check: 1 of 1 controls as expected" in text
-    assert "BAD" not in text
-
-
 def test_a_control_that_comes_out_wrong_comes_first() -> None:
     control = make_entry(make_cell(case=make_control()), 175.0)
     answer = make_answer([make_entry(), control])
@@ -219,14 +212,6 @@ def test_a_new_failure_says_since_when_and_how_many() -> None:
         "transpose-mul 8.6.0: 3 of 3 cases wrong; 3 unexpected; new since 8.5.3.1; "
         "ok again in 8.6.1 (NVIDIA/TensorRT#4333)",
     )
-
-
-def test_what_was_measured_earlier_is_marked_beside_what_was_measured_now() -> None:
-    old = make_entry(make_cell(version="10.8.0"), evidence=Evidence.RECORDED)
-    text = render_screen(make_answer([make_entry(), old]))
-    assert re.search(r"^sdpa-scale +ok +ok \*$", text, re.MULTILINE)
-    assert "*: measured earlier or elsewhere" in text
-    assert "measured earlier or elsewhere: 10.8.0" in render_screen(make_answer([old]))
 
 
 def test_in_a_terminal_colours_add_nothing_and_what_is_broken_on_purpose_stays_plain(

@@ -15,7 +15,7 @@ from trtmatrix.judge.compare import Entry
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause
-from trtmatrix.upgrade.model_section import add_extras, explain_failing
+from trtmatrix.upgrade.model_section import add_extras
 from trtmatrix.upgrade.report import ModelSection
 
 BEFORE, AFTER = "8.6.1", "10.8.0"
@@ -135,29 +135,3 @@ def test_what_cannot_be_explained_at_one_version_is_told_and_the_other_is_explai
     section = extras(tmp_path, entries, explain=True)
     assert [layer.version for layer in section.wrong_layers] == [BEFORE, AFTER]
     assert section.wrong_layers[0].why_not == "it could not be explained: no luck"
-
-
-def test_nothing_is_explained_where_nothing_may_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtmatrix.model.explain.explain", lambda *_: pytest.fail("it ran"))
-    entries = [entry(tmp_path, version, value=1e9) for version in (BEFORE, AFTER)]
-    section = extras(tmp_path, entries, explain=True, no_run=True)
-    assert section.wrong_layers == ()
-    assert "--explain was not done: it runs the model, which --no-run forbids" in section.troubles
-
-
-def test_after_an_interrupt_no_other_version_is_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def explain(*given: Any) -> WrongLayer:
-        return WrongLayer(version=given[2].cell.version.name, why_not="it was interrupted after 2 markings")
-
-    monkeypatch.setattr("trtmatrix.model.explain.explain", explain)
-    entries = [entry(tmp_path, BEFORE, value=1e9), entry(tmp_path, AFTER, value=1e9)]
-    layers = explain_failing(make_context(tmp_path), argparse.Namespace(), entries)
-    assert [layer.version for layer in layers] == [BEFORE]
-
-
-def test_entries_of_other_repros_are_left_alone(tmp_path: Path) -> None:
-    other = make_entry(make_cell(make_repro(), version=BEFORE))
-    (trouble,) = extras(tmp_path, [other]).troubles
-    assert "has no record at 8.6.1" in trouble

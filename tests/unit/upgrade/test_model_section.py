@@ -24,9 +24,7 @@ from trtmatrix.upgrade.report import SampleFigure
 from trtmatrix.upgrade.samples import (
     floor_words,
     make_samples,
-    quantile,
     reference_words,
-    split_name,
 )
 
 OUTPUTS = {"y": "out/y"}
@@ -64,19 +62,6 @@ def test_the_floor_is_told_by_its_worst_member_or_exactly_that_there_is_none() -
     assert noise_troubles(NOISE) == ()
     none = {"outputs": {}, "reference": {**TOLD, "why_not": "its opset is 9"}}
     assert noise_troubles(none) == ("no noise floor: its opset is 9",)
-
-
-@pytest.mark.parametrize(("name", "parts"), [("y", ("y", 0)), ("y.s12", ("y", 12)), ("a.s1b", ("a.s1b", 0))])
-def test_an_outputs_name_has_its_sample_behind_it(name: str, parts: tuple[str, int]) -> None:
-    assert split_name(name) == parts
-
-
-@pytest.mark.parametrize(
-    ("values", "share", "expected"),
-    [([3.0], 0.5, 3.0), ([1.0, 2.0], 0.5, 1.0), ([1.0, 2.0, 3.0], 0.5, 2.0), (list(range(1, 11)), 0.9, 9)],
-)
-def test_a_quantile_is_one_of_the_values(values: list[float], share: float, expected: float) -> None:
-    assert quantile(values, share) == expected
 
 
 def sampled(*errors: float, noise: Any = None, bad: int = -1) -> Record:
@@ -124,15 +109,6 @@ def test_what_is_nan_is_infinitely_wrong() -> None:
     found = only(entry(sampled(1e-4, 1e-4, 1e-4, 1e-4, noise=FLOORS, bad=2)))
     assert (found.worst, found.worst_sample) == (math.inf, 2)
     assert found.median < 1.1
-
-
-def test_one_sample_without_a_floor_makes_all_relative() -> None:
-    noise = {**FLOORS, "outputs": {name: v for name, v in FLOORS["outputs"].items() if name != "y.s3"}}  # type: ignore[attr-defined]
-    assert only(entry(sampled(1e-4, 1e-4, 1e-4, 5e-4, noise=noise))).unit == "relative L2 error"
-
-
-def test_what_was_not_measured_has_no_samples() -> None:
-    assert make_samples([entry(sampled(1e-4), evidence=Evidence.REPORTED)], OUTPUTS, Calibration()) == ()
 
 
 def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:

@@ -65,14 +65,6 @@ def test_the_script_that_reads_a_folder_of_an_archive_says_so() -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, f"{WRONG}: WRONG")
 
 
-def test_it_is_a_way_of_failing_of_its_own() -> None:
-    record = make_record(CELL, ended="probe failed", detail=f"raised ValueError: {SAID}")
-    manner = manner_in([record], CELL, Calibration())
-    assert manner is not None
-    assert (manner.kind, manner.words) == (Kind.SHAPE, WRONG)
-    assert same_manner(manner, manner) == ""
-
-
 @pytest.mark.parametrize("position", [0, 1])
 def test_it_is_believed_once_it_was_seen_again_alone(position: int) -> None:
     facts: dict[str, Any] = {"ended": "probe failed", "detail": f"raised ValueError: {SAID}"}
@@ -82,3 +74,11 @@ def test_it_is_believed_once_it_was_seen_again_alone(position: int) -> None:
     assert assess(CELL, [first]).wanted > 0
     again = make_record(CELL, run="20261122t000001-00000002", confirms=first.run, **facts)
     assert assess(CELL, [again, first]).wanted == 0
+
+
+def test_it_is_a_way_of_failing_of_its_own() -> None:
+    record = make_record(CELL, ended="probe failed", detail=f"raised ValueError: {SAID}")
+    manner = manner_in([record], CELL, Calibration())
+    assert manner is not None
+    assert (manner.kind, manner.words) == (Kind.SHAPE, WRONG)
+    assert same_manner(manner, manner) == ""

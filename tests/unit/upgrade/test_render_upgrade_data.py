@@ -13,11 +13,10 @@ from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 import jsonschema
 import pytest
 from hypothesis import given
-from reportparts import ODD
 from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
-from trtmatrix.upgrade.report import SCHEMA, Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.report import SCHEMA, Upgrade, upgrade_json
 
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 SHIPPED = json.loads((Path(__file__).parents[3] / "docs" / "upgrade.schema.json").read_text(encoding="utf-8"))
@@ -90,11 +89,3 @@ def test_the_schema_refuses_what_it_does_not_know() -> None:
     ):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(broken, SHIPPED)
-
-
-def test_only_what_a_report_holds_is_written() -> None:
-    assert plain({"a": (1, 2.0, None, True, ODD)}) == {
-        "a": [1, 2.0, None, True, ODD.replace("\ud800", "\ufffd")]
-    }
-    with pytest.raises(TypeError, match="does not hold set"):
-        plain({"a": {1}})

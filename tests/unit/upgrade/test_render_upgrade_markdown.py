@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from goldenfile import check_golden
 from hypothesis import given
-from reportparts import FIXED, LONG, ODD
-from reports import any_upgrade, bare_upgrade, full_upgrade
+from reportparts import FIXED, LONG
+from reports import any_upgrade, full_upgrade
 from shown import PATIENT
 
-from trtmatrix.tables.markdown import MOST_CHARACTERS, code, fence, fold, link, table
+from trtmatrix.tables.markdown import MOST_CHARACTERS
 from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.render import render_markdown
 from trtmatrix.upgrade.report import Decision, Upgrade
@@ -32,10 +32,6 @@ def test_the_decision_is_the_title(decision: Decision) -> None:
     assert first.lower() == f"## tensorrt 10.7.0 → 10.8.0: {decision.value}"
 
 
-def test_nothing_is_shown_of_nothing() -> None:
-    assert shown(bare_upgrade()) == "## TensorRT 8.6.1 → 10.8.0: Not enough evidence\n"
-
-
 LEFT_OUT = "left out: GitHub takes no longer text; the HTML page and the JSON have them.\n"
 
 
@@ -50,13 +46,6 @@ def test_of_a_long_report_folds_are_left_out_first() -> None:
     assert LEFT_OUT not in shown(full_upgrade())
 
 
-def test_of_a_report_that_is_too_long_without_folds_what_fits_is_kept() -> None:
-    text = shown(replace(full_upgrade(), not_looked_at=(LONG,) * 3000))
-    assert len(text) <= MOST_CHARACTERS
-    assert text.endswith("… 1 part " + LEFT_OUT)
-    assert "Made by" in text
-
-
 def test_texts_are_no_markup() -> None:
     text = re.sub(r"```.*?```", "", shown(full_upgrade()), flags=re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "", text.replace("\\`", ""))
@@ -66,23 +55,6 @@ def test_texts_are_no_markup() -> None:
     assert "](http:" not in text
 
 
-def test_tables_keep_their_columns() -> None:
-    for block in re.findall(r"(?:^\|.*\n)+", shown(full_upgrade()), flags=re.MULTILINE):
-        bars = {len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()}
-        assert len(bars) == 1
-
-
-def test_pieces() -> None:
-    assert table(["a|b"], [[code("c | d")], ["e \\| f"]]).splitlines()[2:] == [
-        "| `c \\| d` |",
-        "| e &#124; f |",
-    ]
-    assert fence("a ``` b\n\x1bc") == "````sh\na ``` b\n c\n````"
-    assert link("https://a.b/c", "d [e]") == "[d \\[e\\]](https://a.b/c)"
-    assert link("https://a.b/c)d", "e") == link("http://a.b", "e") == "e"
-    assert "<b>" not in fold("<b>x</b> & y", "z")
-
-
 @PATIENT
 @given(any_upgrade())
 def test_any_report_can_be_written(upgrade: Upgrade) -> None:
@@ -90,9 +62,3 @@ def test_any_report_can_be_written(upgrade: Upgrade) -> None:
     text.encode("utf-8")
     assert text.startswith("## ")
     assert len(text) <= MOST_CHARACTERS
-
-
-def test_odd_titles_stay_in_their_fold() -> None:
-    text = shown(full_upgrade())
-    assert text.count("<details>") == text.count("</details>") == text.count("<summary>")
-    assert ODD not in text

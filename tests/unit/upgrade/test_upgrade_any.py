@@ -37,14 +37,6 @@ def test_the_newest_with_nothing_against_it(states: tuple[str, ...], after: str,
     assert set(others) == set(NEWER) - {after}
 
 
-def test_with_nothing_good_the_best_answer_wins_and_says_so() -> None:
-    chosen = choose_version(reports("unknown", "bad3", "bad3", before="good3"))
-    assert (chosen.after, chosen.decision) == ("10.3.0", Decision.NOT_ENOUGH)
-    assert chosen.summary.startswith("No newer version can be recommended yet; 10.3.0 is")
-    worst = choose_version(reports("bad3", "bad3", "bad3", before="good3"))
-    assert (worst.after, worst.decision) == ("10.7.0", Decision.DONT)
-
-
 @pytest.mark.parametrize(
     ("states", "words"),
     [

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from builders import H200, make_case, make_expectation, make_repro, make_version
-from upgrades import NEW, OLD, PLAIN, ask, entries_for, entry
+from upgrades import NEW, OLD, ask, entries_for, entry
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Basis, Verdict
@@ -82,11 +82,6 @@ def test_a_control_that_came_out_wrong_takes_the_words_away() -> None:
     assert bad.decision is Decision.NOT_ENOUGH
 
 
-def test_controls_are_no_findings() -> None:
-    upgrade = decide(ask(entries_for({}, {"control": "bad3"}, PLAIN)))
-    assert [line.case for finding in upgrade.findings for line in finding.cases] == ["sdpa"]
-
-
 def test_what_a_repro_assumes_is_no_evidence_and_is_told() -> None:
     fear = make_expectation(Verdict.FAIL, f"=={NEW}", "sdpa", basis=Basis.ASSUMED)
     repro = make_repro(make_case("sdpa"), expectations=(fear,))
@@ -107,28 +102,6 @@ def test_a_report_of_no_version_in_particular_is_no_evidence_of_this_one() -> No
     assert (line.after.evidence, line.change) == (Evidence.NONE, Change.UNKNOWN)
 
 
-def test_the_worst_that_is_known_names_a_finding_and_the_heaviest_case_weighs() -> None:
-    repro = make_repro(make_case("a"), make_case("b"), make_case("c"))
-    states = {"a": "bad3", "b": "bad3", "c": "good3"}
-    upgrade = decide(ask(entries_for(states, {"a": "bad3", "b": "good1", "c": "good3"}, repro)))
-    (finding,) = upgrade.findings
-    assert (finding.change, finding.weight) == (Change.UNCHANGED_BAD, Weight.LACKING)
-    assert finding.why == "1 bad at both, 1 fixed, 1 right, 1 right on fewer than 3 builds"
-
-
-def test_a_downgrade_is_called_so() -> None:
-    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"}, old=NEW, new=OLD)
-    upgrade = decide(ask(entries, NEW, OLD))
-    assert upgrade.summary.startswith("A downgrade. Go")
-
-
-def test_what_narrows_the_question_is_said() -> None:
-    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
-    upgrade = decide(ask(entries, restricted="--repro sdpa-scale", left_out=("streams",)))
-    assert upgrade.summary.endswith("Only what --repro sdpa-scale leaves was looked at.")
-    assert upgrade.not_looked_at[0] == "Left out by --repro sdpa-scale: streams."
-
-
 class TestCommands:
     def commands(self, before: dict[str, str], after: dict[str, str]) -> list[str]:
         return [item.command for item in answer(before, after).lacking]
@@ -138,30 +111,11 @@ class TestCommands:
             "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
         ]
 
-    def test_what_is_unknown_before_is_measured_too(self) -> None:
-        assert self.commands({}, {}) == [
-            "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
-        ]
-
-    def test_what_does_not_build_now_is_tried_before(self) -> None:
-        assert self.commands({}, {"sdpa": "build failed"}) == [
-            "nox -s matrix -- --trt 10.7.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
-        ]
-
     def test_a_regression_names_its_work_arounds_and_its_own_confirmation(self) -> None:
         assert self.commands({"sdpa": "good3"}, {"sdpa": "bad1"}) == [
             "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --case explicit --rebuilds 3",
             "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --case sdpa --rebuilds 3",
         ]
-
-    def test_one_command_does_all_findings(self) -> None:
-        other = make_repro(make_case("sdpa"), id="streams")
-        entries = [*entries_for({}, {}), *entries_for({}, {}, other)]
-        upgrade = decide(ask(entries))
-        assert upgrade.lacking[0].command == "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu H200 --rebuilds 3"
-        assert upgrade.lacking[0].whole
-        narrowed = decide(ask(entries, restricted="--repro sdpa-scale,streams"))
-        assert "--repro sdpa-scale,streams" in narrowed.lacking[0].command
 
     def test_other_files_and_odd_names_are_written_so_that_a_shell_takes_them(self) -> None:
         question = ask(entries_for({}, {}), gpu_word="RTX 6000 Ada", options=("--matrix", "my matrix.yaml"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import H200, make_matrix, make_version
+from builders import H200, make_version
 
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source, Version
@@ -88,17 +88,6 @@ def test_what_the_images_differ_in_is_told_with_the_worse_known_fact() -> None:
     assert same == []
 
 
-def test_what_stops_the_move_comes_first_and_nothing_is_a_reason_for_it() -> None:
-    lines = facts(replace(V100, index=0, driver="470.1"))
-    assert [line.weight for line in lines][:2] == [Weight.AGAINST, Weight.AGAINST]
-    assert Weight.FOR not in {line.weight for line in lines}
-
-
-def test_the_products_on_the_cpu_need_no_gpu() -> None:
-    one, two = make_matrix("tensorrt-rtx-1.4", "tensorrt-rtx-1.7").versions
-    assert facts(H200, one, two) == []
-
-
 @pytest.mark.parametrize(
     ("before", "after", "plans", "plugins"),
     [
@@ -122,9 +111,3 @@ def test_what_outlives_a_move(before: str, after: str, plans: str, plugins: str)
     assert ("INT8 calibration" in lines) is (after.startswith("10.") and after > "10.1")
     assert all(line.sources or line.known == "recalled" for line in lines.values())
     assert all(line.weight is Weight.NOTE for line in lines.values())
-
-
-def test_engines_of_the_other_products() -> None:
-    (line,) = make_engines(*make_matrix("tensorrt-rtx-1.4", "tensorrt-rtx-1.7").versions)
-    assert "its own release only" in line.text
-    assert make_engines(*make_matrix("onnxruntime-1.30.0", "onnxruntime-1.31.1").versions) == ()

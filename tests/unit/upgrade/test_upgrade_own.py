@@ -12,10 +12,8 @@ from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.render_text import render_text
-from trtmatrix.upgrade.report import Decision, SampleFigure, Weight
+from trtmatrix.upgrade.report import Decision, SampleFigure
 
 PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")
 REFUSED = CheckOutcome(script="accept.py", passed=False)
@@ -102,21 +100,9 @@ def test_beside_a_model_what_is_unknown_of_the_findings_is_a_note_and_what_is_ba
     assert answer(own("good3", "good3"), finding).decision is decision
 
 
-def test_a_model_that_has_not_run_asks_for_the_same_command_where_it_can() -> None:
-    command = "nox -s upgrade -- --from A --to B --model my.onnx --no-run"
-    upgrade = answer(own("good3", "unknown"), command=command)
-    assert upgrade.lacking[0].command == command.removesuffix(" --no-run")
-
-
 def test_the_findings_alone_never_speak_for_a_model() -> None:
     assert answer(own("good3", "unknown"), "good3").decision is Decision.NOT_ENOUGH
     assert answer(own("bad3", "bad3"), "good3").decision is Decision.NOT_ENOUGH
-
-
-def test_the_model_is_shown() -> None:
-    text = render_text(make_document(answer(own("good3", "bad3", FLOOR, PASSED))))
-    assert "model       my.onnx" in text
-    assert "accepted    your acceptance accept.py: IoU = 0.5" in text
 
 
 def change(kind: ChangeKind) -> ApiChange:
@@ -151,41 +137,6 @@ def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, 
     upgrade = decide(ask(entries, api=section, code=True))
     assert upgrade.decision is decision
     assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
-
-
-def test_code_changes_alone_never_say_go() -> None:
-    section = ApiSection(code=("src",), files=3, uses=(use(ChangeKind.REMOVED, Certainty.SURE),))
-    upgrade = decide(ask(entries_for({"sdpa": "bad3"}, {"sdpa": "bad3"}), api=section, code=True))
-    assert upgrade.decision is Decision.NOT_ENOUGH
-
-
-def test_lines_are_counted_once_and_shown_with_their_replacement() -> None:
-    uses = (use(ChangeKind.REMOVED, Certainty.SURE), use(ChangeKind.REMOVED, Certainty.SURE))
-    section = ApiSection(code=("src",), files=1, uses=uses, changes=(change(ChangeKind.REMOVED),))
-    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section, code=True))
-    reason = next(reason for reason in upgrade.reasons if reason.weight is Weight.WORKAROUND)
-    assert reason.text.startswith("change 1 line first")
-    text = render_text(make_document(upgrade))
-    assert "REMOVED ICudaEngine.num_bindings" in text
-    assert "instead: num_io_tensors [1]" in text
-
-
-def test_without_code_the_changes_are_counted_and_decide_nothing() -> None:
-    section = ApiSection(changes=(change(ChangeKind.REMOVED),), surfaces=("two wheels",))
-    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=section))
-    assert upgrade.decision is Decision.GO
-    (note,) = [reason for reason in upgrade.reasons if reason.topic == "API"]
-    assert (note.weight, "1 removed" in note.text) == (Weight.NOTE, True)
-    lacking = decide(
-        ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), api=ApiSection(lacking="no surface"))
-    )
-    assert lacking.decision is Decision.GO
-
-
-def test_the_answer_names_the_model_as_what_too_little_is_known_of() -> None:
-    upgrade = answer(own("good3", "void"), "good3")
-    assert upgrade.decision is Decision.NOT_ENOUGH
-    assert "of your model too little is known" in upgrade.summary
 
 
 def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_control, make_entry, make_record, make_repro
+from builders import make_case, make_cell, make_entry, make_record, make_repro
 from upgrades import NEW, OLD, ask
 
 from trtmatrix.judge.entry import Entry
@@ -102,16 +102,6 @@ def test_every_measure_and_the_latency_over_many_runs_where_both_have_it() -> No
     assert lines[0].ratio == 2.0, "a single run is compared with a single run"
 
 
-def test_engines_that_were_not_timed_do_not_hide_the_latency_of_others() -> None:
-    old, new = cells()
-    before, after = (timed(cell, (1.0, 1.0, 1.0), latency={"median_ms": 2.0}) for cell in (old, new))
-    for entry in (before, after):
-        assert entry.record is not None
-        for build in list(entry.record.data["builds"])[1:]:
-            del build["engine"]["latency"], build["engine"]["run_ms"]
-    assert [(line.measure, line.ratio) for line in compare(before, after)] == [("latency", 1.0)]
-
-
 def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> None:
     old, new = cells()
     facts: dict[str, Any] = {"clocks": None, "build_seconds": 1.0, "engine_bytes": 10}
@@ -119,13 +109,6 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
     lines = {line.measure: line for line in compare(timed(old, (1.0, 1.0, 1.0), **facts), slow)}
     apart = {"latency": False, "build time": False, "engine size": True}
     assert {name: line.told_apart for name, line in lines.items()} == apart
-
-
-def test_controls_and_what_ran_at_one_version_alone_have_no_figure() -> None:
-    old, new = cells(make_control())
-    assert compare(timed(old, (1.0,)), timed(new, (2.0,))) == []
-    old, new = cells()
-    assert compare(make_entry(old, ended="build failed"), timed(new, (2.0,))) == []
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, float("nan"), "fast", None])

@@ -67,29 +67,12 @@ def test_any_answer_fits(upgrade: Upgrade, width: int) -> None:
     assert all(len(line) <= width for line in shown(replace(upgrade, lacking=()), width))
 
 
-@pytest.mark.parametrize("decision", Decision)
-def test_the_verdict_is_first_and_last_with_its_exit_code(decision: Decision) -> None:
-    lines = shown(replace(bare_upgrade(), decision=decision))
-    assert lines[-1] == f"{decision.value.upper()}  (exit code {int(decision.exit_code)})"
-    assert lines[2] == lines[-1]
-    assert shown(replace(full_upgrade(), decision=Decision.GO))[-1] == (
-        "GO  (exit code 11: your code must change first)"
-    )
-
-
 @pytest.mark.parametrize("width", [80, 100, 160])
 @pytest.mark.parametrize("decision", Decision)
 def test_screens_of_each_answer(decision: Decision, width: int) -> None:
     lines = shown(replace(full_upgrade(), decision=decision), width)
     assert len(lines) <= 40
     check_golden(f"upgrade/screen-{decision.name.lower()}-{width}.txt", "\n".join(lines) + "\n")
-
-
-def test_commands_that_do_not_fit_are_counted() -> None:
-    many = tuple(Lacking(what=f"finding {n}", command=f"nox -s matrix -- --repro r{n}") for n in range(30))
-    text = "\n".join(shown(replace(bare_upgrade(), lacking=many)))
-    assert "nox -s matrix -- --repro r0\n" in text
-    assert "more commands: --full" in text
 
 
 def test_a_list_that_is_too_long_for_a_line_is_broken_where_a_shell_joins_it() -> None:
