@@ -181,6 +181,6 @@ def test_controls_are_counted_with_what_has_none() -> None:
     assert counts == ControlCounts(positive=1, negative=2, uncontrolled=1)
     (shown,) = count_products(entries)
     assert control_line(shown) == (
-        "controls: 3 of 3 came out as they must (2 negative, 1 positive); "
+        "controls: 3 of 3 as expected (2 negative, 1 positive); "
         "not controlled: 1 cell without a control that ran"
     )
