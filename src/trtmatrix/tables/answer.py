@@ -37,8 +37,9 @@ class State(str, Enum):
 
 
 MEANINGS = {
-    State.BAD: "wrong", State.FLAKY: "some builds wrong", State.SLOW: "not fused", State.ERROR: "ended without a result",
-    State.BUILT: "built, not run", State.UNCLEAR: "inconclusive", State.UNKNOWN: "not tested, not reported",
+    State.BAD: "wrong", State.FLAKY: "some builds wrong", State.SLOW: "not fused",
+    State.ERROR: "ended without a result", State.BUILT: "built, not run", State.UNCLEAR: "inconclusive",
+    State.UNKNOWN: "not tested, not reported",
 }  # fmt: skip
 MUST_KNOW = {
     State.BAD: "wrong", State.FLAKY: "wrong in some builds", State.SLOW: "right, but not fused",

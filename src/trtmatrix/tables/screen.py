@@ -86,8 +86,8 @@ def _worst(grid: Grid, column: int) -> str:
 def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
     """Yield looks, the roomiest first: names, columns, what stands between, a label's most letters.
 
-    After shorter names, narrower columns and shorter labels, columns are left out one by one: first versions of
-    which nothing is known, then additions that were not measured, then the oldest.
+    After shorter names, narrower columns and shorter labels, columns are left out one by one: first versions
+    of which nothing is known, then additions that were not measured, then the oldest.
     """
     short, columns = short_names(grid.columns), list(range(len(grid.columns)))
     yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
