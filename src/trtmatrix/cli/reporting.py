@@ -98,11 +98,11 @@ def show(
         text = render(file.suffix, entries, all_rows=options.all_rows, again=_command(options, "report"))
         write_output(file, text)
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
-    details = ["nox -s report", "--full"]
+    details = ["nox -s report", "--full prints every row"]
     # The tasks of a cluster share a folder: a page of each would be drawn for nobody.
     wanted = seconds is not None and not options.json and IN_ARRAY not in os.environ
     if wanted and any(entry.executed for entry in entries):
-        details = [*_keep(options, context.project, entries), "--full"]
+        details = [*_keep(options, context.project, entries), "--full prints every row"]
     if options.json:
         text = render(".json", entries)
     elif options.full or options.all_rows or options.project.selection.cases or options.model.model:

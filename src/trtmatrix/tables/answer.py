@@ -37,10 +37,11 @@ class State(str, Enum):
 
 
 MEANINGS = {
-    State.BAD: "wrong", State.FLAKY: "some builds wrong", State.SLOW: "not fused", State.ERROR: "no result",
-    State.BUILT: "built, not run", State.UNCLEAR: "inconclusive", State.UNKNOWN: "not known",
+    State.BAD: "wrong", State.FLAKY: "some builds wrong", State.SLOW: "not fused",
+    State.ERROR: "ended without a result", State.BUILT: "built, not run", State.UNCLEAR: "inconclusive",
+    State.UNKNOWN: "not tested, not reported",
 }  # fmt: skip
-_MUST_KNOW = {
+MUST_KNOW = {
     State.BAD: "wrong", State.FLAKY: "wrong in some builds", State.SLOW: "right, but not fused",
     State.ERROR: "without a result",
 }  # fmt: skip
@@ -49,6 +50,7 @@ _VERDICTS = {
     Verdict.INVALID: State.UNCLEAR, Verdict.NO_VERDICT: State.ERROR,
 }  # fmt: skip
 _SAYS_NOTHING = {Cause.UNSUPPORTED_BY_VERSION, Cause.UNSUPPORTED_GPU, Cause.COMPONENT_MISSING}
+_NO_SUCH_GPU = {Exclusion.NO_GPU, Exclusion.OTHER_GPU}
 _RAN = {Evidence.MEASURED, Evidence.RECORDED}
 _SIGNS = {Evidence.RECORDED: "*", Evidence.REPORTED: "r"}
 
@@ -127,7 +129,10 @@ class Grid:
     def title(self) -> str:
         """What was measured; a GPU is named only where something was measured on it."""
         if self.measured:
-            return one_line(self.table.title.replace("TensorRT: ", "TensorRT on "))
+            cells = (entry for mark in self.marks for entry in mark.cases)
+            absent = any(e.excluded is not None and e.excluded.why in _NO_SUCH_GPU for e in cells)
+            where = " · no such GPU in this host" if absent else ""
+            return one_line(self.table.title.replace("TensorRT: ", "TensorRT on ")) + where
         return "TensorRT: not measured" + (", only reported" if any(m.reported for m in self.marks) else "")
 
     @property
@@ -249,7 +254,7 @@ def _news(
         yield News(rank=0, word="CHECK", text=text)
     if grids and not any(grid.measured for grid in grids):
         marked = any(mark.reported for grid in grids for mark in grid.marks)
-        text = f"none of {counted(counts.cells, 'TensorRT test')}: {_why_not(counts)}"
+        text = f"all {counted(counts.cells, 'TensorRT test')}: {_why_not(counts)}"
         text += "; marks with r are others' reports" if marked else ""
         yield News(rank=0, word="NOT RUN", text=text)
     for grid in grids:
@@ -267,7 +272,7 @@ def _news(
 
 def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version]) -> Iterator[News]:
     names = [v.name + (" r" if m.reported else "") for v, m in zip(columns, marks, strict=True)]
-    for rank, state in enumerate(_MUST_KNOW, start=2):
+    for rank, state in enumerate(MUST_KNOW, start=2):
         at = [n for n, mark in enumerate(marks) if mark.state is state]
         if at:
             unexpected = any(marks[n].unexpected for n in at)
@@ -277,7 +282,7 @@ def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version
             text = one_line(f"{repro.id} {versions}: {_told(marks, names, at)} ({repro.upstream})")
             yield News(rank=1 if unexpected else 6 if reported else rank, word=word, text=text)
     for name, mark in zip(names, marks, strict=True):
-        if mark.unexpected and mark.state not in _MUST_KNOW:
+        if mark.unexpected and mark.state not in MUST_KNOW:
             text = f"{repro.id} {name}: {counted(mark.unexpected, 'case')} not as expected ({repro.upstream})"
             yield News(rank=1, word=f"{mark.state.value}!", text=one_line(text))
 
@@ -286,7 +291,7 @@ def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str
     """Return how many cases are in a bad state at some versions, since when, and until when."""
     measured = [n for n in at if not marks[n].reported]
     most = max((marks[n] for n in measured or at), key=lambda mark: len(mark.cases))
-    what = _MUST_KNOW[most.state]
+    what = MUST_KNOW[most.state]
     if most.state is State.ERROR:
         causes = Counter(e.outcome.cause.value for e in most.cases if e.outcome and e.outcome.cause)
         what += f": {', '.join(cause for cause, _ in causes.most_common(2))}"
@@ -300,9 +305,13 @@ def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str
         parts.append(f"{unexpected} unexpected")
     before = [n for n in range(at[0]) if marks[n].state is not State.UNKNOWN]
     if before and marks[before[-1]].state is State.OK:
-        parts.append(f"new since {names[before[-1]]}")
-    after = [n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK]
-    return "; ".join([*parts, *([f"ok again in {names[after[0]]}"] if after else [])])
+        parts.append(f"was ok in {names[before[-1]]}")
+    after = next((n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK), None)
+    if after is not None:
+        worse = [n for n in range(after, len(marks)) if marks[n].state in MUST_KNOW]
+        later = f", {marks[worse[0]].state.value} in {names[worse[0]]}" if worse else ""
+        parts.append(f"ok in {names[after]}{later}")
+    return "; ".join(parts)
 
 
 def join_some(names: Sequence[str], most: int = 4) -> str:
@@ -369,11 +378,13 @@ def _next(entries: Sequence[Entry], controls: Controls, again: str, cost: str) -
     if names:
         command = again if " --trt " in again else f"nox -s matrix -- --trt {','.join(names)}"
         return f"{command}  ({cost})" if cost else command
-    measured = any(e.cell.version.product is Product.TENSORRT and e.evidence in _RAN for e in entries)
-    if not measured and why & {Exclusion.NO_GPU, Exclusion.OTHER_GPU}:
+    measured = [e for e in entries if e.cell.version.product is Product.TENSORRT and e.evidence in _RAN]
+    elsewhere = not any(entry.evidence is Evidence.MEASURED for entry in measured) and why & _NO_SUCH_GPU
+    some_here = any(entry.excluded is None for entry in left)
+    if elsewhere and not (some_here and measured):
         return f"on a host with {'an NVIDIA' if Exclusion.NO_GPU in why else 'that'} GPU: {again}"
-    if any(entry.excluded is None for entry in left):
-        return again
+    if some_here:
+        return again + ("  (here: what needs no GPU)" if elsewhere else "")
     return "nox -s doctor" if why & DOCTOR else "nox -s report"
 
 
@@ -384,7 +395,7 @@ def _sum_up(
     rows = [[mark for mark in row if mark.evidence in _RAN] for grid in grids for _, row in grid.rows]
     tested = [{mark.state for mark in row} for row in rows if row]
     unexpected = sum(entry.surprise for entry in entries)
-    words = {**_MUST_KNOW, State.FLAKY: "flaky", State.SLOW: "not fused"}
+    words = {**MUST_KNOW, State.FLAKY: "flaky", State.SLOW: "not fused"}
     found = {word: sum(state in seen for seen in tested) for state, word in words.items()}
     tiles = [(str(len(tested)), "findings tested")]
     tiles += [(str(number), f"{word} at some version") for word, number in found.items()]

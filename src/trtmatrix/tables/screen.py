@@ -10,14 +10,15 @@ from shutil import get_terminal_size
 from trtmatrix.common.counting import counted
 from trtmatrix.judge.words import MUST_FAIL
 from trtmatrix.suite.matrix import Version
-from trtmatrix.tables.answer import Answer, Grid, Mark, News, State, join_some, short_names
+from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, Mark, News, State, join_some, short_names
 from trtmatrix.tables.table import shorten
 
 LINES = 40
 NARROWEST, WIDEST = 80, 160
-_MOST_LABEL, _LEAST_LABEL = 24, 13
+_MOST_LABEL, _LEAST_LABEL = 24, 20
 _NOTE_LINES = 2
 """So many lines a thing to know may take."""
+_LEGEND_LINES = 4
 
 
 def terminal_width() -> int:
@@ -54,10 +55,8 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
 def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
     """Yield a table's title, its versions, a line a finding, and what the marks mean."""
     yield from _note(grid.title, width)
-    rows = list(grid.rows)
-    if len(rows) > most_rows:
-        rows = [row for row in rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
-        rows = rows[: max(most_rows, 0)]
+    known = [row for row in grid.rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
+    rows = (known or list(grid.rows))[: max(most_rows, 0)]
     for names, columns, between, label in _looks(grid):
         lines = [["", *(names[n] for n in columns)]]
         lines += [[shorten(r.id, label), *(grid.text(marks[n]) for n in columns)] for r, marks in rows]
@@ -67,19 +66,28 @@ def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
     for line in lines:
         yield between.join(f"{text:<{room}}" for text, room in zip(line, widths, strict=True)).rstrip()
     legend = list(grid.legend(marks[n] for _, marks in rows for n in columns))
-    left_out = [version.name for n, version in enumerate(grid.columns) if n not in columns]
+    hidden = [(_worst(grid, n), version.name) for n, version in enumerate(grid.columns) if n not in columns]
+    left_out = [f"{name} ({bad})" for bad, name in hidden if bad] + [name for bad, name in hidden if not bad]
     if left_out:
         legend.insert(0, f"{counted(len(left_out), 'version')} not shown: {join_some(left_out, 3)}")
-    if len(rows) < len(grid.rows):
-        legend.insert(0, f"{counted(len(grid.rows) - len(rows), 'finding')} not shown")
-    yield from _note("; ".join(legend), width, first="  ")
+    if len(rows) < len(known):
+        legend.insert(0, f"{counted(len(known) - len(rows), 'finding')} not shown")
+    if known and (silent := [repro.id for repro, _ in grid.rows if repro not in [r for r, _ in known]]):
+        legend.append(f"nothing known of {join_some(silent)}")
+    yield from _note("; ".join(legend), width, first="  ", most=_LEGEND_LINES)
+
+
+def _worst(grid: Grid, column: int) -> str:
+    """Return the worst mark of a version that is not shown, or nothing where no case is known to be bad."""
+    marks = [row[column] for _, row in grid.rows if row[column].state in MUST_KNOW]
+    return grid.text(min(marks, key=lambda mark: list(State).index(mark.state))) if marks else ""
 
 
 def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
     """Yield looks, the roomiest first: names, columns, what stands between, a label's most letters.
 
-    After shorter names, narrower columns and shorter labels, columns are left out one by one: first additions
-    that were not measured, then versions of which nothing is known, then the oldest.
+    After shorter names, narrower columns and shorter labels, columns are left out one by one: first versions
+    of which nothing is known, then additions that were not measured, then the oldest.
     """
     short, columns = short_names(grid.columns), list(range(len(grid.columns)))
     yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
@@ -93,9 +101,9 @@ def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
 
 def _importance(version: Version, marks: Sequence[Mark]) -> int:
     known = [mark for mark in marks if mark.state is not State.UNKNOWN]
-    if version.addition and all(mark.reported for mark in known):
+    if not known:
         return 0
-    return 2 if known else 1
+    return 1 if version.addition and all(mark.reported for mark in known) else 2
 
 
 def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
@@ -112,12 +120,14 @@ def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
         yield from lines
 
 
-def _note(text: str, width: int, first: str = "", *, break_long: bool = False) -> list[str]:
-    """Return a text on at most two lines; commands and paths are kept whole."""
+def _note(
+    text: str, width: int, first: str = "", *, break_long: bool = False, most: int = _NOTE_LINES
+) -> list[str]:
+    """Return a text on at most two lines, or so many; commands and paths are kept whole."""
     more = f"{first}  "
     lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
-    if len(lines) > _NOTE_LINES and not break_long:
-        lines = [lines[0], lines[1][: width - 2].rstrip() + " …"]
+    if len(lines) > most and not break_long:
+        lines = [*lines[: most - 1], lines[most - 1][: width - 2].rstrip() + " …"]
     return lines[:4]
 
 

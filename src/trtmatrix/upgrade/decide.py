@@ -106,11 +106,11 @@ def _summarise(
             text = f"Don't move to {after} as things stand: {', '.join(topics(Weight.AGAINST))}."
         case Decision.NOT_ENOUGH:
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
-            but = f", but failures are feared of {', '.join(feared)}" if feared else ""
+            but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
             # Where the user's own lacks, the findings are notes and not what is missing.
             mine = [topic for topic in topics(Weight.LACKING) if topic in {MODEL, CHECK, CODE}]
             said = f"of {' and '.join(mine)} too little is known" if mine else _coverage(findings, after)
-            text = f"Not enough evidence: {said}. Nothing that is known speaks against it{but}."
+            text = f"Not enough evidence: {said}. No change for the worse is known{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     return f"{text} Only what {question.restricted} leaves was looked at." if question.restricted else text
 

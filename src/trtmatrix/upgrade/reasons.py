@@ -170,11 +170,11 @@ def _tell_unknown(question: Question, findings: Sequence[FindingLine]) -> Iterat
             others.append(finding.repro)
             continue
         which = f"{len(feared)} of {len(finding.cases)} cases"
-        text = f"no evidence at {after}, and its repro fears that {which} fail"
+        text = f"not tested at {after}; {which} are expected to fail there"
         sources = tuple(dict.fromkeys(feared))[:SOURCES]
         yield _reason(finding.repro, text, Weight.LACKING, Basis.ASSUMED.value, sources)
     if others:
-        yield _reason("unknown", f"no evidence at {after} of {', '.join(others)}", Weight.LACKING)
+        yield _reason("untested", f"at {after}: {', '.join(others)}", Weight.LACKING)
 
 
 def _tell_code(question: Question) -> Iterator[FactLine]:
