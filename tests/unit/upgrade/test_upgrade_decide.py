@@ -87,7 +87,7 @@ def test_what_a_repro_assumes_is_no_evidence_and_is_told() -> None:
     repro = make_repro(make_case("sdpa"), expectations=(fear,))
     upgrade = decide(ask(entries_for({"sdpa": "good3"}, {}, repro)))
     assert upgrade.decision is Decision.NOT_ENOUGH
-    assert "failures are feared of sdpa-scale" in upgrade.summary
+    assert "expected to fail: sdpa-scale" in upgrade.summary
     assert any(reason.known == "assumed" for reason in upgrade.reasons)
     hope = replace(fear, verdict=Verdict.PASS)
     hoped = decide(ask(entries_for({}, {}, make_repro(make_case("sdpa"), expectations=(hope,)))))
