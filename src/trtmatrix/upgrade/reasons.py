@@ -174,7 +174,7 @@ def _tell_unknown(question: Question, findings: Sequence[FindingLine]) -> Iterat
         sources = tuple(dict.fromkeys(feared))[:SOURCES]
         yield _reason(finding.repro, text, Weight.LACKING, Basis.ASSUMED.value, sources)
     if others:
-        yield _reason("untested", f"at {after}: {', '.join(others)}", Weight.LACKING)
+        yield _reason("untested", f"{', '.join(others)} at {after}", Weight.LACKING)
 
 
 def _tell_code(question: Question) -> Iterator[FactLine]:
