@@ -131,7 +131,7 @@ class Grid:
         if self.measured:
             cells = (entry for mark in self.marks for entry in mark.cases)
             absent = any(e.excluded is not None and e.excluded.why in _NO_SUCH_GPU for e in cells)
-            where = " · no such GPU in this host" if absent else ""
+            where = " · not in this host" if absent else ""
             return one_line(self.table.title.replace("TensorRT: ", "TensorRT on ")) + where
         return "TensorRT: not measured" + (", only reported" if any(m.reported for m in self.marks) else "")
 
