@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -21,9 +22,13 @@ from trtmatrix.run.tasks import Task, TaskQueue
 from trtmatrix.suite.model import Cause
 from trtmatrix.suite.plan import Isolation
 from trtprobe.files import write_json
+from trtprobe.plans import ALL as ALL_PLANS
 
 OVERDUE_SECONDS = 30.0
 """A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
+
+LOOK_SECONDS = 1.0
+"""How often is looked at what cells have written to a folder of this host."""
 
 RECORDERS = 2
 """Records of one worker that are stored side by side: what takes long is compressing outputs."""
@@ -35,6 +40,10 @@ class Stopped(Exception):
 
 class Overdue(Exception):
     """The probe neither ended a cell at its time limit nor ended itself."""
+
+
+class Overfull(Exception):
+    """Cells hold more of this host's disk than they may, and the probe's supervisor lets them."""
 
 
 class Worker:
@@ -51,6 +60,8 @@ class Worker:
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
         self._launcher_failed = False
+        self._overfull = False
+        self._looked, self._was_full = 0.0, False
         self._closed = False
         self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
         self._threads = ThreadPoolExecutor(RECORDERS)
@@ -98,6 +109,9 @@ class Worker:
             ended = run.launcher_of(launch).run(self.ready, folder, poll)
         except Overdue:
             return Ended(code=-1, log="it was ended: a cell was long over its time limit")
+        except Overfull as error:
+            self._overfull = True
+            return Ended(code=-1, log=f"it was ended: {error}")
         except MachineryError as error:
             self._collect(folder / "out")  # what had come out is no less true
             run.progress.note(f"{launch.version.name}: {error}")
@@ -110,12 +124,30 @@ class Worker:
         return ended
 
     def _poll(self, folder: Path) -> None:
-        """Take what has come out, feed what can be run now. Raises :class:`Stopped`, :class:`Overdue`."""
+        """Take what has come out, feed what can be run now.
+
+        Raises :class:`Stopped`, :class:`Overdue`, :class:`Overfull`.
+        """
         if self.state.stop.is_set():
             raise Stopped
         self._collect(folder / "out")
         self._take_recorded(wait=False)
         self._feed(folder / "job")
+        self._look(folder / "work")
+
+    def _look(self, work: Path) -> None:
+        """Raise :class:`Overfull` where cells hold too much of this host's disk in two looks in a row.
+
+        A supervisor that works has ended such a cell by the second, but a cell may have stopped it, and it
+        does not see what was allocated beyond a file's end.
+        """
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return
+        most = self.state.output_bytes + ALL_PLANS
+        written, was_full = disk_bytes(work, most), self._was_full
+        self._looked, self._was_full = time.monotonic(), written > most
+        if was_full and self._was_full:
+            raise Overfull(f"wrote {written:,} bytes or more; with shared plans it may hold {most:,}")
 
     def _feed(self, job: Path) -> None:
         """Write each task that can be run now, and the end once nothing more will come."""
@@ -185,9 +217,31 @@ class Worker:
                 cause = Cause.OUT_OF_HOST_MEMORY
             elif self._launcher_failed:
                 cause = Cause.LAUNCHER_FAILED
+            elif self._overfull:
+                cause = Cause.CRASHED
             elif ended.code in {137, 143}:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
             failed, *left = left
             self._take(failed, self.recorder.fail(failed, cause, detail))
         self.queue.give_back(left)
+
+
+def disk_bytes(folder: Path, most: int) -> int:
+    """Return the bytes on disk below a folder, no link followed; counting ends above ``most``.
+
+    A folder that cannot be looked into, for its rights or its depth, may hold anything: it counts as more.
+    """
+    total, folders = 0, [str(folder)]
+    while folders and total <= most:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+        except FileNotFoundError:  # it was removed just now
+            continue
+        except OSError:
+            return most + 1
+    return total
