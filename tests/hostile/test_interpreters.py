@@ -13,6 +13,7 @@ from playing import make_a_plan, make_run
 from prepare.test_cases import loaded
 
 from tests.border.leaving import in_time, reason, shown
+from trtmatrix.common.border import remove_tree
 from trtmatrix.launchers.interpreters import InterpreterLauncher
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.run.execute import execute_plan
@@ -98,3 +99,4 @@ def test_a_folder_too_deep_to_look_into_hides_nothing(tmp_path: Path) -> None:
     finally:
         os.chdir(here)
     assert disk_bytes(tmp_path, 1 << 30) == (1 << 30) + 1
+    remove_tree(tmp_path)  # pytest's own way of removing cannot
