@@ -19,6 +19,7 @@ from builders import make_case, make_cell, make_repro
 from merges import Place, make_place
 from playing import make_a_plan
 
+from tests.border.leaving import in_time
 from trtmatrix.cli import entry
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
@@ -136,7 +137,7 @@ def test_a_hung_engine_delays_no_interrupt() -> None:
         raise Interrupted
 
     started, never = time.monotonic(), threading.Event()
-    with pytest.raises(Interrupted):
+    with in_time(), pytest.raises(Interrupted):
         answer_of(never.wait, poll)
     assert time.monotonic() - started < 2
     never.set()
@@ -144,7 +145,7 @@ def test_a_hung_engine_delays_no_interrupt() -> None:
 
 def test_a_hung_engine_is_not_waited_for_for_ever() -> None:
     never = threading.Event()
-    with pytest.raises(MachineryError, match="has not answered"):
+    with in_time(), pytest.raises(MachineryError, match="has not answered"):
         answer_of(never.wait, lambda: None, seconds=0.1)
     never.set()
 
