@@ -58,7 +58,6 @@ STREAMS = {
     "both are closed": "(@ >&- 2>&-); echo $? >&2",
     "all three are closed": "(@ <&- >&- 2>&-); echo $? >&2",
     "the reader of the errors is gone": "{ { @ 2>&1 >/dev/null; echo $? >&3; } | true; } 3>&2",
-    "the errors' disk is full": "@ 2>/dev/full >/dev/null; echo $? >&2",
 }
 
 
@@ -75,6 +74,12 @@ def test_a_full_disk_under_the_output_is_told(project: Place) -> None:
     assert said.splitlines()[-1] == b"3"
     assert b"could not be written: No space left on device" in said
     assert b"Traceback" not in said
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_under_the_errors_is_trouble(unbuffered: str, project: Place) -> None:
+    said = table(project, f"export PYTHONUNBUFFERED={unbuffered}; @ 2>/dev/full >/dev/null; echo $? >&2")
+    assert said.stderr.splitlines()[-1] == b"3"
 
 
 TROUBLES: dict[str, tuple[BaseException, str]] = {

@@ -48,6 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     outlets = _keep_streams()
     code = run(sys.argv[1:] if argv is None else argv)
     sys.stdout.flush()
+    sys.stderr.flush()
     if trouble := next((outlet.trouble for outlet in outlets if outlet.trouble), ""):
         print(f"trtmatrix: what was to be said could not be written: {trouble}", file=sys.stderr)
         code = combine_exit_codes({code, ExitCode.MACHINERY})
@@ -85,7 +86,7 @@ def _keep_streams() -> list[_Outlet]:
             outlets.append(_Outlet(number, "w", closefd=False))
             kept = io.TextIOWrapper(
                 io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors="replace",
-                line_buffering=stream.line_buffering, write_through=name == "stderr",
+                line_buffering=stream.line_buffering or stream.write_through,  # as PYTHONUNBUFFERED makes it
             )  # fmt: skip
             setattr(sys, name, kept)
     return outlets
