@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import onnxruntime
+import pytest
 from builders import make_case, make_cell, make_repro
 from playing import make_a_plan, make_run
 from prepare.test_cases import loaded
 
 from tests.border.leaving import in_time, reason, shown
 from trtmatrix.common.border import remove_tree
+from trtmatrix.launchers.child_containers import ChildLauncher
+from trtmatrix.launchers.container import SCRATCH, Limits
 from trtmatrix.launchers.interpreters import InterpreterLauncher
-from trtmatrix.launchers.launcher import Ready
+from trtmatrix.launchers.launcher import Overfull, Ready, disk_bytes
 from trtmatrix.run.execute import execute_plan
-from trtmatrix.run.worker import disk_bytes
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Engine, Launch
 from trtprobe.plans import ALL as ALL_PLANS
 
 REPRO = f"""
@@ -100,3 +103,28 @@ def test_a_folder_too_deep_to_look_into_hides_nothing(tmp_path: Path) -> None:
         os.chdir(here)
     assert disk_bytes(tmp_path, 1 << 30) == (1 << 30) + 1
     remove_tree(tmp_path)  # pytest's own way of removing cannot
+
+
+def test_the_scratch_of_a_child_s_container_is_watched_too(tmp_path: Path) -> None:
+    """A stand-in for Apptainer, which runs nothing inside: its command allocates in the scratch folder."""
+
+    class Runtime:
+        name = "a stand-in"
+
+        def command(self, _image: str, _gpu: object, mounts: Sequence[str], *_: object) -> list[str]:
+            inside = {mount.split(":")[1]: mount.split(":")[0] for mount in mounts}
+            return ["sh", "-c", f"fallocate -l 32M {inside[SCRATCH]}/x && sleep 50"]
+
+        def environment(self, _: object) -> dict[str, str]:
+            return dict(os.environ)
+
+    for part in ("repros", "job/job", "job/work"):
+        (tmp_path / part).mkdir(parents=True)
+    launch = make_a_plan([make_cell()]).launches[0]
+    launcher = ChildLauncher(
+        runtime=Runtime(), engine=Engine(available=True), cache=tmp_path, repros=tmp_path / "repros",  # type: ignore[arg-type]
+        limits=Limits(scratch=1 << 20), note=lambda _: None,
+    )  # fmt: skip
+    ready = Ready(launch=launch, digests={}, handle=("image.sif", ()))
+    with in_time(), pytest.raises(Overfull, match="it may hold 1,048,576"):
+        launcher.run(ready, tmp_path / "job", lambda: None)

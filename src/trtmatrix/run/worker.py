@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
@@ -14,7 +13,7 @@ from typing import Any
 from trtmatrix.common.border import BorderError, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
-from trtmatrix.launchers.launcher import Ended, Ready
+from trtmatrix.launchers.launcher import DiskWatch, Ended, Overfull, Ready
 from trtmatrix.run.intake import Intake
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
@@ -27,9 +26,6 @@ from trtprobe.plans import ALL as ALL_PLANS
 OVERDUE_SECONDS = 30.0
 """A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
 
-LOOK_SECONDS = 1.0
-"""How often is looked at what cells have written to a folder of this host."""
-
 RECORDERS = 2
 """Records of one worker that are stored side by side: what takes long is compressing outputs."""
 
@@ -40,10 +36,6 @@ class Stopped(Exception):
 
 class Overdue(Exception):
     """The probe neither ended a cell at its time limit nor ended itself."""
-
-
-class Overfull(Exception):
-    """Cells hold more of this host's disk than they may, and the probe's supervisor lets them."""
 
 
 class Worker:
@@ -61,7 +53,6 @@ class Worker:
         self._due = math.inf
         self._launcher_failed = False
         self._overfull = False
-        self._looked, self._was_full = 0.0, False
         self._closed = False
         self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
         self._threads = ThreadPoolExecutor(RECORDERS)
@@ -100,10 +91,12 @@ class Worker:
         })  # fmt: skip
         self._feed(folder / "job")
         intake = Intake(folder, run.output_bytes)
+        watch = DiskWatch(folder / "work", run.output_bytes + ALL_PLANS)
 
         def poll() -> None:
             intake.take()
             self._poll(folder)
+            watch.look()
 
         try:
             ended = run.launcher_of(launch).run(self.ready, folder, poll)
@@ -124,30 +117,12 @@ class Worker:
         return ended
 
     def _poll(self, folder: Path) -> None:
-        """Take what has come out, feed what can be run now.
-
-        Raises :class:`Stopped`, :class:`Overdue`, :class:`Overfull`.
-        """
+        """Take what has come out, feed what can be run now. Raises :class:`Stopped`, :class:`Overdue`."""
         if self.state.stop.is_set():
             raise Stopped
         self._collect(folder / "out")
         self._take_recorded(wait=False)
         self._feed(folder / "job")
-        self._look(folder / "work")
-
-    def _look(self, work: Path) -> None:
-        """Raise :class:`Overfull` where cells hold too much of this host's disk in two looks in a row.
-
-        A supervisor that works has ended such a cell by the second, but a cell may have stopped it, and it
-        does not see what was allocated beyond a file's end.
-        """
-        if time.monotonic() < self._looked + LOOK_SECONDS:
-            return
-        most = self.state.output_bytes + ALL_PLANS
-        written, was_full = disk_bytes(work, most), self._was_full
-        self._looked, self._was_full = time.monotonic(), written > most
-        if was_full and self._was_full:
-            raise Overfull(f"wrote {written:,} bytes or more; with shared plans it may hold {most:,}")
 
     def _feed(self, job: Path) -> None:
         """Write each task that can be run now, and the end once nothing more will come."""
@@ -225,23 +200,3 @@ class Worker:
             failed, *left = left
             self._take(failed, self.recorder.fail(failed, cause, detail))
         self.queue.give_back(left)
-
-
-def disk_bytes(folder: Path, most: int) -> int:
-    """Return the bytes on disk below a folder, no link followed; counting ends above ``most``.
-
-    A folder that cannot be looked into, for its rights or its depth, may hold anything: it counts as more.
-    """
-    total, folders = 0, [str(folder)]
-    while folders and total <= most:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-                        folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
-        except FileNotFoundError:  # it was removed just now
-            continue
-        except OSError:
-            return most + 1
-    return total
