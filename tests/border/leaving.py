@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -18,6 +18,7 @@ from prepare.test_cases import loaded
 from trtmatrix.judge.compare import make_entries
 from trtmatrix.records.store import read_records
 from trtmatrix.run.execute import execute_plan
+from trtmatrix.suite.cells import Cell
 from trtprobe.files import write_json
 
 SECONDS = 20
@@ -94,12 +95,12 @@ def run_beside(folder: Path, attack: Attack | None, **more: Any) -> Shown:
     return shown(folder)
 
 
-def shown(folder: Path) -> Shown:
+def shown(folder: Path, cells: Sequence[Cell] = CELLS) -> Shown:
     """Return what a table shows from what is stored."""
     (folder / "results").mkdir(exist_ok=True)
     if not (folder / "results" / "local").is_symlink():
         (folder / "results" / "local").symlink_to(folder / "local")
-    entries = make_entries(CELLS, read_records(folder / "results"), {}, [])
+    entries = make_entries(cells, read_records(folder / "results"), {}, [])
     outcomes: Mapping[str, Any] = {entry.cell.case.id: entry.outcome for entry in entries}
     return {name: (o.verdict.value, o.cause.value if o.cause else "") for name, o in outcomes.items() if o}
 

@@ -18,8 +18,11 @@ from prepare.test_cases import loaded
 
 from tests.border.leaving import CELLS, Attack, Leaving, Left, Shown, reason, run_beside
 from trtmatrix.common.errors import MachineryError
+from trtmatrix.judge.compare import make_entries
+from trtmatrix.plan.stale import find_reason
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.prepare.intact import find_change
+from trtmatrix.records.store import read_records
 
 UNDISTURBED: Shown = {
     "right": ("PASS", ""), "attacked": ("PASS", ""), "wrong": ("FAIL", ""), "last": ("PASS", ""),
@@ -111,6 +114,15 @@ def test_a_file_that_cases_share_is_mended_for_all(tmp_path: Path) -> None:
     assert find_change(fresh.prepare(source, make_case("b", params={"n": 1}))) == ""
 
 
+def test_what_a_run_has_written_itself_is_not_believed_either(tmp_path: Path) -> None:
+    """A run knows the digests of the blobs that it wrote, and would link one that changed since."""
+    cache, source = CaseCache(tmp_path), loaded()
+    case, other = (make_case(name, params={"n": n}) for n, name in enumerate("ab"))
+    flip(cache.prepare(source, case) / "reference/y.npy")
+    for each in (case, other):
+        assert find_change(cache.prepare(source, each)) == ""
+
+
 def test_a_damaged_file_of_no_case_is_not_linked(tmp_path: Path) -> None:
     cache, source, case = CaseCache(tmp_path), loaded(), make_case()
     folder = cache.prepare(source, case)
@@ -175,6 +187,30 @@ def test_a_full_disk_is_no_finding(ended: str, tmp_path: Path, monkeypatch: pyte
         seen = run_beside(tmp_path, attack)
     assert seen == {**UNDISTURBED, "attacked": ("NO VERDICT", "launcher failed")}
     assert "bytes left" in reason(tmp_path)
+
+
+def why_again(folder: Path) -> dict[str, str]:
+    """Return why the next run would run each case again; nothing where its record stands for it."""
+    stored = read_records(folder / "results")
+    digests = {one.record.cell: one.record.digests for one in stored}
+    found = {e.cell.case.id: find_reason(e, confirm=False) for e in make_entries(CELLS, stored, digests, [])}
+    return {case: reason.why.value for case, reason in found.items() if reason is not None}
+
+
+@pytest.mark.parametrize("words", ["[Errno 28] No space left on device", "[Errno 122] Disk quota exceeded"])
+def test_trouble_of_this_host_is_never_served(words: str, tmp_path: Path) -> None:
+    """A stand-in for a full disk: none can be had on demand."""
+
+    def attack(left: Left) -> None:
+        left.record.update(ended="crashed", detail=f"raised OSError: {words}")
+        left.keep()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+        run_beside(tmp_path, attack)
+    assert why_again(tmp_path) == {"attacked": "trouble"}
+    assert run_beside(tmp_path, None, id="r9") == UNDISTURBED
+    assert why_again(tmp_path) == {}
 
 
 def test_a_crash_with_room_on_the_disk_is_one(tmp_path: Path) -> None:

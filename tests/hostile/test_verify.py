@@ -63,7 +63,7 @@ def test_no_requirement_is_smuggled_in(tmp_path: Path) -> None:
 def test_in_the_image_that_the_user_names_it_reaches_nothing(tmp_path: Path) -> None:
     mark = tmp_path / "was-here"
     body = f"""
-import os, socket, subprocess, sys
+import os, resource, socket, subprocess, sys
 def reached():
     for step in (
         lambda: open({str(mark)!r}, "w"), lambda: open("/bug/x", "w"), lambda: open("/etc/x", "w"),
@@ -79,6 +79,12 @@ for group in ("memory.max", "pids.max", "memory/memory.limit_in_bytes", "pids/pi
     if os.path.exists("/sys/fs/cgroup/" + group):
         print("limit", open("/sys/fs/cgroup/" + group).read())
 reached()
+for line in open("/proc/self/status"):
+    if line.startswith(("CapBnd", "NoNewPrivs")):
+        print("status", *line.split())
+room = os.statvfs("/tmp")
+print("room", room.f_blocks * room.f_frsize, bool(room.f_flag & os.ST_NOSUID and room.f_flag & os.ST_NODEV))
+print("file", *resource.getrlimit(resource.RLIMIT_FSIZE))
 print("\\nrecorded: ")
 sys.exit(1)
 """
@@ -88,6 +94,10 @@ sys.exit(1)
     assert said.count("held") == 5, said
     assert "limit 1024" in said
     assert f"limit {32 << 30}" in said
+    assert f"status CapBnd: {0:016x}" in said
+    assert "status NoNewPrivs: 1" in said
+    assert f"room {8 << 30} True" in said
+    assert f"file {8 << 30} {8 << 30}" in said
     assert not mark.exists()
     assert not (tmp_path / "HOST").exists()
     assert ours() == []

@@ -47,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     outlets = _keep_streams()
     code = run(sys.argv[1:] if argv is None else argv)
     sys.stdout.flush()
-    if lost := next((outlet.trouble for outlet in outlets if outlet.fileno() == 1), ""):
-        print(
-            f"trtmatrix: standard output cannot be written: {lost}; the answer was not printed",
-            file=sys.stderr,
-        )
+    sys.stderr.flush()
+    if lost := next((outlet for outlet in outlets if outlet.trouble), None):
+        what, less = ("output", "the answer was") if lost.fileno() == 1 else ("error", "messages were")
+        text = f"trtmatrix: standard {what} cannot be written: {lost.trouble}; {less} not printed"
+        print(text, file=sys.stderr)
         code = combine_exit_codes({code, ExitCode.MACHINERY})
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
         Path(file).write_text(str(int(code)))
@@ -87,7 +87,7 @@ def _keep_streams() -> list[_Outlet]:
             outlets.append(_Outlet(number, "w", closefd=False))
             kept = io.TextIOWrapper(
                 io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors="replace",
-                line_buffering=stream.line_buffering, write_through=name == "stderr",
+                line_buffering=stream.line_buffering or stream.write_through,  # as PYTHONUNBUFFERED makes it
             )  # fmt: skip
             setattr(sys, name, kept)
     return outlets

@@ -27,7 +27,15 @@ from trtmatrix.launchers.container import (
     image_origin,
     make_container_spec,
 )
-from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, log_tail, run_session
+from trtmatrix.launchers.launcher import (
+    DiskWatch,
+    Ended,
+    Poll,
+    Ready,
+    gpu_variables,
+    log_tail,
+    run_session,
+)
 from trtmatrix.launchers.references import file_digest
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
@@ -124,9 +132,17 @@ class ChildLauncher:
         )  # fmt: skip
         killed = count_oom_kills()
         with scratch_folder() as scratch:
+            watch = DiskWatch(Path(scratch), self.limits.scratch)
+
+            def poll_and_look() -> None:
+                poll()
+                watch.look()
+
             command = child_command(self.runtime, spec, gpu, scratch, granted)
             environment = self.runtime.environment(gpu)
-            code = run_session(command, environment, log, folder, poll, largest_file=self.limits.file)
+            code = run_session(
+                command, environment, log, folder, poll_and_look, largest_file=self.limits.file
+            )
         said = log_tail(log)
         if not (folder / "work" / BEGAN).exists():
             raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {said}")

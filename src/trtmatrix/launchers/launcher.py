@@ -21,6 +21,8 @@ from trtmatrix.suite.plan import Launch
 HEARTBEAT_SECONDS = 1.0
 POLL_SECONDS = 0.02
 """How often is looked for new records, and new cells are handed in. A look costs two system calls."""
+LOOK_SECONDS = 1.0
+"""How often is looked at what cells have written to a folder of this host."""
 END_SECONDS = 3.0
 """How long a supervisor that is asked to end may take."""
 TAIL = 4000
@@ -94,6 +96,52 @@ def heartbeat(folder: Path) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+class Overfull(Exception):
+    """Cells hold more of this host's disk than they may, and the probe's supervisor lets them."""
+
+
+class DiskWatch:
+    """Looks at a folder of this host that cells write to, where they have no file system of their own.
+
+    A supervisor that works has ended a cell that takes too much by the second look, but a cell may have
+    stopped it, and it does not see what was allocated beyond a file's end.
+    """
+
+    def __init__(self, folder: Path, most: int) -> None:
+        """Name the folder, and the bytes on disk that it may hold."""
+        self.folder, self.most = folder, most
+        self._looked, self._was_full = 0.0, False
+
+    def look(self) -> None:
+        """Raise :class:`Overfull` where the folder holds too much in two looks, a second from each other."""
+        if time.monotonic() < self._looked + LOOK_SECONDS:
+            return
+        written, was_full = disk_bytes(self.folder, self.most), self._was_full
+        self._looked, self._was_full = time.monotonic(), written > self.most
+        if was_full and self._was_full:
+            raise Overfull(f"{self.folder.name} has {written:,} bytes or more; it may hold {self.most:,}")
+
+
+def disk_bytes(folder: Path, most: int) -> int:
+    """Return the bytes on disk below a folder, no link followed; counting ends above ``most``.
+
+    A folder that cannot be looked into, for its rights or its depth, may hold anything: it counts as more.
+    """
+    total, folders = 0, [str(folder)]
+    while folders and total <= most:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):
+                        total += entry.stat(follow_symlinks=False).st_blocks * 512
+                        folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+        except FileNotFoundError:  # it was removed just now
+            continue
+        except OSError:
+            return most + 1
+    return total
 
 
 def run_session(

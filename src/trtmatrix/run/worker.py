@@ -13,7 +13,7 @@ from typing import Any
 from trtmatrix.common.border import BorderError, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
-from trtmatrix.launchers.launcher import Ended, Ready
+from trtmatrix.launchers.launcher import DiskWatch, Ended, Overfull, Ready
 from trtmatrix.run.intake import Intake
 from trtmatrix.run.recorder import Recorded, Recorder
 from trtmatrix.run.state import Run
@@ -21,6 +21,7 @@ from trtmatrix.run.tasks import Task, TaskQueue
 from trtmatrix.suite.model import Cause
 from trtmatrix.suite.plan import Isolation
 from trtprobe.files import write_json
+from trtprobe.plans import ALL as ALL_PLANS
 
 OVERDUE_SECONDS = 30.0
 """A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
@@ -51,6 +52,7 @@ class Worker:
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
         self._launcher_failed = False
+        self._overfull = False
         self._closed = False
         self._name = ""
         self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
@@ -91,15 +93,20 @@ class Worker:
         })  # fmt: skip
         self._feed(folder / "job")
         intake = Intake(folder, run.output_bytes)
+        watch = DiskWatch(folder / "work", run.output_bytes + ALL_PLANS)
 
         def poll() -> None:
             intake.take()
             self._poll(folder)
+            watch.look()
 
         try:
             ended = run.launcher_of(launch).run(self.ready, folder, poll)
         except Overdue:
             return Ended(code=-1, log="it was ended: a cell was long over its time limit")
+        except Overfull as error:
+            self._overfull = True
+            return Ended(code=-1, log=f"it was ended: {error}")
         except MachineryError as error:
             self._collect(folder / "out")  # what had come out is no less true
             run.progress.note(f"{launch.version.name}: {error}")
@@ -188,6 +195,8 @@ class Worker:
                 cause = Cause.OUT_OF_HOST_MEMORY
             elif self._launcher_failed:
                 cause = Cause.LAUNCHER_FAILED
+            elif self._overfull:
+                cause = Cause.CRASHED
             elif ended.code in {137, 143}:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
