@@ -75,7 +75,7 @@ def test_a_record_says_which_build_or_process_ended_otherwise(job: Job) -> None:
     records = {step: record_of(job, step) for step in STEPS}
     assert {step: (record["ended"], record["detail"]) for step, record in records.items()} == ENDS
     for record in records.values():
-        assert record_from({**record, "digests": {}, "gpu": {}}).builds
+        assert record_from({**record, "digests": {}, "gpu": {}, "kept": {}}).builds
 
 
 def test_each_build_is_measured(job: Job) -> None:

@@ -95,7 +95,7 @@ def test_every_cell_leaves_a_record_that_says_how_it_ended(job: Job) -> None:
 def test_the_host_can_read_every_record(job: Job) -> None:
     for index in range(len(STEPS)):
         data = job.record(index)
-        record = record_from({**data, "digests": {}, "gpu": {}})
+        record = record_from({**data, "digests": {}, "gpu": {}, "kept": {}})
         assert record.run == "20250101t000000-00000000"
         started, finished = (
             datetime.fromisoformat(data[k].replace("Z", "+00:00")) for k in ("started", "finished")
