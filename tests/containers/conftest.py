@@ -107,8 +107,9 @@ class Project:
         return Done(code=code, data=json.loads(text) if text else {}, told=told, seconds=seconds)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records; each file must be whole, strict JSON."""
+        """Return all records; each file must be whole, strict JSON. Beside them the run leaves its log."""
         files = sorted(path for path in self.results.rglob("*") if path.is_file())
+        files = [path for path in files if path.name != "last-run.txt"]
         assert [path for path in files if path.suffix != ".json"] == []
         return [json.loads(path.read_text(), parse_constant=refuse) for path in files]
 
