@@ -184,7 +184,7 @@ def _show(parser: ArgumentParser) -> None:
 
 
 def _model(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("your own model (instead of the repros; with upgrade: in addition to them)")
+    group = parser.add_argument_group("your own model (instead of the repros; upgrade uses both)")
     _option(group, "--model", "FILE.onnx", type=Path)
     inputs = (
         "its inputs: one .npz with one array per input, or a folder of such files, one per sample "
@@ -242,8 +242,8 @@ def _run(parser: ArgumentParser) -> None:
     _flag(group, "--locked", "refuse images that are not in matrix.lock")
     keep = "which pulled images to keep after their last cell (default: all)"
     _option(group, "--keep", None, keep, choices=["none", "locked", "all"], default="all")
-    _option(group, "--memory", "SIZE", "memory limit of a container (32g)", type=read_size, default=32 << 30)
-    _option(group, "--output-size", "SIZE", "how much a cell may write (2g)", type=read_size, default=2 << 30)
+    _option(group, "--memory", "SIZE", "memory limit of a container", type=read_size, default=32 << 30)
+    _option(group, "--output-size", "SIZE", "how much a cell may write", type=read_size, default=2 << 30)
 
 
 def _upgrade(parser: ArgumentParser) -> None:
@@ -312,7 +312,7 @@ def _bisect(parser: ArgumentParser) -> None:
     _option(where, "--gpu", "GPU", "a GPU by name (default: the one in this host)", dest="wanted_gpu")
     products = ["tensorrt", "tensorrt-rtx", "onnxruntime"]
     _option(where, "--product", None, default="tensorrt", choices=products)
-    _repeated(where, "--image", "IMAGE", "images to search instead of matrix.yaml's versions, oldest first", nargs="+")
+    _repeated(where, "--image", "IMAGE", "images, oldest first, instead of matrix.yaml's versions", nargs="+")
     how = parser.add_argument_group("how")
     rebuilds = "engines to build before a version counts as good (default: 3); with --exec: runs (default: 1)"
     _option(how, "--rebuilds", "K", rebuilds, type=_count)
@@ -352,7 +352,7 @@ def _pack(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the pack")
     _option(group, "--to", "DIR", "where to write; new or empty", type=Path, required=True)
     _option(group, "--split", "SIZE", "largest size of a part, such as 4GB", type=read_size, default=0)
-    pythons = "a Python version of the other host to pack wheels for; may be repeated (default: this Python's)"
+    pythons = "a Python version of the other host, for its wheels; may be repeated (default: this one's)"
     _repeated(group, "--for-python", "X.Y", pythons)
     _flag(group, "--records", "pack only records, for merge")
 
