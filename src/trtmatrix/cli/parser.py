@@ -12,25 +12,25 @@ from typing import Any, NoReturn
 from trtmatrix import __version__
 
 DESCRIPTION = """\
-What each TensorRT release does to a model on a given GPU. Repros run over pinned versions and are
-judged against a float64 reference.
+Shows what each TensorRT release does to a model on a given GPU. Runs repros on pinned versions and
+compares every output with a float64 reference.
 
-Exit codes: 0 all as expected, 1 something unexpected, 2 usage or configuration, 3 the machinery failed,
-4 nothing was executed and nothing served from the store, 130 interrupted; of upgrade: 0 go, 10 go with
-work-arounds, 11 don't, 12 not enough evidence; of bundle, bisect and minimise: 0 done (verified, found,
-smaller), 1 not (the failure does not come back, no edge, nothing smaller)
+Exit codes: 0 as expected, 1 unexpected results, 2 usage or configuration, 3 a failure of the tool or host,
+4 nothing was run or shown from a record, 130 interrupted; for upgrade: 0 go, 10 go with work-arounds,
+11 don't, 12 not enough evidence; for bundle, bisect and minimise: 0 done (verified, found, smaller),
+1 not done (the failure did not come back, no edge was found, nothing smaller fails)
 """
 
 UPGRADE_CODES = """\
-Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code named by --code must change first, 12 not
-enough evidence. With --api code alone decides: 0 nothing must change, 11 something must, 12 no code could
-be looked at. A release whose API is known need not be in matrix.yaml for --api, nor for --code alone."""
+Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code given with --code must change first, 12 not
+enough evidence. With --api only the code decides: 0 nothing must change, 11 something must, 12 no code
+could be scanned. A release whose API is known need not be in matrix.yaml for --api, nor for --code alone."""
 CHECK_CODES = """\
-Exit codes: 0 nothing is known against the model (something may be feared), 1 a node is known to be ignored,
-wrong or refused at one of the versions, 2 usage."""
+Exit codes: 0 no node is known to fail (some may be feared to), 1 a node is known to be ignored, wrong or
+refused at one of the versions, 2 usage."""
 VERIFY = (
-    "Run an archive where nothing else of ours is, in a container without network, and say whether its "
-    "failure comes back. Nothing else that it brings is run or built; see docs/security.md."
+    "Run an archive by itself, in a container without a network, and say whether its failure comes back. "
+    "Nothing in it except its script is run or built; see docs/security.md."
 )
 SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
 
@@ -150,13 +150,13 @@ def _json(parser: ArgumentParser) -> None:
 def _files(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("files")
     _option(group, "--matrix", "FILE", "the versions", type=Path, default=Path("matrix.yaml"))
-    _option(group, "--repros", "DIR", "the scripts of known bugs", type=Path, default=Path("repros"))
-    _option(group, "--results", "DIR", "what was measured", type=Path, default=Path("results"))
+    _option(group, "--repros", "DIR", "the repro scripts", type=Path, default=Path("repros"))
+    _option(group, "--results", "DIR", "the stored records", type=Path, default=Path("results"))
     cache = "prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)"
     _option(group, "--cache", "DIR", cache, type=Path)
     group = parser.add_argument_group("network")
-    _flag(group, "--offline", "never open a connection; images by their ID")
-    mirror = "a mirror that stands for nvcr.io/nvidia (TRTMATRIX_REGISTRY, else registry: in matrix.yaml)"
+    _flag(group, "--offline", "use no network; find images by their ID")
+    mirror = "a mirror to use instead of nvcr.io/nvidia (TRTMATRIX_REGISTRY, else registry: in matrix.yaml)"
     _option(group, "--registry", "HOST/PATH", mirror)
 
 
@@ -166,7 +166,7 @@ def _select(parser: ArgumentParser) -> None:
         ("--trt", "VERSION", "versions by name, or a product's name: 10.7.0,10.8.0 or onnxruntime"),
         ("--repro", "REPRO", "repros by name"),
         ("--case", "CASE", "cases by name or pattern: 'sdpa-*' or sdpa-scale/explicit-tf32"),
-        ("--gpu", "GPU", "GPUs by name, of this host or not: L4, 'NVIDIA H200'"),
+        ("--gpu", "GPU", "GPUs by name, in this host or not: L4, 'NVIDIA H200'"),
         ("--runtime", "RUNTIME", "container, wheels, or host (interpreters that have TensorRT)"),
     ):
         _option(group, name, metavar, text, action="extend", type=_names, default=[])
@@ -178,26 +178,26 @@ def _show(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     text = "also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be repeated"
     _repeated(group, "--output -o", "FILE", text, type=Path)
-    _flag(group, "--full", "print every row with its figures")
-    _flag(group, "--all-rows", "print rows without evidence too")
+    _flag(group, "--full", "print every row with all figures")
+    _flag(group, "--all-rows", "also print rows without evidence")
     _json(parser)
 
 
 def _model(parser: ArgumentParser) -> None:
-    group = parser.add_argument_group("your own model (instead of the repros; upgrade: beside them)")
+    group = parser.add_argument_group("your own model (instead of the repros; upgrade uses both)")
     _option(group, "--model", "FILE.onnx", type=Path)
     inputs = (
-        "its inputs: one .npz with an array an input, or a folder of such files, a sample each "
-        "(default: drawn from the graph's shapes)"
+        "its inputs: one .npz with one array per input, or a folder of such files, one per sample "
+        "(default: random, from the graph's shapes)"
     )
     _option(group, "--inputs", "NPZ|DIR", inputs, type=Path)
-    precision = "what TensorRT may compute in"
+    precision = "the precision that TensorRT may use"
     _option(group, "--precision", None, precision, choices=["tf32", "fp32", "fp16"], default="tf32")
     _option(group, "--atol", "A", "accept |a - b| <= A + R |b|, element by element", type=float)
     _option(group, "--rtol", "R", type=float)
     _repeated(
         group, "--profile", "INPUT=MIN:OPT:MAX",
-        "shapes of a dynamic input, such as ids=1x16:4x128:8x512, or values of what decides a shape, "
+        "shapes of a dynamic input, such as ids=1x16:4x128:8x512, or values of an input that sets a shape, "
         "such as k=1:3:5 (default: taken from the inputs)",
     )  # fmt: skip
 
@@ -206,15 +206,15 @@ def _where(parser: ArgumentParser) -> None:
     """Add what starts containers, and whose GPUs are meant: this host's, or through Slurm a cluster's."""
     group = parser.add_argument_group("containers (docs/engines.md)")
     engines = ["auto", "docker", "podman", "apptainer", "pyxis"]
-    engine = "what starts them (TRTMATRIX_ENGINE, else auto: Docker, or Podman where there is no Docker)"
+    engine = "container engine (TRTMATRIX_ENGINE, else auto: Docker, or Podman if there is no Docker)"
     _option(group, "--engine", None, engine, choices=engines)
     _repeated(
         group, "--image", "VERSION=REFERENCE|FILE",
-        "stands for the image of a version: a reference, or a file (.tar of docker save; .sif for "
+        "use this image for a version: a reference, or a file (.tar from docker save; .sif for "
         "apptainer; .sqsh for pyxis); may be repeated", dest="own_images",
     )  # fmt: skip
     group = parser.add_argument_group("where")
-    executor = "this host (default), or the cluster that the site's settings describe (docs/slurm.md)"
+    executor = "this host (default), or the cluster described by the site's settings (docs/slurm.md)"
     _option(group, "--executor", None, executor, choices=["local", "slurm"], default="local")
     site = "the site's settings (TRTMATRIX_SITE, else slurm.yaml beside matrix.yaml)"
     _option(group, "--site", "FILE", site, type=Path)
@@ -222,52 +222,52 @@ def _where(parser: ArgumentParser) -> None:
 
 def _run(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("running")
-    _flag(group, "--plan", "print what would be started, start nothing")
-    _flag(group, "--stale", "print why each cell would be run or not, start nothing")
-    _flag(group, "--rerun", "run cells that have a current record too")
+    _flag(group, "--plan", "print what would be started, without starting it")
+    _flag(group, "--stale", "print why each cell would or would not be run, without running it")
+    _flag(group, "--rerun", "also run cells that have a current record")
     rebuilds = (
-        "build and run at least K engines of each cell, to see how much luck is in it (1 to 100); of a "
-        "case of several processes so many processes, which share an engine"
+        "build and run at least K engines of each cell, to see how much builds vary (1 to 100); a case "
+        "of several processes runs K processes, which share one engine"
     )
     _option(group, "--rebuilds", "K", rebuilds, type=_rebuilds, default=1)
     _flag(
         group, "--no-confirm",
-        "believe at once; without it what does not come out as it must beside others is run again alone",
+        "accept every result at once; by default an unexpected result of a shared process is run again alone",
     )  # fmt: skip
-    shared = "what cells share: a warm process (default), a container with a fresh process for each, nothing"
+    shared = "what cells share: a warm process (default), a container with one process per cell, or nothing"
     isolations = ["worker", "process", "container"]
     _option(group, "--isolation", None, shared, choices=isolations, default="worker")
-    pull = "which missing images to pull or build: those of versions named by --trt (default), all, none"
+    pull = "which missing images to pull or build: those of versions named by --trt (default), all or none"
     _option(group, "--pull", None, pull, choices=["named", "all", "never"], default="named")
-    _flag(group, "--locked", "refuse to run in an image that matrix.lock does not have")
-    keep = "which images that this tool pulled stay after their last cell (default: all)"
+    _flag(group, "--locked", "refuse images that are not in matrix.lock")
+    keep = "which pulled images to keep after their last cell (default: all)"
     _option(group, "--keep", None, keep, choices=["none", "locked", "all"], default="all")
-    _option(group, "--memory", "SIZE", "memory of a container (32g)", type=read_size, default=32 << 30)
-    _option(group, "--output-size", "SIZE", "what a cell may write (2g)", type=read_size, default=2 << 30)
+    _option(group, "--memory", "SIZE", "memory limit of a container", type=read_size, default=32 << 30)
+    _option(group, "--output-size", "SIZE", "how much a cell may write", type=read_size, default=2 << 30)
 
 
 def _upgrade(parser: ArgumentParser) -> None:
     parser.epilog = f"{UPGRADE_CODES}\n\n{parser.epilog}"
     group = parser.add_argument_group("the move")
-    _option(group, "--from", "VERSION", "what you run now", dest="before", required=True)
+    _option(group, "--from", "VERSION", "the version in use", dest="before", required=True)
     after = (
-        "what you think of running, or 'any': the newest version with nothing against it, and the "
+        "the version to move to, or 'any': the newest version with nothing against it, and the "
         "nearest one that fixes what --repro names"
     )
     _option(group, "--to", "VERSION", after, dest="after", required=True, type=_version_or_any)
     code = (
-        "look for uses of what changes: Python, notebooks, shell, Dockerfiles; may be repeated. "
-        "Exit code 11 where something must change"
+        "find uses of what changes, in Python, notebooks, shell and Dockerfiles; may be repeated. "
+        "Exit code 11 if something must change"
     )
     _repeated(group, "--code", "DIR|FILE", code, type=Path)
-    api = "print the difference of the two APIs, with --code where it is used, and nothing else"
+    api = "only print how the two APIs differ and, with --code, where that is used"
     _flag(group, "--api", api)
-    check = "your own acceptance of the model's outputs: see docs/acceptance.md"
+    check = "your own acceptance test of the model's outputs: see docs/acceptance.md"
     _option(group, "--check", "FILE.py", check, type=Path)
-    _flag(group, "--explain", "look for the model's first layer that goes wrong, where one does")
-    _flag(group, "--no-run", "decide from stored records, run nothing")
-    _flag(group, "--full", "print the whole report, not one screen of it")
-    output = "also write the report as .html, .md or .json, the uses in code as .sarif; may be repeated"
+    _flag(group, "--explain", "find the first layer of the model that goes wrong, if any does")
+    _flag(group, "--no-run", "decide from stored records; run nothing")
+    _flag(group, "--full", "print the whole report instead of one screen")
+    output = "also write the report as .html, .md or .json, or the uses in code as .sarif; may be repeated"
     _repeated(group, "--output -o", "FILE", output, type=Path)
 
 
@@ -281,60 +281,60 @@ def _bundle(parser: ArgumentParser) -> None:
     make = actions.add_parser("make", help="write the archive of a failing cell")
     _files(make)
     _model(make)
-    _option(make, "cell", "CELL", "as tables print it: REPRO/CASE@VERSION#GPU")
+    _option(make, "cell", "CELL", "a cell as the tables print it: REPRO/CASE@VERSION#GPU")
     _option(make, "--to", "FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)", type=Path)
-    _flag(make, "--yes", "do not ask; needed where stdin is no terminal")
+    _flag(make, "--yes", "do not ask; needed if stdin is not a terminal")
     _flag(make, "--no-verify", "do not run the archive afterwards")
-    text = "run an archive from itself alone, in a fresh container"
+    text = "run an archive by itself, in a fresh container"
     verify = actions.add_parser("verify", help=text, description=VERIFY)
     _option(verify, "file", "FILE", type=Path)
     _option(verify, "--image", "IMAGE", "run it in this image instead of the recorded one", default="")
-    _flag(verify, "--trust", "run it outside of containers, as yourself, where its failure was seen so")
+    _flag(verify, "--trust", "run it outside containers, with your rights, if its failure was seen that way")
     for command in (make, verify):
-        seconds = "time limit of a run of the archive"
+        seconds = "time limit for one run of the archive"
         _option(command, "--seconds", "S", seconds, type=_seconds, default=1800.0)
         _json(command)
         _flag(command, "--traceback", "show where an error came from")
 
 
 def _bisect(parser: ArgumentParser) -> None:
-    what = parser.add_argument_group("what is looked for")
-    case = "REPRO/CASE, or CASE where one repro alone has it"
+    what = parser.add_argument_group("what to look for")
+    case = "REPRO/CASE, or CASE if only one repro has it"
     _option(what, "--case", "CASE", case, dest="wanted_case")
     shell = (
-        "instead of a case: a shell command run for each version ({version}, {image} are put in): exit "
-        "code 0 good, 1 to 124, 126 and 127 bad, 125 cannot say, 128 and above ends the search"
+        "instead of a case: a shell command to run for each version ({version}, {image} are replaced); exit "
+        "codes: 0 good, 1 to 124, 126 and 127 bad, 125 cannot say, 128 and above ends the search"
     )
     _option(what, "--exec", "COMMAND", shell, dest="shell_command")
     where = parser.add_argument_group("where")
-    _option(where, "--good", "VERSION", "a version that is right (default: looked for)")
-    _option(where, "--bad", "VERSION", "a version that fails (default: looked for)")
-    _option(where, "--gpu", "GPU", "a GPU by name (default: the one here)", dest="wanted_gpu")
+    _option(where, "--good", "VERSION", "a version that is right (default: found by search)")
+    _option(where, "--bad", "VERSION", "a version that fails (default: found by search)")
+    _option(where, "--gpu", "GPU", "a GPU by name (default: the one in this host)", dest="wanted_gpu")
     products = ["tensorrt", "tensorrt-rtx", "onnxruntime"]
     _option(where, "--product", None, default="tensorrt", choices=products)
-    _repeated(where, "--image", "IMAGE", "instead of matrix.yaml's versions: images, oldest first", nargs="+")
+    _repeated(where, "--image", "IMAGE", "images, oldest first, instead of matrix.yaml's versions", nargs="+")
     how = parser.add_argument_group("how")
-    rebuilds = "engines built before a version counts as good (default: 3); with --exec so many runs (1)"
+    rebuilds = "engines to build before a version counts as good (default: 3); with --exec: runs (default: 1)"
     _option(how, "--rebuilds", "K", rebuilds, type=_count)
-    _flag(how, "--no-run", "from stored records alone, run nothing")
+    _flag(how, "--no-run", "use stored records; run nothing")
     _flag(how, "--pull", "pull or build images that are not here")
     _option(how, "--output -o", "FILE.md", "also write the report", type=Path)
 
 
 def _minimise(parser: ArgumentParser) -> None:
-    _option(parser, "cell", "CELL", "as tables print it: REPRO/CASE@VERSION#GPU")
-    _option(parser, "--good", "VERSION", "a version that is right: what is left must be right there, too")
+    _option(parser, "cell", "CELL", "a cell as the tables print it: REPRO/CASE@VERSION#GPU")
+    _option(parser, "--good", "VERSION", "a version that is right; smaller models must also be right there")
     _option(parser, "--to", "DIR", "where to write (default: ./minimised-CASE)", type=Path)
-    _option(parser, "--steps", "N", "smaller models tried at most (default: 200)", type=_count, default=200)
-    _option(parser, "--seconds", "S", "stop after so long (default: 3600)", type=_seconds, default=3600.0)
+    _option(parser, "--steps", "N", "try at most N smaller models (default: 200)", type=_count, default=200)
+    _option(parser, "--seconds", "S", "stop after S seconds (default: 3600)", type=_seconds, default=3600.0)
 
 
 def _check(parser: ArgumentParser) -> None:
     parser.epilog = f"{CHECK_CODES}\n\n{parser.epilog}"
-    _option(parser, "file", "MODEL.onnx", "your model; its weights need not be there", type=Path)
-    versions = "releases of TensorRT, comma-separated (default: those of matrix.yaml)"
+    _option(parser, "file", "MODEL.onnx", "your model; its weights are not needed", type=Path)
+    versions = "releases of TensorRT, comma-separated (default: all in matrix.yaml)"
     _option(parser, "--trt", "VERSION", versions, action="extend", type=_names, default=[])
-    _flag(parser, "--full", "print all that was found, not one screen of it")
+    _flag(parser, "--full", "print everything that was found instead of one screen")
     _json(parser)
     _option(parser, "--matrix", "FILE", "the versions", type=Path, default=Path("matrix.yaml"))
     _option(parser, "--repros", "DIR", "where the rules are", type=Path, default=Path("repros"))
@@ -345,25 +345,25 @@ def _surfaces(parser: ArgumentParser) -> None:
 
 
 def _lock(parser: ArgumentParser) -> None:
-    _flag(parser, "--update", "write what was found into matrix.lock; without it: only show")
+    _flag(parser, "--update", "write the result to matrix.lock (default: only show it)")
 
 
 def _pack(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the pack")
     _option(group, "--to", "DIR", "where to write; new or empty", type=Path, required=True)
-    _option(group, "--split", "SIZE", "parts of at most so much, such as 4GB", type=read_size, default=0)
-    pythons = "Pythons of the other host that wheels are packed for (default: this one's)"
+    _option(group, "--split", "SIZE", "largest size of a part, such as 4GB", type=read_size, default=0)
+    pythons = "a Python version of the other host, for its wheels; may be repeated (default: this one's)"
     _repeated(group, "--for-python", "X.Y", pythons)
-    _flag(group, "--records", "pack records for merge instead, nothing else")
+    _flag(group, "--records", "pack only records, for merge")
 
 
 def _unpack(parser: ArgumentParser) -> None:
-    _option(parser, "folder", "DIR", "the folder with the pack's parts", type=Path)
-    _option(parser, "--into", "DIR", "where the suite goes (default: ./trtmatrix)", type=Path)
-    _flag(parser, "--check", "check every byte, load nothing")
-    _option(parser, "--python", "PATH", "the Python that the suite is to run with")
-    _flag(parser, "--no-images", "leave the container engine alone")
-    _flag(parser, "--no-venv", "make no environment")
+    _option(parser, "folder", "DIR", "the folder with the parts of the pack", type=Path)
+    _option(parser, "--into", "DIR", "where to write the suite (default: ./trtmatrix)", type=Path)
+    _flag(parser, "--check", "check every byte; load nothing")
+    _option(parser, "--python", "PATH", "the Python to run the suite with")
+    _flag(parser, "--no-images", "load no images")
+    _flag(parser, "--no-venv", "create no environment")
 
 
 def _merge(parser: ArgumentParser) -> None:
@@ -376,7 +376,7 @@ def _prepare(parser: ArgumentParser) -> None:
 
 
 def _schema(parser: ArgumentParser) -> None:
-    _flag(parser, "--site", "that of slurm.yaml (docs/slurm.md)")
+    _flag(parser, "--site", "print the schema of slurm.yaml (docs/slurm.md)")
 
 
 EXAMPLES = {
@@ -391,29 +391,29 @@ EXAMPLES = {
 """What help shows of each command."""
 
 COMMANDS: tuple[tuple[str, str, tuple[Callable[[ArgumentParser], None], ...]], ...] = (
-    ("run", "run what can be run here and print the tables",
+    ("run", "run everything that can be run here and print the tables",
      (_files, _select, _show, _model, _run, _where,
-      _no_controls("run and show no controls but those selected"))),
+      _no_controls("leave out controls that are not selected"))),
     ("table", "print the tables from stored records",
-     (_files, _select, _show, _model, _no_controls("show no controls but those selected"), _where)),
-    ("upgrade", "say whether to move from one version to another",
+     (_files, _select, _show, _model, _no_controls("leave out controls that are not selected"), _where)),
+    ("upgrade", "decide whether to move from one version to another",
      (_files, _select, _model, _upgrade, _json)),
-    ("check", "name the nodes of a model that versions get wrong, from its file alone", (_check,)),
+    ("check", "find the nodes of a model that versions get wrong, from the file alone", (_check,)),
     ("report", "write the whole matrix as one page with filters", (_files, _select, _report, _where)),
-    ("bundle", "make or verify an archive that shows a failure to its maintainers", (_bundle,)),
-    ("bisect", "find the version that a failure came in with", (_files, _model, _bisect, _json)),
+    ("bundle", "make or verify an archive that demonstrates a failure to the maintainers", (_bundle,)),
+    ("bisect", "find the version that introduced a failure", (_files, _model, _bisect, _json)),
     ("minimise", "find the smallest graph and shapes that still fail in the same way",
      (_files, _model, _minimise, _json)),
     ("surfaces", "read the APIs of new releases from NVIDIA's own bindings", (_files, _surfaces)),
     ("list", "list versions, repros and cases", (_files, _select, _json)),
-    ("doctor", "say what was found here and what that lets run",
-     (_files, _select, _json, _no_controls("only look, run no controls"), _where)),
-    ("lock", "ask the registry which digests the images' tags stand for", (_files, _select, _lock, _json)),
-    ("pack", "write all that a host without a network needs", (_files, _select, _pack)),
+    ("doctor", "show what this host has and what it can run",
+     (_files, _select, _json, _no_controls("only inspect the host; run no controls"), _where)),
+    ("lock", "ask the registry which digests the image tags point to", (_files, _select, _lock, _json)),
+    ("pack", "write everything that a host without a network needs", (_files, _select, _pack)),
     ("unpack", "check a pack and load it, on a host without a network", (_unpack,)),
-    ("merge", "take in records that were made elsewhere", (_files, _merge, _json)),
-    ("prepare", "write a case's files, to run it by hand", (_files, _prepare)),
-    ("publish", "copy records measured here to where git sees them", (_files, _select, _where)),
-    ("schema", "print the JSON Schema of matrix.yaml, or of a site's settings", (_schema,)),
+    ("merge", "add records that were made elsewhere", (_files, _merge, _json)),
+    ("prepare", "write the files of a case, to run it by hand", (_files, _prepare)),
+    ("publish", "copy records measured here to where git tracks them", (_files, _select, _where)),
+    ("schema", "print the JSON Schema of matrix.yaml, or of the site's settings", (_schema,)),
 )  # fmt: skip
 """Each command's name, what it does, and what adds its options."""
