@@ -141,18 +141,18 @@ BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
 """Where the tests of a file share what is slow to make."""
 
 SUITES = (
-    Suite(name="unit", seconds=720, command=(*BOTH_CORES, "tests/unit"), quick=True),
-    Suite(name="border", seconds=240, command=(*BOTH_CORES, "tests/border"), quick=True),
-    Suite(name="faults", seconds=240, command=(*BOTH_CORES, "tests/faults"), quick=True),
-    Suite(name="nox", seconds=240, command=(*PYTEST, "tests/nox"), quick=True),
-    Suite(name="numerics", seconds=300, command=(*BOTH_CORES, "tests/numerics")),
-    Suite(name="slurm", seconds=900, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
+    Suite(name="unit", seconds=1200, command=(*BOTH_CORES, "tests/unit"), quick=True),
+    Suite(name="border", seconds=400, command=(*BOTH_CORES, "tests/border"), quick=True),
+    Suite(name="faults", seconds=400, command=(*BOTH_CORES, "tests/faults"), quick=True),
+    Suite(name="nox", seconds=400, command=(*PYTEST, "tests/nox"), quick=True),
+    Suite(name="numerics", seconds=700, command=(*BOTH_CORES, "tests/numerics")),
+    Suite(name="slurm", seconds=1200, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
-    Suite(name="hostile", seconds=180, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
+    Suite(name="hostile", seconds=700, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
-    Suite(name="registry", seconds=180, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
+    Suite(name="registry", seconds=400, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
-    Suite(name="probe", seconds=540, command=(*BOTH_CORES, "tests/probe")),
+    Suite(name="probe", seconds=1000, command=(*BOTH_CORES, "tests/probe")),
     Suite(
         name="containers", seconds=900, command=(*BY_FILE, "tests/containers"), lacking=_docker, waits=True
     ),
@@ -164,13 +164,13 @@ SUITES = (
         name="launchers", seconds=240, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True
     ),
     Suite(name="bundles", seconds=900, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
-    Suite(name="browser", seconds=300, command=(*BY_FILE, "tests/browser"), lacking=_browser),
+    Suite(name="browser", seconds=500, command=(*BY_FILE, "tests/browser"), lacking=_browser),
     Suite(
-        name="torch", seconds=420, lacking=_torch,
+        name="torch", seconds=800, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests", "--", "-n", "2"),
     ),
     Suite(
-        name="models", seconds=600, lacking=_models,
+        name="models", seconds=900, lacking=_models,
         command=(sys.executable, "-m", "nox", "-s", "model_tests"),
     ),
 )  # fmt: skip

@@ -25,6 +25,9 @@ DECIDING_BUILDS = 8
 With three alone, a fault of one build in four would be missed in 42% of cases (0.75³), with eleven in 4%.
 """
 
+LEAST_SAMPLED = 10
+"""Cells of a run from which on some are sampled: one cell alone would be run twice, and it shares nothing."""
+
 SAMPLED = 50
 """Of so many cells of a run one is run again in a fresh process also where it passes, and one at least.
 
@@ -47,7 +50,7 @@ def sample_cells(cells: Iterable[CellId], seed: bytes) -> frozenset[CellId]:
     ``seed``: what no cell can know, or it would lie where nobody looks.
     """
     ranked = sorted(cells, key=lambda cell: sha256(seed + str(cell).encode()).digest())
-    return frozenset(ranked[: -(-len(ranked) // SAMPLED)])
+    return frozenset(ranked[: -(-len(ranked) // SAMPLED)] if len(ranked) >= LEAST_SAMPLED else ())
 
 
 @dataclass(frozen=True, kw_only=True)
