@@ -42,8 +42,8 @@ def client() -> docker.DockerClient:
 WAITS_ITSELF = IS_PODMAN
 """Whether the engine asks a registry that says 429 again by itself, so that we hear nothing of it."""
 
-REMOVED_BY_HAND = ({"launcher failed"}, {"interrupted", None}) if IS_PODMAN else ({"launcher failed"},)
-"""What becomes of cells whose container is removed: Podman ends it first, and the next cells get another."""
+REMOVED_BY_HAND = ({"launcher failed"}, {"interrupted", None}, {"launcher failed", None})
+"""What becomes of cells whose container is removed; the next cells may get another one."""
 
 KEEPS_LAYERS = not IS_PODMAN
 """Whether an engine has what came before a pull was cut off. Podman 4.3 begins anew."""

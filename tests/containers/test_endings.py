@@ -27,7 +27,7 @@ EXPECTED = {
     "eats-memory": (MEMORY, "killed by the kernel: the memory limit was reached"),
     "eats-memory-in-a-child": (PASS, ""),
     "prints-a-gigabyte": (PASS, ""),
-    "fills-its-output": (CRASHED, r"raised OSError: \[Errno 28\] No space left on device"),
+    "fills-its-output": (CRASHED, r"wrote \d+ bytes; the output folder may hold \d+"),
     "fills-the-scratch": (MEMORY, "killed by the kernel: the memory limit was reached"),
     "fills-the-scratch-and-passes": (PASS, ""),
     "forks": (PASS, ""),

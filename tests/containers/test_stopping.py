@@ -229,14 +229,14 @@ def test_a_container_that_is_killed_by_hand_loses_one_cell(project: Project, sta
     assert causes == [None, "interrupted", None, None]
 
 
-def test_records_that_cannot_be_written_are_the_machinery_s_trouble(project: Project) -> None:
+def test_a_file_where_records_should_lie_is_told_of_before_anything_starts(project: Project) -> None:
     project.results.mkdir()
     (project.results / "local").write_text("in the way")
     process = project.start(*SLEEPS)
     code = process.wait(timeout=60)
     told = project.done(code).told
-    assert code == 3, told
-    assert "a file could not be written" in told
+    assert code == 2, told
+    assert "nothing can be written there: File exists; name another folder by --results" in told
     assert "Traceback" not in told
     assert containers_of(process.pid) == []
     assert project.jobs() == []

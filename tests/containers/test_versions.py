@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.containers.conftest import GOOD, Done, Project
-from tests.containers.engines import COMMAND
 
 PASSES = ("--repro", "endings", "--case", "passes")
 MISSING, MISPINNED, RTX = "onnxruntime-1.29.0", "onnxruntime-1.30.0", "tensorrt-rtx-1.7"
@@ -63,35 +59,3 @@ def test_the_plan_starts_nothing_and_writes_nothing(project: Project) -> None:
     assert planned.splitlines()[0].startswith(f"{GOOD} on CPU: run 1 cells in ")
     assert not project.results.exists()
     assert not project.cache.exists()
-
-
-def test_the_printed_command_does_what_the_run_does(project: Project) -> None:
-    done = project.run("--trt", GOOD, *PASSES)
-    words = project.command("--trt", GOOD, *PASSES, "--plan", "--rerun")
-    planned = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    line = next(line for line in planned.splitlines() if f"{COMMAND} run" in line)
-    job = write_job(project, done)
-    command = shlex.split(line.strip().replace("JOB/", f"{job}/"))
-    subprocess.run([*command[:2], "--rm", *command[2:]], check=True, timeout=60, capture_output=True)
-    record = json.loads((job / "out" / "0.record.json").read_text())
-    assert record["ended"] == "ran"
-    assert record["measurements"] == project.record(done.cell("passes"))["measurements"]
-
-
-def write_job(project: Project, done: Done) -> Path:
-    """Write what a run writes into a job's folder, for the one case that is prepared."""
-    job = project.folder / "by-hand"
-    for part in ("job", "out"):
-        (job / part).mkdir(parents=True)
-    prepared = next(path for path in (project.cache / "cases").iterdir() if not path.name.startswith("."))
-    cell = {
-        "cell": project.record(done.cell("passes"))["cell"], "run": "by-hand", "repro_file": "endings.py",
-        "params": json.loads((prepared / "case.json").read_text())["params"], "seconds": 60,
-        "files": prepared.name, "keep_outputs": False, "alone": False,
-    }  # fmt: skip
-    whole = {"product": "onnxruntime", "output_bytes": 1 << 20, "isolation": "worker"}
-    (job / "job" / "job.json").write_text(json.dumps(whole))
-    (job / "job" / "0.cell.json").write_text(json.dumps(cell))
-    (job / "job" / "end").touch()
-    (job / "job" / "heartbeat").touch()
-    return job

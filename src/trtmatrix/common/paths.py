@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -155,9 +156,12 @@ def check_writable(folders: Mapping[str, Path]) -> None:
     for option, folder in folders.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            why = "" if os.access(folder, os.W_OK | os.X_OK) else "no permission, or a read-only disk"
-        except OSError as error:
-            why = error.strerror or str(error)
+            with tempfile.TemporaryFile(dir=folder):
+                why = ""
+        except PermissionError:
+            why = "no permission"
+        except OSError as error:  # a full disk is trouble of the host, which what writes there tells of
+            why = "" if error.errno in {errno.ENOSPC, errno.EDQUOT} else error.strerror or str(error)
         if why:
             problems.append(f"{folder}: nothing can be written there: {why}; name another folder by {option}")
     if problems:

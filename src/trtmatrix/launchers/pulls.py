@@ -141,8 +141,9 @@ class Puller:
         came: dict[str, tuple[int, int]] = {}  # bytes of each layer over all tries: so far, in all
         for wait in (*self.waits, None):
             steps, mark, since = set[tuple[str, str]](), 0, self.clock()
-            events = client.api.pull(reference, stream=True, decode=True, platform=self.platform or None)
+            events = None
             try:
+                events = client.api.pull(reference, stream=True, decode=True, platform=self.platform or None)
                 for event in events:
                     self._take(reference, event, came)
                     status = str(event.get("status", ""))
