@@ -139,8 +139,8 @@ def test_a_cell_of_a_shipped_repro_is_minimised_from_its_prepared_case(
 REFUSED = {
     "right": ("it does not fail", ()),
     "control": ("was put into its graph, not into the version", ()),
-    "same": ("--good: version", (f"--good={WRONG}",)),
-    "unknown": ("perhaps you meant", ("--good=onnxruntime-1.31.3",)),
+    "same": ("not listed; known are", (f"--good={WRONG}",)),
+    "unknown": ("not listed; known are", ("--good=onnxruntime-1.31.3",)),
     "other": ("name the same model, inputs, precision and profile as when it ran", ("--profile=x=1x12x128",)),
 }
 
