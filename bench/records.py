@@ -19,7 +19,7 @@ from trtmatrix.judge.record import BUILT, RAN, write_number
 from trtmatrix.plan.context import open_context
 from trtmatrix.plan.digests import cell_digests
 from trtmatrix.suite.cells import Cell, Selection, expand
-from trtmatrix.suite.digest import digest_package
+from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import Cause, Product
 
@@ -90,7 +90,7 @@ class Maker:
         self.random = random.Random(self.seed)  # noqa: S311 - a benchmark
         args = ["table", "--matrix", str(ROOT / "matrix.yaml"), "--repros", str(ROOT / "repros")]
         self.context = open_context(make_parser().parse_args([*args, "--results", str(ROOT / "results")]))
-        self.probe = digest_package("trtprobe")
+        self.probe = digest_own_code().probe
         paths = sorted((ROOT / "results").glob("nvidia-*/*/*/*/*.json"))
         self.published = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
         self.by_case: dict[tuple[str, str], list[int]] = {}

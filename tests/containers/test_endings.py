@@ -85,6 +85,8 @@ def test_every_cell_has_one_record_and_one_more_where_it_is_tried_again_alone(
     first = [record for record in records if "confirms" not in record]
     again = [record for record in records if "confirms" in record]
     assert sorted(identity(record) for record in first) == sorted(ids)
+    sampled = {cell["case"] for cell in done.data["cells"] if cell["verdict"] == "PASS"}
+    again = [record for record in again if record["cell"]["case"] not in sampled]  # a PASS, by lot
     clear = {case for case in DOUBTED if expected(case, done.cell(case)) != EXPECTED[case]}
     assert {record["cell"]["case"] for record in again} == DOUBTED - clear
     assert len(again) == len(DOUBTED - clear)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.suite.digest import NOISE, digest_code, digest_modules, digest_own_code, split_lines
+from trtmatrix.suite.digest import NOISE, PROBE, digest_code, digest_modules, digest_own_code, split_lines
 from trtmatrix.suite.reprofile import APART
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -213,15 +214,34 @@ def test_every_python_that_is_here_gives_the_same_digests() -> None:
         assert digests_under(python) == here, python
 
 
-def test_the_digest_of_emulation_is_of_its_code_alone_not_of_where_it_lies(tmp_path: Path) -> None:
-    files = [ROOT / "src" / "trtmatrix" / f"{name}.py" for name in NOISE]
-    assert digest_modules(files) == digest_own_code().noise
+@pytest.mark.parametrize(
+    ("package", "names", "part"), [("trtmatrix", NOISE, "noise"), ("trtprobe", PROBE, "probe")]
+)
+def test_the_digest_of_code_is_of_its_words_alone_not_of_where_it_lies(
+    tmp_path: Path, package: str, names: tuple[str, ...], part: str
+) -> None:
+    files = [ROOT / "src" / package / f"{name}.py" for name in names]
+    counts = getattr(digest_own_code(), part)
+    assert digest_modules(files) == counts
     moved = [Path(shutil.copy(file, tmp_path / f"{n}-moved.py")) for n, file in enumerate(files)]
-    assert digest_modules(reversed(moved)) == digest_own_code().noise
+    assert digest_modules(reversed(moved)) == counts
     changed = tmp_path / "0-moved.py"
     changed.write_text(
-        changed.read_text().replace(" from trtmatrix", " from trtmatrix.elsewhere") + "\n# more\n"
+        changed.read_text().replace(f" from {package}", f" from {package}.elsewhere") + "\n# more\n"
     )
-    assert digest_modules(moved) == digest_own_code().noise
+    assert digest_modules(moved) == counts
     changed.write_text(changed.read_text() + "x = 1\n")
-    assert digest_modules(moved) != digest_own_code().noise
+    assert digest_modules(moved) != counts
+
+
+def test_whatever_opens_builds_runs_or_measures_counts() -> None:
+    """A new backend, or a module that one of those that count needs, is not forgotten."""
+    probe = ROOT / "src" / "trtprobe"
+    assert {f"backends/{file.stem}" for file in (probe / "backends").glob("*.py")} <= set(PROBE)
+    needed = {
+        name.replace(".", "/")
+        for file in PROBE
+        for name in re.findall(r"from trtprobe\.([a-z_.]+) import", (probe / f"{file}.py").read_text())
+    }
+    guarding = {"answer", "observe"}
+    assert needed - {"backends"} <= set(PROBE) | guarding
