@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _thread
-import argparse
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +17,8 @@ from tests.bundles.started import WRONG, columns, count_starts, left_over
 from tests.models import images
 from tests.models.conftest import REPOSITORY, Project
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.model.own_model import model_repro, open_model
-from trtmatrix.plan.context import Context, open_context
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.run.session import Session
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.repro_files import LoadedRepro
@@ -38,16 +37,16 @@ def opened(folder: Path, image: str) -> tuple[Context, list[LoadedRepro]]:
     """Return a project's context and three models that differ by their inputs."""
     project = Project(folder, columns=columns(image))
     model = write_deep(folder / "deep", samples=3)
-    files = {
-        "matrix": folder / "matrix.yaml", "repros": REPOSITORY / "repros", "results": project.results,
-        "cache": folder / "cache", "model": model, "precision": "fp32", "atol": None, "rtol": None,
-        "profile": [],
-    }  # fmt: skip
-    context = open_context(argparse.Namespace(**files))
+    context = open_context(
+        ProjectOptions(
+            matrix=folder / "matrix.yaml", repros=REPOSITORY / "repros", results=project.results,
+            cache=folder / "cache",
+        )
+    )  # fmt: skip
     found = []
     for number in range(3):
         inputs = model.parent / "inputs" / f"{number}.npz"
-        mine = open_model(context, argparse.Namespace(**files, inputs=inputs))
+        mine = open_model(context, ModelOptions(model=model, inputs=inputs, precision="fp32"))
         found.append(model_repro(mine))
     return replace(mine, repros={found[0].repro.id: found[0]}), found
 

@@ -6,7 +6,6 @@ while their surface is read: with stand-ins of the right names they import on an
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -44,10 +43,17 @@ SYMBOLS = (
 )  # fmt: skip
 
 
-def surfaces_command(args: argparse.Namespace) -> ExitCode:
+@dataclass(frozen=True, kw_only=True)
+class SurfacesOptions:
+    """Those of ``surfaces``."""
+
+    to: Path | None
+
+
+def surfaces_command(options: SurfacesOptions) -> ExitCode:
     """Read each release that the store lacks, and write the store; an empty ``--to`` has all read again."""
     need_network("reading NVIDIA's bindings from PyPI")
-    file: Path = args.to / STORE.name if args.to else STORE
+    file = options.to / STORE.name if options.to else STORE
     surfaces = list(parse_store(file.read_bytes(), str(file)).values()) if file.is_file() else []
     known, troubles = len(surfaces), 0
     need_compiler()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import re
@@ -12,7 +11,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 
-from trtmatrix.bugs.ask_versions import CaseRun, Versions, candidates_of, command_line
+from trtmatrix.bugs.ask_versions import BisectOptions, CaseRun, Versions, candidates_of, command_line
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError, UsageError
@@ -39,9 +38,9 @@ class UserImages:
 
     interrupted = Versions.interrupted
 
-    def __init__(self, run: CaseRun, args: argparse.Namespace, names: tuple[str, ...]) -> None:
-        self.run, self.args, self.names = run, args, names
-        self.product = Product(args.product)
+    def __init__(self, run: CaseRun, options: BisectOptions) -> None:
+        self.run, self.options, self.names = run, options, (names := read_images(options))
+        self.product = options.product
         self.candidates = tuple(Candidate(name=name, image=name) for name in names)
         self.subject = run.subject(self.product, "image")
         self.rests_on = f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
@@ -63,7 +62,7 @@ class UserImages:
                     replies[number] = version
                 elif found := self._run_of(held, version).look([version])[0].get(version.name):
                     replies[number] = _of_image(found, held)
-            elif not self.args.pull:
+            elif not self.options.pull:
                 replies[number] = _silent("not here", "pull it, or say --pull")
         return replies, {}
 
@@ -88,7 +87,7 @@ class UserImages:
             return held.registry if held and held.registry else self.names[number]
 
         row = ["--image", *map(name, range(report.search.count))]
-        words = [*self.run.words(self.args), *row, *report.ends(name), "--product", self.args.product]
+        words = [*self.run.words(self.options), *row, *self.options.ends(report, name)]
         return (command_line([DOOR, "bisect", "--", *words]),)
 
     def _version(self, held: HeldImage) -> Version | Reply:
@@ -140,9 +139,9 @@ def make_version(product: Product, library: str, image: str, found: Mapping[str,
     )  # fmt: skip
 
 
-def read_images(args: argparse.Namespace) -> tuple[str, ...]:
+def read_images(options: BisectOptions) -> tuple[str, ...]:
     """Return the images that were named, in order; :class:`UsageError` where that is not two at least."""
-    names = [name for several in args.image for name in several]
+    names = [name for several in options.image for name in several]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"--image: {twice} stands twice: a row has each image once")
     if len(names) < 2:
@@ -167,11 +166,12 @@ class Command:
 
     interrupted = "it was interrupted; nothing is stored of a command, so that the same one starts anew"
 
-    def __init__(self, args: argparse.Namespace, candidates: tuple[Candidate, ...], what: str) -> None:
-        self.args, self.candidates, self.command = args, candidates, str(args.shell_command)
-        about = PRODUCT_NAMES[Product(args.product)] if what == "version" else ""
+    def __init__(self, options: BisectOptions, candidates: tuple[Candidate, ...]) -> None:
+        self.options, self.candidates, self.command = options, candidates, options.shell_command or ""
+        about = "" if options.image else PRODUCT_NAMES[options.product]
+        what = "image" if options.image else "version"
         self.subject = Subject(title=self.command, about=about, what=what)
-        self.times = 1 if args.rebuilds is None else args.rebuilds
+        self.times = options.rebuilds or 1
         self.rests_on = f"a good answer rests on {self.times} runs" if self.times > 1 else ""
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
@@ -196,10 +196,8 @@ class Command:
         """Return the command itself for each of these, and what searches report."""
         shown = [self.candidates[number] for number in report.shown]
         lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
-        by_image = self.subject.what == "image"
-        words = ["--exec", self.command, *(["--image", *(c.name for c in self.candidates)] * by_image)]
-        words += report.ends(lambda number: self.candidates[number].name)
-        words += [] if by_image or self.args.product == "tensorrt" else ["--product", self.args.product]
+        images = ["--image", *(c.name for c in self.candidates)] if self.options.image else []
+        words = ["--exec", self.command, *images, *self.options.ends(report, report.name)]
         words += [] if self.times == 1 else ["--rebuilds", str(self.times)]
         return (*lines, command_line([DOOR, "bisect", "--", *words]))
 
@@ -254,18 +252,18 @@ def run_shell(command: str, candidate: Candidate) -> int:
         raise
 
 
-def open_command(args: argparse.Namespace) -> Command:
+def open_command(options: BisectOptions) -> Command:
     """Return the row that the command is run for: the images that were named, else matrix.yaml's versions."""
-    if not args.shell_command.strip():
+    if not (options.shell_command or "").strip():
         raise UsageError("--exec: the command is empty")
-    if args.image:
-        return Command(args, tuple(Candidate(name=name, image=name) for name in read_images(args)), "image")
-    product = Product(args.product)
-    versions = tuple(candidate for _, candidate in candidates_of(read_matrix(args.matrix), product))
+    if options.image:
+        return Command(options, tuple(Candidate(name=name, image=name) for name in read_images(options)))
+    product, matrix = options.product, options.project.matrix
+    versions = tuple(candidate for _, candidate in candidates_of(read_matrix(matrix), product))
     if len(versions) < 2:
         count = "1 version" if versions else "no version"
         raise UsageError(
-            f"--product {product.value}: {args.matrix} has {count} of it, and to search takes two at least: "
+            f"--product {product.value}: {matrix} has {count} of it, and to search takes two at least: "
             "name --image"
         )
-    return Command(args, versions, "version")
+    return Command(options, versions)

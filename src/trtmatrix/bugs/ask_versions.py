@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
@@ -15,7 +15,7 @@ from trtmatrix.judge.confirm import count_engines
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.launchers.gpu import find_gpus
-from trtmatrix.model.own_model import notes_of, open_model
+from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.stale import Why, find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
@@ -34,6 +34,31 @@ from trtmatrix.upgrade.question import DOOR
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BisectOptions:
+    """Those of ``bisect``; ``image``: as often as that was said, the images that were named."""
+
+    project: ProjectOptions
+    model: ModelOptions
+    wanted_case: str | None
+    shell_command: str | None
+    wanted_gpu: str | None
+    product: Product
+    image: tuple[list[str], ...]
+    good: str | None
+    bad: str | None
+    rebuilds: int | None
+    no_run: bool
+    pull: bool
+    output: Path | None
+    json: bool
+
+    def ends(self, report: Report, name: Callable[[int], str]) -> list[str]:
+        """Return the options that name the ends which a search found, and the product."""
+        other = [] if self.product is Product.TENSORRT else ["--product", self.product.value]
+        return [*report.ends(name), *other]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,25 +133,30 @@ class CaseRun:
         about = ", ".join(part for part in known if part)
         return Subject(title=f"{self.repro.id}/{self.case.id}", about=about, what=what)
 
-    def words(self, args: argparse.Namespace) -> list[str]:
+    def words(self, options: BisectOptions) -> list[str]:
         """Return the options that name the case, the GPU, the builds and the files."""
         case = ["--case", f"{self.repro.id}/{self.case.id}"]
-        what = case if args.model is None else model_options(args)
-        gpu = ["--gpu", args.wanted_gpu] if args.wanted_gpu else []
-        return [*what, *gpu, "--rebuilds", str(self.rebuilds), *file_options(args)]
+        what = model_options(options.model) if options.model.model else case
+        gpu = ["--gpu", options.wanted_gpu] if options.wanted_gpu else []
+        return [*what, *gpu, "--rebuilds", str(self.rebuilds), *file_options(options.project)]
 
 
 class Versions:
-    """matrix.yaml's versions of one product, the oldest first."""
+    """matrix.yaml's versions of one product, the oldest first.
+
+    One of which nothing is known yet is searched only where it can be run here, or is named as an end.
+    """
 
     interrupted = "it was interrupted; the same command goes on from what is stored"
 
-    def __init__(self, run: CaseRun, args: argparse.Namespace) -> None:
-        self.run, self.args = run, args
-        found = candidates_of(run.context.matrix, Product(args.product))
+    def __init__(self, run: CaseRun, options: BisectOptions) -> None:
+        self.run, self.options = run, options
+        known = {cell.version.name for cell in take_survey(run.narrowed([]), run.pull).cells}
+        known |= {end for end in (options.good, options.bad) if end}
+        found = [each for each in candidates_of(run.context.matrix, options.product) if each[0].name in known]
         self.versions = [version for version, _ in found]
         self.candidates = tuple(candidate for _, candidate in found)
-        self.subject = run.subject(Product(args.product), "version")
+        self.subject = run.subject(options.product, "version")
         self.rests_on = f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
@@ -143,11 +173,10 @@ class Versions:
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return what runs the case at these versions, and what searches between them report."""
         names = ",".join(self.candidates[number].name for number in report.shown)
-        case = self.run.words(self.args)
-        row = ["--repro", self.run.repro.id] if self.args.model is None else []
-        ends = report.ends(lambda number: self.candidates[number].name)
-        product = [] if self.args.product == "tensorrt" else ["--product", self.args.product]
-        search = command_line([DOOR, "bisect", "--", *case, *ends, *product])
+        case = self.run.words(self.options)
+        row = [] if self.options.model.model else ["--repro", self.run.repro.id]
+        ends = self.options.ends(report, report.name)
+        search = command_line([DOOR, "bisect", "--", *case, *ends])
         return (command_line([DOOR, "matrix", "--", "--trt", names, *row, *case]), search)[not names :]
 
 
@@ -231,42 +260,41 @@ def command_line(parts: Sequence[str]) -> str:
     return " ".join([parts[0], shlex.join(parts[1:])])
 
 
-def open_versions(args: argparse.Namespace) -> Versions:
+def open_versions(options: BisectOptions) -> Versions:
     """Return matrix.yaml's versions; :class:`UsageError` where there is no such case, GPU or version."""
-    versions = Versions(open_case(args), args)
+    versions = Versions(open_case(options), options)
     if not versions.candidates:
         raise UsageError(
-            f"--product {args.product}: matrix.yaml has no version of it; add some, or name --image"
+            f"--product {options.product.value}: matrix.yaml has no version of it; add some, or name --image"
         )
     return versions
 
 
-def open_case(args: argparse.Namespace) -> CaseRun:
+def open_case(options: BisectOptions) -> CaseRun:
     """Return the case that was named, with the GPU that is meant."""
-    product = Product(args.product)
-    context = open_context(ProjectOptions.of(vars(args)))
-    if args.model is not None:
-        context = open_model(context, args)
+    product = options.product
+    context = open_model(open_context(options.project), options.model)
+    if options.model.model is not None:
         for told in notes_of(context):
-            print(f"{args.model.name}: {told}", file=sys.stderr)
-    repro, case = _find_case(context, args.wanted_case)
+            print(f"{options.model.model.name}: {told}", file=sys.stderr)
+    repro, case = _find_case(context, options.wanted_case)
     if product not in case.products:
         able = " or ".join(f"--product {p.value}" for p in Product if p in case.products)
         raise UsageError(f"{repro.id}/{case.id} is not run by {PRODUCT_NAMES[product]}: say {able}")
     return CaseRun(
-        context=context, repro=repro, case=case, gpu=_find_gpu(context, args, product),
-        rebuilds=3 if args.rebuilds is None else args.rebuilds,
-        pull=Pull.NAMED if args.pull else Pull.NEVER, can_run=not args.no_run,
+        context=context, repro=repro, case=case, gpu=_find_gpu(context, options.wanted_gpu, product),
+        rebuilds=3 if options.rebuilds is None else options.rebuilds,
+        pull=Pull.NAMED if options.pull else Pull.NEVER, can_run=not options.no_run,
     )  # fmt: skip
 
 
-def _find_gpu(context: Context, args: argparse.Namespace, product: Product) -> Gpu:
+def _find_gpu(context: Context, wanted: str | None, product: Product) -> Gpu:
     if product is not Product.TENSORRT:
-        if args.wanted_gpu:
-            raise UsageError(f"--gpu {args.wanted_gpu}: {PRODUCT_NAMES[product]} is run on the CPU here")
+        if wanted:
+            raise UsageError(f"--gpu {wanted}: {PRODUCT_NAMES[product]} is run on the CPU here")
         return CPU
     stored = read_records(context.project.results)
-    return choose_gpu([args.wanted_gpu] if args.wanted_gpu else [], find_gpus().gpus, stored)
+    return choose_gpu([wanted] if wanted else [], find_gpus().gpus, stored)
 
 
 def _find_case(context: Context, wanted: str | None) -> tuple[Repro, Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Mapping
@@ -10,6 +9,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from trtmatrix import __version__
+from trtmatrix.bugs.ask_images import UserImages, open_command
+from trtmatrix.bugs.ask_versions import BisectOptions, open_case, open_versions
 from trtmatrix.bugs.bisect_report import (
     Candidate,
     Reply,
@@ -53,19 +54,19 @@ class Asker(Protocol):
         """Return the commands that show a result again, one after another."""
 
 
-def bisect_command(args: argparse.Namespace) -> ExitCode:
+def bisect_command(options: BisectOptions) -> ExitCode:
     """Search, and print the report; the exit code says whether an edge was found."""
-    check_options(args)
-    asker = open_asker(args)
-    good, bad = _find_end(asker, "--good", args.good), _find_end(asker, "--bad", args.bad)
+    check_options(options)
+    asker = open_asker(options)
+    good, bad = _find_end(asker, "--good", options.good), _find_end(asker, "--bad", options.bad)
     if good is not None and good == bad:
-        raise UsageError(f"--good and --bad are both {args.good}: name two")
+        raise UsageError(f"--good and --bad are both {options.good}: name two")
     search = Search(count=len(asker.candidates), good=good, bad=bad)
-    report, code = run_search(asker, search, can_run=not args.no_run, tell=_tell)
-    if args.output is not None:
+    report, code = run_search(asker, search, can_run=not options.no_run, tell=_tell)
+    if options.output is not None:
         markdown = render_bisect_markdown(report)
-        args.output.write_text(_make_public(markdown, args, report), encoding="utf-8")
-    text = bisect_json(report) if args.json else render_bisect_text(report)
+        options.output.write_text(_make_public(markdown, options, report), encoding="utf-8")
+    text = bisect_json(report) if options.json else render_bisect_text(report)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what was found
         print(text, end="", flush=True)
     return code
@@ -112,47 +113,40 @@ def _find_end(asker: Asker, option: str, name: str | None) -> int | None:
     return None if name is None else names.index(name)
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_options(options: BisectOptions) -> None:
     """Refuse what makes no sense together, before anything is read."""
-    given = {"--case": args.wanted_case, "--exec": args.shell_command, "--model": args.model}
+    command, output = options.shell_command, options.output
+    given = {"--case": options.wanted_case, "--exec": command, "--model": options.model.model}
     asked = [name for name, value in given.items() if value is not None]
     if len(asked) != 1:
         what = f"{' and '.join(asked)} are two things" if asked else "nothing is looked for"
         raise UsageError(f"{what}: name one of --case CASE, --model FILE.onnx, --exec COMMAND")
-    for option, value in (("--no-run", args.no_run), ("--gpu", args.wanted_gpu), ("--pull", args.pull)):
-        if args.shell_command is not None and value:
+    stored = {"--no-run": options.no_run, "--gpu": options.wanted_gpu, "--pull": options.pull}
+    for option, value in stored.items():
+        if command is not None and value:
             raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
-    if args.output is not None and (args.output.suffix != ".md" or not args.output.parent.is_dir()):
-        raise UsageError(f"--output {args.output}: name a file .md in a folder that is there")
+    if output is not None and (output.suffix != ".md" or not output.parent.is_dir()):
+        raise UsageError(f"--output {output}: name a file .md in a folder that is there")
 
 
-def open_asker(args: argparse.Namespace) -> Asker:
-    """Return what asks, each kind imported only where it is wanted."""
-    if args.shell_command is not None:
-        from trtmatrix.bugs.ask_images import open_command
-
-        return open_command(args)
-    if args.image:
-        from trtmatrix.bugs.ask_images import UserImages, read_images
-        from trtmatrix.bugs.ask_versions import open_case
-
-        names = read_images(args)
-        return UserImages(open_case(args), args, names)
-    from trtmatrix.bugs.ask_versions import open_versions
-
-    return open_versions(args)
+def open_asker(options: BisectOptions) -> Asker:
+    """Return what asks."""
+    if options.shell_command is not None:
+        return open_command(options)
+    return UserImages(open_case(options), options) if options.image else open_versions(options)
 
 
-def _make_public(markdown: str, args: argparse.Namespace, report: Report) -> str:
+def _make_public(markdown: str, options: BisectOptions, report: Report) -> str:
     """Return a report that is meant for others without what is private on this host; what went is told."""
-    places = [path.resolve().parent for path in (args.matrix, args.repros, args.results)]
-    places += [args.cache.resolve()] if args.cache else []
+    project = options.project
+    places = [path.resolve().parent for path in (project.matrix, project.repros, project.results)]
+    places += [project.cache.resolve()] if project.cache else []
     named = [name for c in report.candidates for name in (c.name, c.image) if name]
     versions = [reply.library for reply in report.replies.values() if reply.library]
     redactor = Redactor(known=known_values(places), keep=frozenset([*named, *versions]))
-    text = redactor.clean(str(args.output), markdown)
+    text = redactor.clean(str(options.output), markdown)
     if redactor.taken:
-        _tell(f"{args.output}: taken out as private: {redactor.told(str(args.output))}")
+        _tell(f"{options.output}: taken out as private: {redactor.told(str(options.output))}")
     return text
 
 

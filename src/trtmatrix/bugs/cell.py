@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge, subject_of
-from trtmatrix.judge.manner import Manner, manner_of
 from trtmatrix.judge.numbers import Subject
 from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import full_words
-from trtmatrix.model.own_model import model_repro, stored_models, with_model
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, stored_models
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
 from trtmatrix.suite.cells import Selection, nearest_names, unlisted_version
@@ -72,13 +71,9 @@ class Found:
         return subject_of(self.record, self.case, self.entry.cell.repro, self.calibration)
 
 
-def find_cell(args: argparse.Namespace) -> Found:
-    """Return the failing cell that was named; :class:`UsageError` says why there is none and what to do.
-
-    ``args`` holds ``cell``, the project's files, and the options about a model of one's own.
-    """
-    cell = read_cell_id(args.cell)
-    context = _open(args, cell)
+def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Found:
+    """Return the failing cell that was named; :class:`UsageError` says why there is none and what to do."""
+    context = _open(cell, project, model)
     loaded = context.repros[cell.repro]
     version = next((v for v in context.matrix.versions if v.name == cell.version), None)
     if version is None:
@@ -97,14 +92,14 @@ def find_cell(args: argparse.Namespace) -> Found:
     mine = [e for e in entries if (e.cell.id.repro, e.cell.id.case) == (cell.repro, cell.case)]
     entry = next((e for e in mine if e.cell.id == cell), None)
     if not (entry and entry.record and entry.outcome and entry.outcome.verdict in FAILURES):
-        raise UsageError(f"{cell}: {_why_nothing(entry, args)}")
+        raise UsageError(f"{cell}: {_why_nothing(entry, _run_line(cell, model))}")
     calibration = read_calibration()
     same = (e for e in mine if e.cell.version.product is version.product)
     row = tuple(sorted(same, key=lambda e: e.cell.version.release))
     return Found(
         context=context, survey=survey, loaded=loaded, entry=entry, calibration=calibration,
         record=_failing_record(entry, calibration), row=row,
-        others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != args.repros,
+        others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != project.repros,
     )  # fmt: skip
 
 
@@ -119,12 +114,10 @@ def read_cell_id(text: str) -> CellId:
         ) from error
 
 
-def _open(args: argparse.Namespace, cell: CellId) -> Context:
+def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context:
     """Return the context whose repros have the cell's: the project's, or that of a model of one's own."""
-    context = open_context(
-        ProjectOptions(matrix=args.matrix, repros=args.repros, results=args.results, cache=args.cache)
-    )
-    opened = with_model(context, args)
+    context = open_context(project)
+    opened = open_model(context, model)
     if opened is not context:
         repro = model_repro(opened).repro
         ids = [f"{repro.id}/{case.id}" for case in repro.cases]
@@ -148,27 +141,26 @@ def _open(args: argparse.Namespace, cell: CellId) -> Context:
     return models[0]
 
 
-def _why_nothing(entry: Entry | None, args: argparse.Namespace) -> str:
+def _why_nothing(entry: Entry | None, run_line: str) -> str:
     """Say why a cell makes no archive, and what to type."""
     if entry is None or entry.evidence is Evidence.NONE or entry.outcome is None:
         why = f" ({entry.excluded.detail})" if entry and entry.excluded and entry.excluded.detail else ""
-        return f"there is no record of it: nobody ran it{why}\n  {_run_line(args)}"
+        return f"there is no record of it: nobody ran it{why}\n  {run_line}"
     if entry.record is None:
         source = entry.expectation.source if entry.expectation else ""
         return (
             f"it is only reported ({source or 'by its repro'}), not measured: an archive shows what was "
-            f"measured\n  {_run_line(args)}"
+            f"measured\n  {run_line}"
         )
     said = f"{full_words(entry.outcome)} {entry.figure}".strip()
     reason = f": {entry.outcome.reason}" if entry.outcome.reason else ""
     if entry.outcome.verdict is Verdict.PASS:
-        return f"it does not fail, it is {said}{reason}\n  there is nothing to show; {_run_line(args)}"
-    return f"it is {said}{reason}\n  that is no failure to show; {_run_line(args)}"
+        return f"it does not fail, it is {said}{reason}\n  there is nothing to show; {run_line}"
+    return f"it is {said}{reason}\n  that is no failure to show; {run_line}"
 
 
-def _run_line(args: argparse.Namespace) -> str:
-    cell = CellId.parse(args.cell)
-    model = f" --model {args.model}" if args.model else f" --repro {cell.repro} --case {cell.case}"
+def _run_line(cell: CellId, options: ModelOptions) -> str:
+    model = f" --model {options.model}" if options.model else f" --repro {cell.repro} --case {cell.case}"
     gpu = "" if cell.gpu in {CPU.slug, NO_GPU.slug} else f" --gpu {cell.gpu}"
     return f"run it: python -m trtmatrix run --trt {cell.version}{model}{gpu} --rerun"
 

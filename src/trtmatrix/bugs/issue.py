@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.bugs.cell import Found
+from trtmatrix.bugs.manner import Kind
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.judge.manner import Kind
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
 from trtmatrix.suite.model import Control, Product, Verdict, release_of

@@ -5,10 +5,10 @@ All questions and checks come before the first second of work: what follows the 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -18,32 +18,57 @@ from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.verify import Outcome, find_place, verify_archive
 from trtmatrix.common.archive import SUFFIX, Written, check_name, write_archive, write_size
 from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.model.own_model import ModelOptions
+from trtmatrix.plan.context import ProjectOptions
 
 GITHUB = 25_000_000
 """Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
 
 
-def bundle_command(args: argparse.Namespace) -> ExitCode:
-    """Make an archive and verify it, or verify one."""
-    if args.action == "make":
-        return make_command(args)
-    outcome = verify_archive(args.file, args.seconds, tell, image=args.image, trust=args.trust)
-    print(json.dumps(vars(outcome), indent=1) if args.json else outcome.text)
+@dataclass(frozen=True, kw_only=True)
+class MakeOptions:
+    """Those of ``bundle make``."""
+
+    project: ProjectOptions
+    model: ModelOptions
+    cell: str
+    to: Path | None
+    yes: bool
+    no_verify: bool
+    seconds: float
+    json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyOptions:
+    """Those of ``bundle verify``."""
+
+    file: Path
+    image: str
+    trust: bool
+    seconds: float
+    json: bool
+
+
+def verify_command(options: VerifyOptions) -> ExitCode:
+    """Verify an archive."""
+    outcome = verify_archive(options.file, options.seconds, tell, image=options.image, trust=options.trust)
+    print(json.dumps(vars(outcome), indent=1) if options.json else outcome.text)
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 
 
-def make_command(args: argparse.Namespace) -> ExitCode:
+def make_command(options: MakeOptions) -> ExitCode:
     """Check everything and ask, then write the archive of a failing cell and run it from itself alone."""
-    cell = read_cell_id(args.cell)
-    target = args.to or Path(f"{cell.repro}-{cell.case}-{cell.version}{SUFFIX}")
+    cell = read_cell_id(options.cell)
+    target = options.to or Path(f"{cell.repro}-{cell.case}-{cell.version}{SUFFIX}")
     check_target(target)
-    if not args.yes and not sys.stdin.isatty():
+    if not options.yes and not sys.stdin.isatty():
         raise UsageError("nobody can be asked here, as stdin is no terminal: add --yes to write the archive")
-    found = find_cell(args)
+    found = find_cell(cell, options.project, options.model)
     check_found(found)
-    redactor = redactor_of(found, [path for path in (args.model, args.inputs) if path is not None])
-    place = None if args.no_verify else find_place(recorded_of(found, redactor))
-    if not ask(question(found, target, verifies=place is not None), yes=args.yes, stdin=sys.stdin):
+    redactor = redactor_of(found, filter(None, (options.model.model, options.model.inputs)))
+    place = None if options.no_verify else find_place(recorded_of(found, redactor))
+    if not ask(question(found, target, verifies=place is not None), yes=options.yes, stdin=sys.stdin):
         print(f"nothing was written to {target}", file=sys.stderr)
         return ExitCode.SURPRISE
 
@@ -52,8 +77,8 @@ def make_command(args: argparse.Namespace) -> ExitCode:
     written = write_archive(target, files)
     if written.size > GITHUB:
         tell(f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere")
-    outcome = None if place is None else verify_archive(target, args.seconds, tell, place)
-    show(args, written, files, outcome)
+    outcome = None if place is None else verify_archive(target, options.seconds, tell, place)
+    show(written, files, outcome, as_json=options.json)
     return ExitCode.AS_EXPECTED if outcome is None or outcome.verified else ExitCode.SURPRISE
 
 
@@ -113,9 +138,9 @@ def listing(files: Files, redactor: Redactor) -> str:
     return "\n".join([*lines, *taken])
 
 
-def show(args: argparse.Namespace, written: Written, files: Files, outcome: Outcome | None) -> None:
+def show(written: Written, files: Files, outcome: Outcome | None, *, as_json: bool) -> None:
     """Print what was written and how its verification came out."""
-    if args.json:
+    if as_json:
         data = {
             "file": str(written.file), "sha256": written.sha256, "size": written.size, "names": sorted(files),
             "verify": vars(outcome) if outcome else None,

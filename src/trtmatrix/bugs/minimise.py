@@ -7,7 +7,6 @@ same way and, with ``--good``, where that version is right. What is asked stays 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
@@ -19,15 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.bugs.cell import find_cell, read_cell_id
 from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch, write_failing_model
+from trtmatrix.bugs.manner import Kind, Manner, describe_garbage, errors_agree, is_unsteady, same_manner
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
 from trtmatrix.bugs.trials import Start, Trials, find_start
 from trtmatrix.common.border import read_json, remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.judge.manner import Kind, Manner, describe_garbage, errors_agree, is_unsteady, same_manner
+from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.onnxmodel.sessions import NotComputedError
+from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.cells import unlisted_version
 
 FOLDER = "minimise"
@@ -42,19 +44,35 @@ SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
 _WORDS = {SAME: "kept", NOT: "no", CANNOT_SAY: "cannot say"}
 
 
-def minimise_command(args: argparse.Namespace) -> ExitCode:
+@dataclass(frozen=True, kw_only=True)
+class MinimiseOptions:
+    """Those of ``minimise``."""
+
+    project: ProjectOptions
+    model: ModelOptions
+    cell: str
+    good: str | None
+    to: Path | None
+    steps: int
+    seconds: float
+    json: bool
+
+
+def minimise_command(options: MinimiseOptions) -> ExitCode:
     """Make the model of a failing cell smaller, as long as it fails in the same way."""
     check_installed()
-    start = find_start(args)
-    target = args.to or Path(f"minimised-{args.cell.partition('/')[2].partition('@')[0] or 'cell'}")
+    cell = read_cell_id(options.cell)
+    start = find_start(find_cell(cell, options.project, options.model))
+    target = options.to or Path(f"minimised-{cell.case}")
     check_target(target, start.cell)
     others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
-    if args.good not in {None, *others}:
-        raise UsageError(unlisted_version("--good", args.good, others))
+    if options.good not in {None, *others}:
+        raise UsageError(unlisted_version("--good", options.good or "", others))
     with contextlib.ExitStack() as exits:
         trials = Trials(start, FOLDER, exits)
-        end, code = Minimiser(start, trials, target, args.steps, args.seconds, args.good or "").run()
-    print(to_json(end.data) if args.json else end.text(), end="")
+        search = Minimiser(start, trials, target, options.steps, options.seconds, options.good or "")
+        end, code = search.run()
+    print(to_json(end.data) if options.json else end.text(), end="")
     return code
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.bugs.manner import Kind, Manner
 from trtmatrix.bugs.recipe import TYPED, Limits, Recipe
 from trtmatrix.judge.factors import ALLOWED, CLOSER_BOUND, FAIL_FACTOR, FIT, PASS_FACTOR, POSSIBLE
-from trtmatrix.judge.manner import Kind, Manner
 from trtmatrix.judge.noise import precision_of
 from trtmatrix.judge.numbers import Subject, read_signs, says_nothing
 from trtmatrix.judge.record import Measured

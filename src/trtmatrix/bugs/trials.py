@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from trtmatrix.bugs.cell import Found, find_cell
+from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.failing_model import FailingModel, read_failing_model, write_failing_model
+from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.bugs.recipe import read_recipe
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.manner import Manner, manner_of
 from trtmatrix.judge.words import full_words
-from trtmatrix.model.own_model import model_repro, open_model, profile_texts
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache
@@ -42,7 +40,7 @@ class Start:
     found: Found
     manner: Manner
     model: FailingModel
-    asked: Mapping[str, Any]
+    asked: ModelOptions
     every: bool
 
     @property
@@ -62,9 +60,8 @@ class Start:
         return cell.gpu.slug if cell.version.product is Product.TENSORRT else ""
 
 
-def find_start(args: argparse.Namespace) -> Start:
+def find_start(found: Found) -> Start:
     """Return what to minimise; :class:`UsageError` says why there is nothing, and what to do instead."""
-    found = find_cell(args)
     entry, case = found.entry, found.case
     cell = entry.cell.id
     if case.control is Control.NEGATIVE:
@@ -99,12 +96,12 @@ def find_start(args: argparse.Namespace) -> Start:
             "  name a cell of a model of your own: --model with --inputs"
         ) from error
     build = {"level": recipe.level, "plugins": recipe.plugins, "keep_fp32": recipe.keep_fp32}
-    asked = {
-        "atol": case.tolerance.get("atol"), "rtol": case.tolerance.get("rtol"), "check": None,
-        "explain": False, "precision": PRECISIONS.get(recipe.precision, "tf32"),
-        "build": {name: value for name, value in build.items() if value not in (None, False, ())},
-        "bug_is": sorted(cause.value for cause in case.bug_is),
-    }  # fmt: skip
+    asked = ModelOptions(
+        atol=case.tolerance.get("atol"), rtol=case.tolerance.get("rtol"),
+        precision=PRECISIONS.get(recipe.precision, "tf32"),
+        build={name: value for name, value in build.items() if value not in (None, False, ())},
+        bug_is=tuple(sorted(cause.value for cause in case.bug_is)),
+    )  # fmt: skip
     every = outcome.failed >= outcome.builds
     return Start(found=found, manner=manner, model=model, asked=asked, every=every)
 
@@ -167,8 +164,9 @@ class Trials:
             if stack is not None:  # ids of models that differ by their inputs alone are not the same
                 file = file.rename(file.with_name(f"small-{model.digest[:8]}.onnx"))
             profile = profile_texts(model.profile)
-            args = {**self._start.asked, "model": file, "inputs": inputs, "profile": profile}
-            opened = open_model(self._context, argparse.Namespace(**args))
+            opened = open_model(
+                self._context, replace(self._start.asked, model=file, inputs=inputs, profile=profile)
+            )
         loaded = model_repro(opened)
         if stack is not None:
             cases, folder = CaseCache(cache), opened.project.repros.parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -11,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.cli.options import HostCommand, ModelOptions, RunOptions, TableOptions, Where
+from trtmatrix.cli.options import HostCommand, RunOptions, TableOptions, Where
 from trtmatrix.cli.reporting import check_files, show
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.judge.compare import Entry, exit_codes
+from trtmatrix.model import own_model
+from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
@@ -111,14 +112,10 @@ def doctor_command(options: HostCommand) -> ExitCode:
 def open_model(project: ProjectOptions, model: ModelOptions) -> Context:
     """Read the project; where a model was named, its repro stands in place of the others."""
     context = open_context(project)
-    if not any((model.model, model.inputs, model.atol, model.rtol, model.profile)):
-        return context
-    from trtmatrix.model.own_model import notes_of, with_model
-
-    # That package reads argparse's own type; lists, as argparse has them.
-    opened = with_model(context, argparse.Namespace(**{**vars(model), "profile": list(model.profile)}))
-    for told in notes_of(opened):
-        print(f"{model.model.name if model.model else ''}: {told}", file=sys.stderr)
+    opened = own_model.open_model(context, model)
+    if model.model is not None:
+        for told in own_model.notes_of(opened):
+            print(f"{model.model.name}: {told}", file=sys.stderr)
     return opened
 
 

@@ -127,10 +127,11 @@ def run(argv: Sequence[str]) -> ExitCode:
 def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
     """Return a command with its options; it is imported only now: --help and list stay light."""
     module = importlib.import_module(f"trtmatrix.{MODULES.get(args.command, 'cli.commands')}")
-    command: Callable[[object], ExitCode] = getattr(module, f"{args.command}_command")
+    name: str = getattr(args, "action", args.command)
+    command: Callable[[object], ExitCode] = getattr(module, f"{name}_command")
     from trtmatrix.cli import options
 
-    own = getattr(module, f"{args.command.capitalize()}Options", None)
+    own = getattr(module, f"{name.capitalize()}Options", None)
     kind = getattr(options, OPTIONS[args.command]) if args.command in OPTIONS else own
     typed = args if kind is None else options.read_options(kind, args)
     return lambda: command(typed)

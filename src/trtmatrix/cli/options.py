@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
 from trtmatrix.launchers.container import Limits
+from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.run.perform import Options
 from trtmatrix.suite.plan import Isolation, Keep, Pull
@@ -26,18 +27,6 @@ class Where:
 
     executor: str
     site: Path | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """The user's own model, where one is named."""
-
-    model: Path | None
-    inputs: Path | None
-    precision: str
-    atol: float | None
-    rtol: float | None
-    profile: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

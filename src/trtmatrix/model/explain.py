@@ -8,7 +8,6 @@ these runs lie in the cache: the same search is served from there.
 
 from __future__ import annotations
 
-import argparse
 import math
 import tempfile
 import time
@@ -37,6 +36,7 @@ from trtmatrix.model.explain_text import describe, step_text
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.model.own_model import (
     Inputs,
+    ModelOptions,
     choose_inputs,
     model_repro,
     open_model,
@@ -68,7 +68,7 @@ NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner
 
 
 def explain(
-    context: Context, args: argparse.Namespace, entry: Entry, calibration: Calibration, tell: Tell
+    context: Context, options: ModelOptions, entry: Entry, calibration: Calibration, tell: Tell
 ) -> WrongLayer:
     """Return the first layer of the user's model that goes wrong in an entry that fails.
 
@@ -79,14 +79,15 @@ def explain(
     from trtmatrix.run.session import Session
 
     version, cache = entry.cell.version, context.project.cache
-    markable = read_markable(context.project.repros.parent / "model" / "model.onnx")
-    inputs = choose_inputs(read_model(args.model), args.inputs, args.profile)
+    file = context.project.repros.parent / "model" / "model.onnx"
+    markable = read_markable(file)
+    inputs = choose_inputs(read_model(file), options.inputs, options.profile)
     gpu = entry.cell.gpu.slug if version.product is Product.TENSORRT else ""
     kept = replace(context, project=replace(context.project, results=cache / FOLDER / "results"))
     started = time.monotonic()
     with Session(kept, version.name, gpu) as session:
         runs = Runs(
-            context=context, args=args, entry=entry, calibration=calibration, session=session,
+            context=context, options=options, entry=entry, calibration=calibration, session=session,
             markable=markable, inputs=inputs,
         )  # fmt: skip
         sample, errors = runs.find_worst()
@@ -137,7 +138,7 @@ class Runs:
     """Runs a model at one version with tensors marked, like any other, and one sample of it at a time."""
 
     context: Context
-    args: argparse.Namespace
+    options: ModelOptions
     entry: Entry
     calibration: Calibration
     session: Session
@@ -204,11 +205,11 @@ class Runs:
             marked = write_marked(self.markable, tensors, folder / "model")
             marked = marked.rename(marked.with_name("explained.onnx"))  # its cells are not the model's own
             np.savez(folder / "inputs.npz", **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
-            args = {
-                **vars(self.args), "model": marked, "inputs": folder / "inputs.npz", "check": None,
-                "explain": False, "atol": None, "rtol": None, "profile": profile_texts(self.inputs.profile),
-            }  # fmt: skip
-            return open_model(self.context, argparse.Namespace(**args))
+            options = ModelOptions(
+                model=marked, inputs=folder / "inputs.npz", precision=self.options.precision,
+                profile=profile_texts(self.inputs.profile),
+            )  # fmt: skip
+            return open_model(self.context, options)
 
 
 def errors_of(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
 from pprint import pformat
@@ -48,9 +47,6 @@ ABOUT = "about.json"
 LARGE_FILE = 1 << 24
 """Bytes from which on a file's digest is remembered."""
 
-OPTIONS = ("inputs", "atol", "rtol", "profile", "check", "explain")
-"""Options that are about a model."""
-
 BUILT_AS: Mapping[str, Mapping[str, str]] = {
     "float32": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
     "float64": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
@@ -66,28 +62,47 @@ BUILDS = 3
 """A single build is never enough to say that a model is well."""
 
 
-def with_model(context: Context, args: argparse.Namespace) -> Context:
-    """Return the context of the model that was named, or the same where none was.
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """The user's own model, where one is named, and what is asked of it.
 
-    :class:`UsageError` where an option about a model stands without one.
+    ``build``: more options of the build; ``bug_is``: which ends are the failure. No command line has these.
     """
-    if args.model is not None:
-        return open_model(context, args)
-    if given := [f"--{name}" for name in OPTIONS if getattr(args, name, None) not in (None, [], False)]:
-        raise UsageError(f"{', '.join(given)}: of which model? name it by --model my.onnx")
-    return context
+
+    model: Path | None = None
+    inputs: Path | None = None
+    precision: str = "tf32"
+    atol: float | None = None
+    rtol: float | None = None
+    profile: tuple[str, ...] = ()
+    check: Path | None = None
+    explain: bool = False
+    build: Mapping[str, Any] = field(default_factory=dict)
+    bug_is: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ModelOptions:
+        """Return those of a command line, by the names of its options; a command need not have all."""
+        named = {each.name: values[each.name] for each in fields(cls) if each.name in values}
+        return cls(**{**named, "profile": tuple(named.get("profile", ()))})
 
 
-def open_model(context: Context, args: argparse.Namespace) -> Context:
-    """Return a context over the model's repro and the project's controls; the repro is written if it is new.
+def open_model(context: Context, options: ModelOptions) -> Context:
+    """Return a context over the model's repro and the project's controls, or the same where none was named.
 
-    :class:`UsageError` where the model, its inputs or its profile cannot be used, with all that is wrong.
+    The repro is written if it is new. :class:`UsageError` where an option about a model stands without one,
+    or the model, its inputs or its profile cannot be used, with all that is wrong.
     """
     from trtmatrix.onnxmodel.reading import read_model
 
-    model = read_model(args.model, _digests(context.project.cache))
-    inputs = choose_inputs(model, args.inputs, args.profile)
-    folder = _write(context, model, inputs, args)
+    if options.model is None:
+        about = {name: value for name, value in vars(options).items() if name != "precision"}
+        if given := [f"--{name}" for name, value in about.items() if value not in (None, (), False, {})]:
+            raise UsageError(f"{', '.join(given)}: of which model? name it by --model my.onnx")
+        return context
+    model = read_model(options.model, _digests(context.project.cache))
+    inputs = choose_inputs(model, options.inputs, options.profile)
+    folder = _write(context, model, inputs, options)
     return _context_of(context, folder, read_repros(folder / "repros"))
 
 
@@ -203,12 +218,12 @@ def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
     return found
 
 
-def profile_texts(profile: Mapping[str, Range]) -> list[str]:
+def profile_texts(profile: Mapping[str, Range]) -> tuple[str, ...]:
     """Return a profile as the command line takes it: ``ids=1x16:4x128:8x512``."""
-    return [
+    return tuple(
         f"{name}={':'.join('x'.join(map(str, shape)) for shape in shapes)}"
         for name, shapes in profile.items()
-    ]
+    )
 
 
 def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
@@ -243,10 +258,10 @@ def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
     )
 
 
-def _tolerance(args: argparse.Namespace) -> dict[str, float]:
-    if args.atol is None and args.rtol is None:
+def _tolerance(options: ModelOptions) -> dict[str, float]:
+    if options.atol is None and options.rtol is None:
         return {}
-    tolerance = {"atol": float(args.atol or 0.0), "rtol": float(args.rtol or 0.0)}
+    tolerance = {"atol": float(options.atol or 0.0), "rtol": float(options.rtol or 0.0)}
     for name, value in tolerance.items():
         if not 0 <= value < float("inf"):
             raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
@@ -265,13 +280,13 @@ def _reference(context: Context) -> str:
     return EVALUATOR if judged else RUNTIME
 
 
-def _write(context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace) -> Path:
+def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions) -> Path:
     """Write the model's folder if it is not there; returns it. Its name tells the content."""
     from trtmatrix.onnxmodel.samples import digest_samples
 
     profile = json.dumps(inputs.profile, sort_keys=True)
     content = sha256(f"{digest_samples(inputs.samples)} {profile}".encode()).hexdigest()
-    text = _write_page(context, model, inputs, args, content)
+    text = _write_page(context, model, inputs, options, content)
     controls = context.repros[CONTROLS].file.read_bytes() if CONTROLS in context.repros else b""
     models = context.project.cache / "models"
     folder = models / f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
@@ -282,12 +297,12 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, args: argparse.Na
     try:
         partial.chmod(0o755)
         _write_files(partial, context.project.cache, model, inputs)
-        repro = f"{stem_of(args.model.stem)}-{model.digest[:8]}"
+        repro = f"{stem_of(model.path.stem)}-{model.digest[:8]}"
         (partial / "repros").mkdir()
         (partial / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
         if controls:
             (partial / "repros" / f"{CONTROLS}.py").write_bytes(controls)
-        about = json.dumps(_about(model, inputs, args.precision), indent=1)
+        about = json.dumps(_about(model, inputs, options.precision), indent=1)
         (partial / ABOUT).write_text(about, encoding="utf-8")
         if not folder.is_dir():
             partial.rename(folder)
@@ -297,18 +312,18 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, args: argparse.Na
 
 
 def _write_page(
-    context: Context, model: ModelFile, inputs: Inputs, args: argparse.Namespace, content: str
+    context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions, content: str
 ) -> str:
     """Return the repro's text: ``page.py`` with its constants filled in."""
-    built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[args.precision]
+    built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[options.precision]
     digests = {"model": model.digest[:16], "inputs": content[:16]}
     case = {
-        "id": f"{args.precision}-{content[:6]}", "params": {"precision": built, **digests}, "keep": True,
-        "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(args),
-        "bug_is": list(getattr(args, "bug_is", ())),
+        "id": f"{options.precision}-{content[:6]}", "params": {"precision": built, **digests}, "keep": True,
+        "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(options),
+        "bug_is": list(options.bug_is),
     }  # fmt: skip
     facts = {
-        "title": f"your model {args.model.name}", "upstream": OWN_MODEL, "url": "docs/upgrade.md",
+        "title": f"your model {model.path.name}", "upstream": OWN_MODEL, "url": "docs/upgrade.md",
         "summary": f"Inputs: {inputs.words}. Opset {model.opset}.",
         "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
         "expectations": [], "workarounds": [],
@@ -318,7 +333,7 @@ def _write_page(
         "INPUTS": file_names(tensor.name for tensor in model.inputs),
         "OUTPUTS": file_names(tensor.name for tensor in model.outputs),
         "PROFILE": {name: tuple(map(tuple, shapes)) for name, shapes in inputs.profile.items()},
-        "QUANTIZED": tuple(model.quantized), "OPTIONS": dict(getattr(args, "build", {})),
+        "QUANTIZED": tuple(model.quantized), "OPTIONS": dict(options.build),
         "FLOOR": "bf16" if model.typed == "bfloat16" else built, "REFERENCE": _reference(context),
     }  # fmt: skip
     case = {name: value for name, value in case.items() if value or name not in {"tolerance", "bug_is"}}

@@ -128,7 +128,7 @@ def _own(
     """Run the user's model where it can be run here, unless told not to, and return what is known of it."""
     if args.model is None:
         return None
-    from trtmatrix.model.own_model import open_model
+    from trtmatrix.model.own_model import ModelOptions, open_model
     from trtmatrix.run.perform import Options, perform
     from trtmatrix.upgrade.model_section import make_model_section
 
@@ -136,7 +136,7 @@ def _own(
         context.selection, versions=(before.name, after.name), repros=(), cases=(),
         gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
     )  # fmt: skip
-    mine = open_model(replace(context, selection=selection), args)
+    mine = open_model(replace(context, selection=selection), ModelOptions.of(vars(args)))
     survey = take_survey(mine, Pull.NEVER if args.no_run else Pull.NAMED)
     if args.no_run:
         entries = entries_of(mine, survey, survey.stored)

@@ -19,7 +19,7 @@ from trtmatrix.judge.compare import Entry
 from trtmatrix.judge.noise import noise_troubles
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
-from trtmatrix.model.own_model import model_repro, outputs_of, read_about
+from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.suite.model import Verdict
@@ -244,7 +244,7 @@ def explain_failing(
         if version in found or not fails or entry.record is None:
             continue
         try:
-            found[version] = explain(context, args, entry, read_calibration(), _tell)
+            found[version] = explain(context, ModelOptions.of(vars(args)), entry, read_calibration(), _tell)
         except Exception as error:  # noqa: BLE001 - the other versions are explained all the same
             why_not = f"it could not be explained: {_words(error)}"
             found[version] = WrongLayer(version=version, why_not=why_not)

@@ -14,7 +14,8 @@ from trtmatrix.api.section import read_surfaces
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.launchers.gpu import find_gpus, named_gpus
-from trtmatrix.plan.context import Context, read_matrix
+from trtmatrix.model.own_model import ModelOptions
+from trtmatrix.plan.context import Context, ProjectOptions, read_matrix
 from trtmatrix.plan.survey import entries_of, recorded_gpus, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import unlisted_version
@@ -216,7 +217,7 @@ def make_question(
     )  # fmt: skip
 
 
-def file_options(args: argparse.Namespace) -> list[str]:
+def file_options(args: argparse.Namespace | ProjectOptions) -> list[str]:
     """Return the options that name other files than the usual."""
     usual = {name: Path(name) for name in ("matrix.yaml", "repros", "results")}
     given = {name: getattr(args, name.removesuffix(".yaml")) for name in (*usual, "cache")}
@@ -236,7 +237,7 @@ def command_of(args: argparse.Namespace) -> str:
     return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(args)])}"
 
 
-def model_options(args: argparse.Namespace, *others: str) -> list[str]:
+def model_options(args: argparse.Namespace | ModelOptions, *others: str) -> list[str]:
     """Return the options about a model of one's own, as they were given; ``others``: more of one value."""
     words: list[str] = []
     for name in ("model", "inputs", "atol", "rtol", *others):

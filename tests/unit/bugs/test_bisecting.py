@@ -262,3 +262,16 @@ def test_an_image_becomes_a_column_named_by_what_is_inside() -> None:
     assert (column.name, column.torch.value if column.torch else "") == ("10.7.0.post1", "2.6.0a0+df5bbc09d1")
     assert column.release == make_version("10.7.0.post1").release
     assert make_column(Product.ONNXRUNTIME, "1.31.1", "x:1", {}).name == "onnxruntime-1.31.1"
+
+
+def test_versions_of_which_nothing_is_known_are_searched_only_where_they_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    rows = []
+    for ends in ((), ("--good", "11.2.1")):
+        bisect(tmp_path, "--case", "sdpa-tf32", "--gpu", "L4", "--no-run", "--json", *ends)
+        rows.append({line["name"] for line in json.loads(capsys.readouterr().out)["row"]})
+    assert {"8.6.1", "10.7.0", "10.0.0"} < rows[0]
+    assert rows[0].isdisjoint({"10.9.0", "11.2.1"})
+    assert rows[1] - rows[0] == {"11.2.1"}

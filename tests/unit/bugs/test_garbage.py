@@ -11,8 +11,8 @@ from bugs.test_manner import AS_BUG, NAN, NOISE, RIGHT, WRONG, ZERO, engine, fai
 from builders import make_case
 from judge.test_published import entries
 
+from trtmatrix.bugs.manner import Kind, Manner, manner_of, same_manner
 from trtmatrix.judge.calibration import read_calibration
-from trtmatrix.judge.manner import Kind, Manner, manner_of, same_manner
 
 CASE = make_case(limits={}, defects=("lost-scale",))
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from judge.test_numbers import FLOOR, KNOWN, MEMBERS
 from judge.test_published import entries
 
+from trtmatrix.bugs.manner import Kind, Manner, manner_in, manner_of, plain_message, same_manner
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge
-from trtmatrix.judge.manner import Kind, Manner, manner_in, manner_of, plain_message, same_manner
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.outcome import Outcome
 from trtmatrix.suite.repros import Case

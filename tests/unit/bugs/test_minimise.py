@@ -15,11 +15,12 @@ from builders import make_cell, make_entry
 from onnxmodels import FLOAT, make_model, node, normal
 
 from trtmatrix.bugs.failing_model import FailingModel
+from trtmatrix.bugs.manner import Kind, Manner
 from trtmatrix.bugs.minimise import Minimiser
 from trtmatrix.bugs.reducer import fold_to_static
 from trtmatrix.bugs.trials import Ran, Start
 from trtmatrix.common.errors import ExitCode, MachineryError
-from trtmatrix.judge.manner import Kind, Manner
+from trtmatrix.model.own_model import ModelOptions
 
 BAD, GOOD = "10.7.0", "10.8.0"
 WRONG = Manner(kind=Kind.WRONG, outputs=("y",), sizes=(900.0,), errors=(0.5,), words="wrong by 900 floors")
@@ -63,10 +64,9 @@ def minimise(
     target: Path, answer: Answers = has_exp, model: FailingModel | None = None, *, good: str = GOOD,
     manner: Manner = WRONG, steps: int = 200, last: Ran | None = None,
 ) -> tuple[Any, ExitCode, Versions]:  # fmt: skip
-    asked: dict[str, Any] = {"atol": None, "rtol": None, "build": {}, "bug_is": [], "precision": "tf32"}
     entry = make_entry(make_cell(version=BAD))
     found: Any = SimpleNamespace(entry=entry, row=(entry,))
-    start = Start(found=found, manner=manner, model=model or chain(), asked=asked, every=True)
+    start = Start(found=found, manner=manner, model=model or chain(), asked=ModelOptions(), every=True)
     versions: Any = Versions(answer, last)
     end, code = Minimiser(start, versions, target, steps, 60.0, good).run()
     return end, code, versions

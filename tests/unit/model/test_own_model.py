@@ -16,7 +16,7 @@ from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal,
 
 from trtmatrix.cli.entry import make_parser
 from trtmatrix.judge.noise import noise_troubles, read_noise
-from trtmatrix.model.own_model import model_repro, notes_of, read_about, with_model
+from trtmatrix.model.own_model import ModelOptions, model_repro, notes_of, open_model, read_about
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.sessions import Evaluator, Session
@@ -35,7 +35,7 @@ def opened(tmp_path: Path) -> Opened:
     def open_it(model: Path | None, *words: str) -> Context:
         more = ["--model", str(model)] if model else []
         args = arguments(tmp_path / "cache", *more, *words)
-        return with_model(open_context(args), args)
+        return open_model(open_context(args), ModelOptions.of(vars(args)))
 
     return open_it
 

@@ -15,7 +15,7 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
-from trtmatrix.model.own_model import with_model
+from trtmatrix.model.own_model import ModelOptions, open_model
 from trtmatrix.plan.context import open_context
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.outcome import Evidence
@@ -113,7 +113,7 @@ def test_what_is_nan_is_infinitely_wrong() -> None:
 
 def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
-    context = with_model(open_context(args), args)
+    context = open_model(open_context(args), ModelOptions.of(vars(args)))
     section = make_model_section(context, (), "10.7.0", "10.8.0", args, Calibration())
     assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
     assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"

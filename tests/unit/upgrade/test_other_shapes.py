@@ -11,11 +11,11 @@ import pytest
 from builders import make_case, make_cell, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
+from trtmatrix.bugs.manner import Kind, manner_in, same_manner
 from trtmatrix.bugs.script import CHECK
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.confirm import assess
 from trtmatrix.judge.judge import judge
-from trtmatrix.judge.manner import Kind, manner_in, same_manner
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.upgrade.decide import decide
