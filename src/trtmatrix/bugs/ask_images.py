@@ -155,9 +155,6 @@ PATIENCE_SECONDS = 10.0
 SKIP, ABORT = 125, 128
 """Exit codes as ``git bisect run`` reads them: https://git-scm.com/docs/git-bisect#_bisect_run."""
 
-SHELL_CODES = {126: "the shell could not execute it", 127: "the shell did not find it"}
-"""What those mean of a shell: https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html."""
-
 STDERR = 2
 
 
@@ -171,26 +168,18 @@ class Command:
         about = "" if options.image else PRODUCT_NAMES[options.product]
         what = "image" if options.image else "version"
         self.subject = Subject(title=self.command, about=about, what=what)
-        self.times = options.rebuilds or 1
-        self.rests_on = f"a good answer rests on {self.times} runs" if self.times > 1 else ""
+        self.rests_on = ""
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
-        """Return those that the command cannot be run for: it names an image, and there is none."""
-        why = "the command names {image}, and this version is of no image"
-        silent = Reply(answer=Answer.CANNOT_SAY, words="not run", reason=why, known="looked at")
-        lacking = [n for n, c in enumerate(self.candidates) if not c.image and "{image}" in self.command]
-        return dict.fromkeys(lacking, silent), {}
+        """Return nothing: no answer of a command is stored."""
+        return {}, {}
 
     def ask(self, number: int) -> Reply:
-        """Run the command, again until it has been right as often as is asked for."""
+        """Run the command."""
         candidate = self.candidates[number]
-        for time in range(1, self.times + 1):
-            code = run_shell(fill(self.command, candidate), candidate)
-            answer = read_exit_code(code, candidate.name)
-            if answer is not Answer.GOOD:
-                of = f" in run {time} of {self.times}" if self.times > 1 else ""
-                return _reply(answer, f"exit code {code}{of}", SHELL_CODES.get(code, ""))
-        return _reply(Answer.GOOD, "exit code 0" + (f" {time} times" if time > 1 else ""))
+        code = run_shell(fill(self.command, candidate), candidate)
+        answer = read_exit_code(code, candidate.name)
+        return Reply(answer=answer, words=f"exit code {code}", known="run now", tried=True)
 
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return the command itself for each of these, and what searches report."""
@@ -198,12 +187,7 @@ class Command:
         lines = [shlex.join(["env", *_variables(c), "sh", "-c", fill(self.command, c)]) for c in shown]
         images = ["--image", *(c.name for c in self.candidates)] if self.options.image else []
         words = ["--exec", self.command, *images, *self.options.ends(report, report.name)]
-        words += [] if self.times == 1 else ["--rebuilds", str(self.times)]
         return (*lines, command_line([DOOR, "bisect", "--", *words]))
-
-
-def _reply(answer: Answer, said: str, reason: str = "") -> Reply:
-    return Reply(answer=answer, words=said, reason=reason, known="run now", tried=True)
 
 
 def fill(command: str, candidate: Candidate) -> str:
@@ -253,17 +237,14 @@ def run_shell(command: str, candidate: Candidate) -> int:
 
 
 def open_command(options: BisectOptions) -> Command:
-    """Return the row that the command is run for: the images that were named, else matrix.yaml's versions."""
+    """Return the row that the command is run for: the images that were named, else matrix.yaml's versions.
+
+    A version that is of no image is none for a command that names ``{image}``.
+    """
     if not (options.shell_command or "").strip():
         raise UsageError("--exec: the command is empty")
     if options.image:
         return Command(options, tuple(Candidate(name=name, image=name) for name in read_images(options)))
-    product, matrix = options.product, options.project.matrix
-    versions = tuple(candidate for _, candidate in candidates_of(read_matrix(matrix), product))
-    if len(versions) < 2:
-        count = "1 version" if versions else "no version"
-        raise UsageError(
-            f"--product {product.value}: {matrix} has {count} of it, and to search takes two at least: "
-            "name --image"
-        )
-    return Command(options, versions)
+    found = candidates_of(read_matrix(options.project.matrix), options.product)
+    by_image = "{image}" in (options.shell_command or "")
+    return Command(options, tuple(each for _, each in found if each.image or not by_image))

@@ -260,16 +260,6 @@ def command_line(parts: Sequence[str]) -> str:
     return " ".join([parts[0], shlex.join(parts[1:])])
 
 
-def open_versions(options: BisectOptions) -> Versions:
-    """Return matrix.yaml's versions; :class:`UsageError` where there is no such case, GPU or version."""
-    versions = Versions(open_case(options), options)
-    if not versions.candidates:
-        raise UsageError(
-            f"--product {options.product.value}: matrix.yaml has no version of it; add some, or name --image"
-        )
-    return versions
-
-
 def open_case(options: BisectOptions) -> CaseRun:
     """Return the case that was named, with the GPU that is meant."""
     product = options.product

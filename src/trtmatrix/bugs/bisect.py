@@ -10,7 +10,7 @@ from typing import Protocol
 
 from trtmatrix import __version__
 from trtmatrix.bugs.ask_images import UserImages, open_command
-from trtmatrix.bugs.ask_versions import BisectOptions, open_case, open_versions
+from trtmatrix.bugs.ask_versions import BisectOptions, Versions, open_case
 from trtmatrix.bugs.bisect_report import (
     Candidate,
     Reply,
@@ -58,6 +58,11 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     """Search, and print the report; the exit code says whether an edge was found."""
     check_options(options)
     asker = open_asker(options)
+    if len(asker.candidates) < 2:
+        raise UsageError(
+            f"--product {options.product.value}: {options.project.matrix} has fewer than two versions of it "
+            "that could be searched: add some, or name --image"
+        )
     good, bad = _find_end(asker, "--good", options.good), _find_end(asker, "--bad", options.bad)
     if good is not None and good == bad:
         raise UsageError(f"--good and --bad are both {options.good}: name two")
@@ -121,7 +126,10 @@ def check_options(options: BisectOptions) -> None:
     if len(asked) != 1:
         what = f"{' and '.join(asked)} are two things" if asked else "nothing is looked for"
         raise UsageError(f"{what}: name one of --case CASE, --model FILE.onnx, --exec COMMAND")
-    stored = {"--no-run": options.no_run, "--gpu": options.wanted_gpu, "--pull": options.pull}
+    stored = {
+        "--no-run": options.no_run, "--gpu": options.wanted_gpu, "--pull": options.pull,
+        "--rebuilds": options.rebuilds,
+    }  # fmt: skip
     for option, value in stored.items():
         if command is not None and value:
             raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
@@ -133,7 +141,7 @@ def open_asker(options: BisectOptions) -> Asker:
     """Return what asks."""
     if options.shell_command is not None:
         return open_command(options)
-    return UserImages(open_case(options), options) if options.image else open_versions(options)
+    return UserImages(open_case(options), options) if options.image else Versions(open_case(options), options)
 
 
 def _make_public(markdown: str, options: BisectOptions, report: Report) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, ValueInfoProto
+from onnx import ModelProto
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.onnxmodel.graphs import elements, find_external
@@ -99,33 +99,12 @@ def write_failing_model(failing: FailingModel, folder: Path) -> tuple[Path, Path
     return model, inputs
 
 
-class Values:
-    """What the tensors of a model hold, computed by ONNX Runtime on the CPU when they are asked for."""
-
-    def __init__(self, failing: FailingModel) -> None:
-        self._failing = failing
-        self._known: list[dict[str, Array]] = [dict(sample) for sample in failing.samples]
-
-    def of(self, names: Iterable[str]) -> Sequence[Sample]:
-        """Return the values by sample; :class:`NotComputedError` where they cannot be computed."""
-        missing = sorted(set(names) - set(self._known[0]))
-        if missing:
-            model = ModelProto()
-            model.CopyFrom(self._failing.model)
-            del model.graph.output[:]
-            model.graph.output.extend(ValueInfoProto(name=name) for name in missing)
-            for known, found in zip(self._known, compute(model, self._failing.samples), strict=True):
-                known.update(found)
-        return self._known
-
-
-def compute(model: ModelProto, samples: Sequence[Sample]) -> list[dict[str, Array]]:
-    """Return a model's outputs by sample; :class:`NotComputedError` where ONNX Runtime cannot run it."""
+def compute(model: ModelProto, sample: Sample) -> dict[str, Array]:
+    """Return a model's outputs; :class:`NotComputedError` where ONNX Runtime cannot run it."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         file.write_bytes(model.SerializeToString())
-        session = Session(file)
-        return [session.run(sample) for sample in samples]
+        return Session(file).run(sample)
 
 
 def batch_of(failing: FailingModel) -> int:
@@ -150,7 +129,7 @@ def with_batch(failing: FailingModel, rows: int) -> FailingModel:
     for info in model.graph.input:
         if info.name in sample:
             info.type.tensor_type.shape.dim[0].dim_value = rows
-    (outputs,) = compute(model, [sample])
+    outputs = compute(model, sample)
     for info in model.graph.output:
         for dim, size in zip(info.type.tensor_type.shape.dim, outputs[info.name].shape, strict=True):
             dim.dim_value = size

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from trtmatrix.bugs.failing_model import FailingModel, Values
+from trtmatrix.bugs.failing_model import FailingModel, compute
 from trtmatrix.common.errors import UsageError
 from trtmatrix.onnxmodel.sessions import NotComputedError
 
@@ -89,12 +89,18 @@ def reduce_nodes(
     ``mode``: bisect or linear. ``fails`` is asked of each graph, fed with what the whole model has there; it
     keeps what it likes. ``goes_on``: False ends it. An interrupt goes through; nothing is left running.
     """
-    values = Values(failing)
+    known = dict(failing.samples[0])
 
     def answer(folder: Path) -> bytes:
         try:
             model = onnx.load(str(folder / GRAPH))
-            candidate = failing.fed_with(model, values.of(_entering(model)))
+            if missing := set(_entering(model)) - set(known):
+                whole = onnx.ModelProto()
+                whole.CopyFrom(failing.model)
+                del whole.graph.output[:]
+                whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(missing))
+                known.update(compute(whole, failing.samples[0]))
+            candidate = failing.fed_with(model, [known])
         except (NotComputedError, ValueError, KeyError):
             return WELL
         return FAILS if candidate.inputs and fails(candidate) else WELL

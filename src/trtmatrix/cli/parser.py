@@ -314,7 +314,7 @@ def _bisect(parser: ArgumentParser) -> None:
     _option(where, "--product", None, default="tensorrt", choices=products)
     _repeated(where, "--image", "IMAGE", "images, oldest first, instead of matrix.yaml's versions", nargs="+")
     how = parser.add_argument_group("how")
-    rebuilds = "engines to build before a version counts as good (default: 3); with --exec: runs (default: 1)"
+    rebuilds = "engines to build before a version counts as good (default: 3)"
     _option(how, "--rebuilds", "K", rebuilds, type=_count)
     _flag(how, "--no-run", "use stored records; run nothing")
     _flag(how, "--pull", "pull or build images that are not here")

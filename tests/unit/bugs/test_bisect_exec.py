@@ -47,17 +47,6 @@ def test_a_command_over_the_versions_of_the_matrix(
     assert len(data["tried"]) <= 7  # of 21
 
 
-def test_a_command_is_run_again_before_it_counts_as_good(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    count = f"echo x >> {tmp_path}/{{version}}; test $(wc -l < {tmp_path}/{{version}}) -lt 3 || {NOT_ODD}"
-    assert bisect(tmp_path, "--exec", count, "--rebuilds", "3", "--json") == 0
-    data = json.loads(capsys.readouterr().out)
-    said = {line["name"]: line.get("words") for line in data["row"]}
-    assert (said["9.3.0"], said["10.0.0"]) == ("exit code 0 3 times", "exit code 1 in run 3 of 3")
-
-
 def test_a_command_that_is_interrupted_starts_anew(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
