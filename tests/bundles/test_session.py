@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +13,6 @@ from tests.bundles.deep import write_deep
 from tests.bundles.started import WRONG, columns, count_starts, left_over
 from tests.models import images
 from tests.models.conftest import REPOSITORY, Project
-from trtmatrix.common.errors import MachineryError
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.run.session import Session
@@ -80,23 +76,3 @@ def test_a_trial_that_hangs_ends_at_its_time_limit_and_the_next_one_is_run(tmp_p
         causes = [entry.outcome.cause for entry in map(session.ask, hasty) if entry.outcome]
     assert causes == [Cause.TIME_OUT] * 2
     assert started == [WRONG]
-
-
-def test_an_interrupt_ends_what_runs_at_once(tmp_path: Path) -> None:
-    context, (first, second, _) = opened(
-        tmp_path, images.make_spoilt("trtmatrix/test-sleeper:latest", SLEEPS)
-    )
-
-    def interrupt() -> None:
-        while not left_over():
-            time.sleep(0.1)
-        time.sleep(1)
-        _thread.interrupt_main()
-
-    threading.Thread(target=interrupt).start()
-    with Session(context, WRONG, "") as session:
-        with pytest.raises(KeyboardInterrupt):
-            session.ask(first)
-        assert left_over() == []
-        with pytest.raises(MachineryError, match="the session has ended"):
-            session.ask(second)

@@ -27,7 +27,7 @@ def test_an_archive_is_verified_from_itself_alone(made: Made, tmp_path: Path) ->
     assert [file.name for file in tmp_path.iterdir()] == [archive.name]
 
 
-@pytest.mark.parametrize("name", ["model.onnx", "inputs.npz", "reference.npz", "repro.py", "SHA256SUMS"])
+@pytest.mark.parametrize("name", ["model.onnx", "SHA256SUMS"])
 def test_one_byte_that_was_changed_is_named(made: Made, tmp_path: Path, name: str) -> None:
     archive = change(
         made.archive, tmp_path / "a.tar.gz", {name: flip(-60 if name != "SHA256SUMS" else 3)}, sums=False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from trtmatrix.api.section import (
     STORE,
     SurfaceIntake,
     read_change_table,
-    read_store,
     read_surfaces,
 )
 from trtmatrix.api.surface import format_store, format_surface, parse_store, parse_surface
@@ -199,15 +197,6 @@ def test_a_file_that_is_no_surface_is_told_of_and_the_others_are_read(tmp_path: 
     ((file, problem),) = surfaces.problems
     assert file.endswith("9.3.0.json")
     assert "remove the file" in problem
-
-
-def test_two_surfaces_are_there_quickly() -> None:
-    read_store.cache_clear()
-    start = time.process_time()
-    surfaces = read_surfaces(Path("nowhere"))
-    assert surfaces.of("8.6.1")
-    assert surfaces.of("10.8.0")
-    assert time.process_time() - start < 0.5  # 0.01 s where nothing else runs
 
 
 # Read again from PyPI

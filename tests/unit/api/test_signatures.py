@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtmatrix.api.signatures import breaks, parse_signature, parse_type
+from trtmatrix.api.signatures import breaks
 
 
 def same(name: str, other: str) -> bool:
@@ -55,16 +55,3 @@ def test_another_way_of_writing_breaks_nothing(before: str, after: str) -> None:
 )
 def test_what_breaks_a_caller_is_told(before: str, after: str, why: str) -> None:
     assert breaks(before, after, same) == why
-
-
-def test_a_default_with_brackets_and_commas_is_no_parameter() -> None:
-    read = parse_signature("(name: str = 'a, (b', dims: Tuple[int, int] = (1, 2), *args) -> None")
-    assert [p.name for p in read.parameters] == ["name", "dims", "*args"]
-    assert [p.optional for p in read.parameters] == [True, True, True]
-    assert read.returns == frozenset()
-
-
-def test_types_are_written_in_one_way() -> None:
-    assert parse_type("Union[int, typing.SupportsFloat]") == {"int", "float"}
-    assert parse_type("typing.Optional[tensorrt.Dims]") == {"Dims", "None"}
-    assert parse_type("Callable[[int, str], None] | None") == {"Callable[[int,str],None]", "None"}
