@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from posixpath import isabs, join, normpath, relpath
+from posixpath import join, normpath, relpath
 from typing import Any
 from urllib.parse import quote
 
@@ -21,27 +21,24 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
 
     What must change is an error, changed behaviour a note, all else a warning; what was not read is a
     notification. A line of a notebook's cell is no line of its file: there the first line stands, and the
-    cell in the message. Addresses are relative to the root, or to a scanned folder that lies outside of it.
+    cell in the message. Addresses are relative to the root; those of files outside of it are whole.
     """
     rules = {_id(use.change): _rule(use.change) for use in section.uses}
-    index, bases = list(rules), {ROOT: f"file://{quote(root)}/"}
+    index = list(rules)
     results = [
-        {
-            **_result(use, _locate(use.file, section.code, root, bases)),
-            "ruleIndex": index.index(_id(use.change)),
-        }
+        {**_result(use, _locate(use.file, section.code, root)), "ruleIndex": index.index(_id(use.change))}
         for use in sorted(section.uses, key=lambda use: use.rank)
     ]
     unread = []
     for file, why in section.unread:
-        where = {"physicalLocation": {"artifactLocation": _locate(file, section.code, root, bases)}}
+        where = {"physicalLocation": {"artifactLocation": _locate(file, section.code, root)}}
         located = {} if why.startswith(BY_NAME) else {"locations": [where]}
         unread.append({"level": "warning", "message": {"text": f"{file}: {why}"}, **located})
     run = {
         "tool": {"driver": {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"TensorRT {before} to {after}"},
         "invocations": [{"executionSuccessful": not section.lacking, "toolExecutionNotifications": unread}],
-        "originalUriBaseIds": {name: {"uri": uri} for name, uri in bases.items()},
+        "originalUriBaseIds": {ROOT: {"uri": f"file://{quote(root)}/"}},
         "results": results,
     }
     return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -72,8 +69,8 @@ def _result(use: ApiUse, artifact: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _locate(file: str, code: tuple[str, ...], root: str, bases: dict[str, str]) -> dict[str, str]:
-    """Return where a file is; a folder outside of the root gets a base of its own.
+def _locate(file: str, code: tuple[str, ...], root: str) -> dict[str, str]:
+    """Return where a file is.
 
     Of several folders a file's name begins with the name of its own.
     """
@@ -85,10 +82,7 @@ def _locate(file: str, code: tuple[str, ...], root: str, bases: dict[str, str]) 
             break
     if normpath(folder).rpartition("/")[2] == path:  # a single file
         folder = folder.rpartition("/")[0]
-    whole = relpath(join(root, folder, path), root)
-    if not whole.startswith("../"):
-        return {"uri": quote(whole), "uriBaseId": ROOT}
-    base = f"file://{quote(normpath(join(root, folder or '.')))}/"
-    key = next((key for key, uri in bases.items() if uri == base), f"CODE{len(bases)}")
-    bases[key] = base
-    return {"uri": quote(path.lstrip("/") if isabs(path) else path), "uriBaseId": key}
+    whole = normpath(join(root, folder, path))
+    if not whole.startswith(f"{normpath(root)}/"):
+        return {"uri": f"file://{quote(whole)}"}
+    return {"uri": quote(relpath(whole, root)), "uriBaseId": ROOT}
