@@ -14,8 +14,6 @@ import venv
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from tests.containers.conftest import GOOD, HERE, LIMITS, Project
 from trtmatrix.launchers.docker_engine import find_address
 
@@ -110,8 +108,7 @@ def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None
     assert calls_out(log) == []
 
 
-@pytest.mark.parametrize("installer", ["uv", "pip"])
-def test_wheels_come_from_the_wheelhouse_alone(installer: str, tmp_path: Path) -> None:
+def test_wheels_come_from_the_wheelhouse_alone(tmp_path: Path) -> None:
     wheelhouse, log = tmp_path / "wheelhouse", tmp_path / "log"
     make_wheel(wheelhouse, "trtmatrix_made_up", "1.0", "trtmatrix-made-up-too")
     make_wheel(wheelhouse, "trtmatrix_made_up_too", "2.0")
@@ -119,17 +116,16 @@ def test_wheels_come_from_the_wheelhouse_alone(installer: str, tmp_path: Path) -
     python = tmp_path / "env" / "bin" / "python"
     code = (
         "import sys; from pathlib import Path; from trtmatrix.launchers import wheels\n"
-        f"if {installer == 'pip'}: wheels.UV = ('false',)\n"
         f"wheels.install_wheels(Path({str(python)!r}), (sys.argv[1],), Path({str(wheelhouse)!r}))"
     )
     done = run(log, [sys.executable, "-c", code, "trtmatrix-made-up==1.0"])
     assert not done.returncode, done.stderr
-    assert (connections if installer == "pip" else calls_out)(log) == []
+    assert calls_out(log) == []
     assert not subprocess.run([python, "-c", "import trtmatrix_made_up_too"], check=False).returncode
     lacking = run(log, [sys.executable, "-c", code, "trtmatrix-nowhere"])
-    assert "MachineryError: pip could not install trtmatrix-nowhere" in lacking.stderr
+    assert "MachineryError: uv could not install trtmatrix-nowhere" in lacking.stderr
     assert "--no-index" in lacking.stderr
-    assert connections(log) == []
+    assert calls_out(log) == []
 
 
 def make_wheel(folder: Path, name: str, version: str, needs: str = "") -> None:
