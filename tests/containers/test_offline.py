@@ -40,15 +40,6 @@ def calls_out(log: Path) -> list[str]:
     return [line for line in lines if LEADS_OUT.search(line)]
 
 
-def connections(log: Path) -> list[str]:
-    """Return the calls that lead out.
-
-    pip asks the kernel for IPv6 by a socket that it binds to this host itself and connects to nothing
-    (https://github.com/urllib3/urllib3/blob/main/src/urllib3/util/connection.py); nothing else does that.
-    """
-    return [line for line in calls_out(log) if re.search(r"\b(connect|sendto|sendmsg)\(", line)]
-
-
 def run(log: Path, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, watched."""
     return subprocess.run(
