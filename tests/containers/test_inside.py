@@ -10,6 +10,8 @@ import pytest
 
 from tests.containers.conftest import GOOD, MEMORY, STRANGER, Project, become_stranger
 
+pytestmark = pytest.mark.engines
+
 READ_ONLY = ("root", "etc", "usr", "above", "cases", "case", "repros", "job", "probe", "model")
 
 

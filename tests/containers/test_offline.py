@@ -14,6 +14,8 @@ import venv
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.containers.conftest import GOOD, HERE, LIMITS, Project
 from trtmatrix.launchers.docker_engine import find_address
 
@@ -61,6 +63,7 @@ def test_what_is_watched_is_seen(tmp_path: Path) -> None:
     assert len(calls_out(tmp_path / "log")) == 2
 
 
+@pytest.mark.engines
 def test_an_image_that_is_here_runs_and_what_is_not_is_left_out_with_words(
     project: Project, tmp_path: Path
 ) -> None:

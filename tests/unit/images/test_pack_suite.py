@@ -94,12 +94,6 @@ def test_a_name_that_unpack_would_refuse_is_refused_before_anything_is_fetched(
     assert ".py" in str(told.value)
 
 
-def test_a_folder_without_a_tracked_repro_cannot_be_packed(checkout: Project) -> None:
-    git(checkout.folder, "rm", "-q", "--cached", "repros/good.py")
-    with pytest.raises(UsageError, match="git add"):
-        find_suite(checkout)
-
-
 def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
 

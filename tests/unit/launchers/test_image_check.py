@@ -10,7 +10,6 @@ from builders import H200, make_version
 from playing import Playing, always
 from sidebyside import cells_of, perform
 
-from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.containers import find_wrong_library
 from trtmatrix.launchers.launcher import Ready, WrongVersion
 from trtmatrix.suite.matrix import Build, ImageOrigin
@@ -49,24 +48,6 @@ def test_what_an_image_ships_is_compared_and_remembered(
         )
         assert seen == wrong
     assert asked == ["sha256:1"]
-
-
-def test_an_image_that_cannot_say_is_told_of_and_asked_again(tmp_path: Path) -> None:
-    asked, told = list[str](), list[str]()
-
-    def read(image_id: str) -> dict[str, str]:
-        asked.append(image_id)
-        raise MachineryError("its python3 ended with exit code 1: no libcuda.so.1")
-
-    version = make_version("10.7.0")
-    for _ in range(2):
-        seen = find_wrong_library(
-            version, "sha256:1", tmp_path, told.append, contents=read, environment=silent
-        )
-        assert seen is None
-    assert len(asked) == 2
-    why = "its python3 ended with exit code 1: no libcuda.so.1"
-    assert told == [f"10.7.0: not checked what its image ships before the first cell: {why}"] * 2
 
 
 BUILT = ImageOrigin(image="trtmatrix/tensorrt:10.7.0", build=Build(base="nvcr.io/a:1", wheels=()))
