@@ -60,7 +60,6 @@ def test_an_image_of_two_versions_goes_after_the_last_of_them(
     assert is_here(registry, image), "without --keep they stay"
 
 
-@pytest.mark.engines
 def test_an_image_that_was_here_before_stays(registry: Registry, image: str, project: Project) -> None:
     registry.client.images.pull(image)
     write_matrix(project, {FIRST: image})

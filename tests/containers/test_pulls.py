@@ -62,7 +62,6 @@ def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(
     assert max(pulls) < done.told.index("  [1/2] "), "the second's pull had begun before the first had run"
 
 
-@pytest.mark.engines
 def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
     registry: Registry, project: Project
 ) -> None:
