@@ -157,7 +157,7 @@ SUITES = (
         name="containers", seconds=900, command=(*BY_FILE, "tests/containers"), lacking=_docker, waits=True
     ),
     Suite(
-        name="podman", seconds=900, command=(*BY_FILE, "tests/containers"), lacking=_podman,
+        name="podman", seconds=500, command=(*BY_FILE, "-m", "engines", "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN", waits=True,
     ),
     Suite(

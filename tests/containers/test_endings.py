@@ -10,6 +10,8 @@ import pytest
 from tests.containers.conftest import GOOD, Done, Project, identity
 from tests.containers.engines import TELLS_OUT_OF_MEMORY
 
+pytestmark = pytest.mark.engines
+
 CRASHED, MEMORY = ("NO VERDICT", "crashed"), ("NO VERDICT", "out of host memory")
 PASS, FAIL = ("PASS", None), ("FAIL", None)
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -133,6 +132,7 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_
     assert bench.told == []
 
 
+@pytest.mark.engines
 @pytest.mark.parametrize("locked", [True, False])
 def test_an_image_of_several_names_goes_after_the_last_of_them(
     locked: bool, bench: Bench, tmp_path: Path
@@ -154,15 +154,6 @@ def test_an_image_of_several_names_goes_after_the_last_of_them(
     assert read_ledger(tmp_path).pulled == []
 
 
-def test_an_image_stays_where_one_of_its_names_is_locked(bench: Bench, tmp_path: Path) -> None:
-    names = bench.push_under("pinned", "unpinned")
-    images = bench.images(Keep.LOCKED, tmp_path)
-    launches = [have(bench, images, want(name, locked=name == names[0])) for name in names]
-    for launch in launches:
-        images.ended(launch)
-    assert bench.is_here(reference_of(launches[0]))
-
-
 def reference_of(launch: Launch) -> str:
     assert isinstance(launch.version.origin, ImageOrigin)
     return launch.version.origin.reference
@@ -171,6 +162,7 @@ def reference_of(launch: Launch) -> str:
 LIVING = "from trtmatrix.common.owner import own_identity; print(own_identity(), flush=True); input()"
 
 
+@pytest.mark.engines
 def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path: Path) -> None:
     images = bench.images(Keep.NONE, tmp_path)
     launch = want(bench.push("shared")[0])
@@ -200,22 +192,6 @@ def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path:
     bench.images(Keep.ALL, tmp_path).drop_leftovers([])
     assert not bench.is_here(pulled.reference)
     assert read_ledger(tmp_path).pulled == []
-
-
-def test_no_more_than_two_are_here_at_once(bench: Bench, tmp_path: Path) -> None:
-    images = bench.images(Keep.NONE, tmp_path)
-    launches = [with_cells(want(bench.push(f"n{number}")[0])) for number in range(3)]
-    images.expect(launches)
-    for launch in launches[:-1]:
-        bench.have(images, launch)
-    last = threading.Thread(target=bench.have, args=(images, launches[-1]))
-    last.start()
-    last.join(timeout=0.5)
-    assert last.is_alive(), "there is no room for it"
-    images.ended(launches[0])
-    last.join(timeout=20)
-    assert not last.is_alive()
-    assert bench.told == [f"removed {bench.name('n0')}: its last cell has run"]
 
 
 def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:

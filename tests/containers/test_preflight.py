@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import docker
 import pytest
 from bench.registry import TEST_IMAGE, Serving
 
-from tests.containers.conftest import HERE, Project, wait_until
+from tests.containers.conftest import HERE, Project
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
-from tests.registry.registries import Image, basic_auth, make_htpasswd, push_image, serve_registry
+from tests.registry.registries import Image, push_image, serve_registry
 from trtmatrix.cli import entry as cli
 from trtmatrix.images.checks import PROBE_LEAST_MEMORY
 from trtmatrix.images.preflight import preflight
@@ -33,9 +28,7 @@ from trtmatrix.run.state import Run
 from trtmatrix.suite.outcome import Exclusion
 from trtmatrix.suite.plan import Pull
 
-MB = 10**6
-LAYER, SMALL, LARGE = 24 * MB, 40 * MB, 72 * MB
-"""An image's only layer; a disk that cannot take it compressed and unpacked, and one that can."""
+LAYER = 24 << 20
 
 
 @pytest.fixture(scope="module")
@@ -90,15 +83,6 @@ def test_an_image_that_is_refused_cannot_be_pulled(name: str, plain: Serving, pr
         assert "cannot be had: " in performed.not_ready[0].detail
 
 
-def test_a_registry_that_wants_a_login_gives_the_engine_nothing_either(
-    tmp_path: Path, project: Project
-) -> None:
-    with serve_registry(tmp_path / "closed", auth=basic_auth(make_htpasswd(tmp_path / "users"))) as closed:
-        context, survey = looked(project, f"{closed.host}/large:1")
-        assert refusals(context, survey, OPTIONS) == {Exclusion.IMAGE_NOT_GIVEN}
-        assert tried(context, survey, OPTIONS).not_ready
-
-
 @pytest.mark.parametrize("memory", [5 << 20, PROBE_LEAST_MEMORY - 1])
 def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: Project) -> None:
     context, survey = looked(project, TEST_IMAGE)
@@ -114,71 +98,6 @@ def test_what_passes_runs(project: Project) -> None:
     assert refusals(context, survey, options) == set()
     (record,) = tried(context, survey, options).records
     assert record.ended == "ran"
-
-
-@contextlib.contextmanager
-def small_engine(size: int) -> Iterator[str]:
-    """Start an engine whose images lie on a disk of so many bytes; yields its address."""
-    with tempfile.TemporaryDirectory(prefix="small-") as short:  # a socket's path has at most 107 letters
-        folder = Path(short)
-        with _disk(folder / "data", size), _engine(folder) as address:
-            yield address
-
-
-@contextlib.contextmanager
-def _disk(folder: Path, size: int) -> Iterator[None]:
-    folder.mkdir()
-    mount, umount = (shutil.which(name) or name for name in ("mount", "umount"))
-    subprocess.run([mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run([umount, "--lazy", str(folder)], check=True)
-
-
-@contextlib.contextmanager
-def _engine(folder: Path) -> Iterator[str]:
-    data, socket = folder / "data", folder / "docker.sock"
-    command = [shutil.which("dockerd") or "dockerd", f"--data-root={data}", f"--exec-root={folder / 'exec'}"]
-    command += [
-        f"--host=unix://{socket}",
-        f"--pidfile={folder / 'pid'}",
-        "--bridge=none",
-        "--iptables=false",
-        "--ip6tables=false",
-    ]
-    with (folder / "log").open("w") as log:
-        engine = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-    try:
-        wait_until(lambda: answers(socket), 30, f"the engine answers, {folder}")
-        yield f"unix://{socket}"
-    finally:
-        engine.terminate()
-        try:
-            engine.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            os.killpg(engine.pid, signal.SIGKILL)
-            engine.wait()
-
-
-def answers(socket: Path) -> bool:
-    with contextlib.suppress(docker.errors.DockerException):
-        return bool(docker.DockerClient(f"unix://{socket}").ping())
-    return False
-
-
-@pytest.mark.parametrize(("size", "fits"), [(SMALL, False), (LARGE, True)])
-def test_an_image_that_does_not_fit_fails_in_the_engine_too(
-    size: int, fits: bool, plain: Serving, project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with small_engine(size) as address:
-        monkeypatch.setenv("DOCKER_HOST", address)
-        context, survey = looked(project, f"{plain.host}/large:1", locked=True)
-        assert refusals(context, survey, OPTIONS) == (set() if fits else {Exclusion.NO_ROOM})
-        not_ready = tried(context, survey, OPTIONS).not_ready
-        assert [item.why for item in not_ready] == ([] if fits else [Exclusion.NOT_READY])
-        if not fits:
-            assert "no space left" in not_ready[0].detail
 
 
 def test_a_run_tells_what_it_leaves_out_and_runs_the_rest(plain: Serving, project: Project) -> None:

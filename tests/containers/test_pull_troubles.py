@@ -22,6 +22,8 @@ from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Launch
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,30 +60,6 @@ def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(
     assert 2 * BALLAST < line.passed < 2.1 * BALLAST
     pulls = [done.told.index(f"pulling {image}") for image in (one, two)]
     assert max(pulls) < done.told.index("  [1/2] "), "the second's pull had begun before the first had run"
-
-
-def test_an_image_that_two_versions_want_is_pulled_once(
-    registry: Registry, line: Throttle, project: Project
-) -> None:
-    image = registry.name("one", line.port)
-    write_matrix(project, {FIRST: image, SECOND: image})
-    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
-    assert [done.cell("passes", version)["verdict"] for version in (FIRST, SECOND)] == ["PASS"] * 2
-    assert BALLAST < line.passed < 1.1 * BALLAST
-    assert done.told.count(f"pulling {image}\n") == 1
-
-
-def test_an_image_that_the_registry_does_not_have_is_trouble(
-    registry: Registry, line: Throttle, project: Project
-) -> None:
-    image = registry.name("nothing", line.port)
-    write_matrix(project, {FIRST: image, SECOND: TEST_IMAGE})
-    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
-    assert done.code == 3
-    assert f"has no {image}" in done.told
-    assert "pulling" not in done.told
-    assert done.cell("passes", FIRST)["excluded"]["why"] == "the registry does not give the image"
-    assert done.cell("passes", SECOND)["verdict"] == "PASS"
 
 
 def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
@@ -169,12 +143,3 @@ def test_the_projects_own_script_is_called_as_it_wants(project: Project) -> None
     assert done.code == 3
     assert "onnxruntime==1.31.1" in done.told
     assert "later builds accept nothing else" in done.told
-
-
-def test_a_host_without_the_registry_is_told_what_to_install() -> None:
-    code = "from bench.registry import open_registry\nwith open_registry(): pass"
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(
-        words, env={**os.environ, "PATH": "/nowhere"}, capture_output=True, text=True, check=False
-    )
-    assert "apt-get install docker-registry" in done.stderr

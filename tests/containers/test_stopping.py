@@ -69,6 +69,7 @@ def cases_run(data: dict[str, Any]) -> list[str]:
     return [cell["case"] for cell in data["cells"] if cell["executed"]]
 
 
+@pytest.mark.engines
 def test_a_killed_host_leaves_a_container_that_ends_by_itself(project: Project) -> None:
     # In processes that other runs cannot see, these beside it say: they would remove what it leaves.
     unseen = ("unshare", "--pid", "--fork") if os.getuid() == 0 else ()
@@ -173,6 +174,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(project: Project, started: S
     assert project.jobs() == []
 
 
+@pytest.mark.engines
 def test_only_containers_of_dead_owners_are_removed(project: Project) -> None:
     engine = client()
     boot, namespace, pid, start = own_identity().split(":")
@@ -201,6 +203,7 @@ def test_only_containers_of_dead_owners_are_removed(project: Project) -> None:
                 container.remove(force=True)
 
 
+@pytest.mark.engines
 def test_a_container_that_is_removed_by_hand_is_the_machinery_s_trouble(
     project: Project, started: Start
 ) -> None:
@@ -217,6 +220,7 @@ def test_a_container_that_is_removed_by_hand_is_the_machinery_s_trouble(
     assert project.jobs() == []
 
 
+@pytest.mark.engines
 def test_a_container_that_is_killed_by_hand_loses_one_cell(project: Project, started: Start) -> None:
     process = started(*SLEEPS)
     wait_for_cell(project, process, 1)
@@ -227,19 +231,6 @@ def test_a_container_that_is_killed_by_hand_loses_one_cell(project: Project, sta
     assert code == 3, done.told
     causes = [done.cell(f"sleep-{n}")["cause"] for n in range(4)]
     assert causes == [None, "interrupted", None, None]
-
-
-def test_a_file_where_records_should_lie_is_told_of_before_anything_starts(project: Project) -> None:
-    project.results.mkdir()
-    (project.results / "local").write_text("in the way")
-    process = project.start(*SLEEPS)
-    code = process.wait(timeout=60)
-    told = project.done(code).told
-    assert code == 2, told
-    assert "nothing can be written there: File exists; name another folder by --results" in told
-    assert "Traceback" not in told
-    assert containers_of(process.pid) == []
-    assert project.jobs() == []
 
 
 def test_a_suspended_host_loses_one_cell(suspended: Future[tuple[Project, int]]) -> None:

@@ -89,11 +89,6 @@ def test_a_pull_that_fails_says_why_and_leaves_nothing(project: Project) -> None
     assert images(project) == {".lock"}
 
 
-def test_offline_nothing_is_pulled(project: Project) -> None:
-    assert project.run("apptainer", "--offline").code == 3
-    assert project.told() == []
-
-
 def test_an_interrupted_run_leaves_no_container(project: Project) -> None:
     words = ("--engine=apptainer", "--trt=10.7.0", "--case=hangs", "--no-controls", own(project))
     process = project.start("run", *words)

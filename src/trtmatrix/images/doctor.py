@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from trtmatrix.common.counting import counted
 from trtmatrix.images.checks import Facts, Wants, check, restrict
@@ -76,11 +75,6 @@ def doctor_text(findings: Findings) -> str:
     if findings.controls:
         lines += ["", *finding_lines(findings.controls)]
     return "\n".join(lines)
-
-
-def doctor_json(findings: Findings) -> dict[str, Any]:
-    """Return the findings as plain data."""
-    return asdict(findings)
 
 
 def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:

@@ -97,13 +97,8 @@ class _Configuration(Platform):
     config: _Settings | None = None
 
 
-class Head(Read):
-    """What a body says that it is, and the keys by which that shows where it does not say."""
-
-    said: str | None = Field(default=None, alias="mediaType")
-    schema_number: int | None = Field(default=None, alias="schemaVersion")
+class _Head(Read):
     manifests: Any = None
-    layers: Any = None
 
 
 def read_as(kind: type[T], body: bytes) -> T:
@@ -122,19 +117,9 @@ def digest_of(body: bytes, like: str = "sha256:") -> str:
     return f"{kind}:{new(kind, body).hexdigest()}"
 
 
-def media_type(body: bytes, header: str) -> str:
-    """Return what a body is: by what it says itself, else by the header that came with it, else its keys.
-
-    :class:`ManifestError` where that is neither an index nor a manifest.
-    """
-    head = read_as(Head, body)
-    kind = head.said or header.partition(";")[0].strip()
-    if kind not in ACCEPTED and head.schema_number == 2:
-        by_keys = MANIFESTS[0] if head.layers is not None else kind
-        kind = INDEXES[0] if head.manifests is not None else by_keys
-    if kind not in ACCEPTED:
-        raise ManifestError(f"it is {shorten(kind)}, which is no image's manifest")
-    return kind
+def is_index(body: bytes) -> bool:
+    """Whether a body is an index, by its keys; else it should be a manifest."""
+    return read_as(_Head, body).manifests is not None
 
 
 def parse_index(body: bytes) -> dict[str, str]:

@@ -16,7 +16,7 @@ from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.unpacker import GLIBC, is_plain
-from trtmatrix.launchers.wheels import explain_refusal, pip_settings, target_options
+from trtmatrix.launchers.wheels import download_wheels, index_options, target_options, without_passwords
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
 
@@ -137,16 +137,16 @@ def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[st
     wheels, scratch = folder / "wheels", folder / "requirements"
     wheels.mkdir(parents=True)
     scratch.mkdir()
-    origins = [version.origin for version in versions]
+    own = [version.origin.wheels for version in versions if isinstance(version.origin, WheelsOrigin)]
     for python in pythons:
         print(f"fetching the wheels for Python {python}", file=sys.stderr, flush=True)
         extras = [f"--extra={extra}" for extra in EXTRAS]
         pins = _pin([*extras, str(program_root() / "pyproject.toml")], TOOLS, python, scratch)
         shutil.copyfile(pins, wheels / f"suite-{python}.txt")
-        _download(pins, python, wheels)
-        for origin in origins:
-            if isinstance(origin, WheelsOrigin):
-                _download(_pin([], origin.wheels, python, scratch), python, wheels)
+        wanted = [pins, *(_pin([], each, python, scratch) for each in own)]
+        for file in wanted:
+            what = ["--require-hashes", f"--requirement={file}"]
+            download_wheels(what, target_options(python, GLIBC), wheels)
     return {f"wheelhouse/{file.name}": file for file in sorted(wheels.iterdir())}
 
 
@@ -158,8 +158,7 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
     command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
-    if index := pip_settings().get("index-url"):  # which uv does not read
-        command.append(f"--default-index={index}")
+    command += index_options()
     code, said = run_to_end(command, os.environ, SECONDS)
     if code:
         raise MachineryError(
@@ -167,18 +166,3 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
             f"  try it by hand: {without_passwords(shlex.join(command))}"
         )
     return pins
-
-
-def _download(pins: Path, python: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-input", "--require-hashes", f"--requirement={pins}", f"--dest={folder}"]
-    command += target_options(python, GLIBC)
-    code, said = run_to_end(command, os.environ, SECONDS)
-    if code:
-        why = explain_refusal(without_passwords(said), "the index that pip is set to")
-        raise MachineryError(f"wheels for Python {python}: {why}")
-
-
-def without_passwords(text: str) -> str:
-    """Return a text whose addresses name nobody: an index's may hold a user's name and password."""
-    return re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)

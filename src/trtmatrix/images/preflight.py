@@ -21,8 +21,6 @@ from trtmatrix.suite.plan import GpuAccess, Keep, Launch
 
 ASK_SECONDS = (5.0, 5.0)
 """To connect to a registry, and between two pieces of its answer."""
-LONGEST_WAIT = 5.0
-"""Where a registry says to ask later: what is put off for longer is told at once."""
 SECONDS = 20.0
 """For all registries together: one that sends a byte now and then would never end."""
 ATTEMPTS = 2
@@ -134,6 +132,6 @@ def ask_for(
         return {}
     from trtmatrix.images.registry import Registry, ask_registries  # slow to import
 
-    registry = Registry(insecure=insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS, longest_wait=LONGEST_WAIT)
+    registry = Registry(insecure=insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS)
     found = ask_registries(registry.check, references, seconds=seconds, tell=True)
     return {each: answer if isinstance(answer, RegistryError) else None for each, answer in found.items()}

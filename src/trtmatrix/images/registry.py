@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import re
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -21,18 +21,18 @@ import requests
 import urllib3
 from requests import exceptions
 from requests.adapters import HTTPAdapter
+from requests.utils import parse_dict_header
 from urllib3.exceptions import InsecureRequestWarning
 
 from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import shorten
 from trtmatrix.images.manifests import (
     ACCEPTED,
-    INDEXES,
     ManifestError,
     Read,
     digest_of,
+    is_index,
     locked_platform,
-    media_type,
     parse_index,
     parse_manifest,
     read_as,
@@ -56,48 +56,57 @@ from trtmatrix.plan.lockfile import LockedImage, LockedPlatform
 
 T = TypeVar("T")
 
-ATTEMPTS = 4
-SECONDS = (10.0, 30.0)
-LONGEST_WAIT = 60.0
+LONGEST_WAIT = 10.0
+"""Seconds: where a registry says to ask later than that, it is told at once."""
 LARGEST = 16 << 20
 """Bytes that an answer may have: registries need to take manifests of 4 MiB and no larger ones."""
 
 LATER = frozenset({429, 500, 502, 503, 504})
 
 
+@dataclass(frozen=True, kw_only=True)
 class Registry:
     """Registries, asked over their HTTP API; one may be used by several threads.
 
     ``insecure``: hosts and networks that are spoken to in plain HTTP, as the engine has them
     (``Engine.insecure``), beside loopback; ``attempts``: how often is asked where an answer does not come or
-    is put off; ``seconds``: to connect, and between two pieces of an answer; ``longest_wait``: seconds that
-    are waited at most where a registry says to ask later.
+    is put off; ``seconds``: to connect, and between two pieces of an answer.
     """
 
-    def __init__(
-        self, *, insecure: Sequence[str] = (), attempts: int = ATTEMPTS,
-        seconds: tuple[float, float] = SECONDS, longest_wait: float = LONGEST_WAIT,
-    ) -> None:  # fmt: skip
-        """Keep how to ask; nothing is asked yet."""
-        self.insecure, self.attempts, self.seconds = tuple(insecure), attempts, seconds
-        self.longest_wait = longest_wait
+    insecure: Sequence[str] = ()
+    attempts: int = 4
+    seconds: tuple[float, float] = (10.0, 30.0)
 
     def resolve(self, image: str) -> LockedImage:
         """Return what an image's name stands for now.
 
         Raises :class:`RegistryError`, and :class:`UsageError` where it is no image's name.
         """
-        name = parse_reference(image)
-        with _told_as_broken(name):
-            digest, platforms = _Repository(name, self).read()
+        digest, platforms = self._ask(image, _Repository.read)
         now = datetime.now(timezone.utc).replace(microsecond=0)
-        return LockedImage(digest=digest, registry=name.host, resolved=now.isoformat(), platforms=platforms)
+        host = parse_reference(image).host
+        return LockedImage(digest=digest, registry=host, resolved=now.isoformat(), platforms=platforms)
 
     def check(self, reference: str) -> str:
         """Return the digest that a reference stands for now, by its manifest alone; raises as the other."""
+        return self._ask(reference, lambda repository: repository.manifest(repository.name.wanted)[0])
+
+    def _ask(self, reference: str, ask: Callable[[_Repository], T]) -> T:
         name = parse_reference(reference)
-        with _told_as_broken(name):
-            return _Repository(name, self).manifest(name.wanted)[0]
+        try:
+            return ask(_Repository(name, self))
+        except ManifestError as error:
+            raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What came; ``moved``: from a host that the registry sent on to."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    moved: bool
 
 
 def ask_registries(
@@ -127,15 +136,6 @@ def ask_registries(
     return answers
 
 
-@contextlib.contextmanager
-def _told_as_broken(name: Reference) -> Iterator[None]:
-    """Say of what is no manifest that the registry's answer cannot be used."""
-    try:
-        yield
-    except ManifestError as error:
-        raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
-
-
 class _Repository:
     """An image's repository at its registry, asked with the login that Docker's configuration has."""
 
@@ -151,10 +151,10 @@ class _Repository:
 
         Engines go by the index where an image names another platform.
         """
-        digest, kind, body = self.manifest(self.name.wanted)
-        if kind in INDEXES:
+        digest, body = self.manifest(self.name.wanted)
+        if is_index(body):
             found = parse_index(body)
-            return digest, {each: self._platform(d, self.manifest(d)[2])[1] for each, d in found.items()}
+            return digest, {each: self._platform(d, self.manifest(d)[1])[1] for each, d in found.items()}
         platform, image = self._platform(digest, body)
         if not platform:
             raise ManifestError("its configuration names no platform")
@@ -163,17 +163,17 @@ class _Repository:
     def _platform(self, digest: str, body: bytes) -> tuple[str, LockedPlatform]:
         manifest = parse_manifest(body)
         wanted = manifest.config.digest
-        return locked_platform(digest, manifest, self._hold(wanted, self.get(f"blobs/{wanted}").content))
+        return locked_platform(digest, manifest, self._hold(wanted, self.get(f"blobs/{wanted}").body))
 
-    def manifest(self, wanted: str) -> tuple[str, str, bytes]:
-        """Return the digest, the media type and the bytes of a manifest or index, which are held together."""
+    def manifest(self, wanted: str) -> tuple[str, bytes]:
+        """Return the digest and the bytes of a manifest or index, which are held together."""
         answer = self.get(f"manifests/{wanted}")
         told = answer.headers.get("Docker-Content-Digest", "")
-        digest = wanted if is_digest(wanted) else told if is_digest(told) else digest_of(answer.content)
-        self._hold(digest, answer.content)
+        digest = wanted if is_digest(wanted) else told if is_digest(told) else digest_of(answer.body)
+        self._hold(digest, answer.body)
         if is_digest(told) and told != digest:
             raise self._damaged(digest, told)
-        return digest, media_type(answer.content, answer.headers.get("Content-Type", "")), answer.content
+        return digest, answer.body
 
     def _hold(self, wanted: str, body: bytes) -> bytes:
         """Hold bytes against their digest."""
@@ -184,81 +184,77 @@ class _Repository:
     def _damaged(self, wanted: str, found: str) -> RegistryError:
         return self._trouble(Trouble.DAMAGED, f"{found} in the place of {wanted}")
 
-    def get(self, path: str) -> requests.Response:
+    def get(self, path: str) -> _Answer:
         """Ask for something of the repository; :class:`RegistryError` where the answer is not good."""
         url = f"{self.base}/v2/{self.name.repository}/{path}"
         answer = self._send(url, self.authorization)
         # Only the registry itself names who logs in to it, not a host that it sends on to.
-        if answer.status_code == 401 and not answer.history:
+        if answer.status == 401 and not answer.moved:
             self.authorization = self._log_in(answer.headers.get("WWW-Authenticate", ""))
             answer = self._send(url, self.authorization)
-        if answer.status_code in {401, 403}:
+        if answer.status in {401, 403}:
             raise self._refusal(_said(answer))
-        if answer.status_code != 200:
-            missing = answer.status_code == 404
-            raise self._trouble(Trouble.MISSING if missing else Trouble.BROKEN, _said(answer))
+        if answer.status != 200:
+            raise self._trouble(Trouble.MISSING if answer.status == 404 else Trouble.BROKEN, _said(answer))
         return answer
 
     def _log_in(self, header: str) -> str:
         """Return what a challenge wants to be sent: a token of the service that it names, or Basic."""
-        challenges = parse_challenges(header)
         pair = f"{self.login.user}:{self.login.password}".encode()
         basic = f"Basic {base64.b64encode(pair).decode()}" if self.login.password else ""
-        if "bearer" not in challenges:
-            if "basic" in challenges and not basic:
+        bearer = re.search(r"(?i)\bbearer\s+(.+)", header)
+        if bearer is None and re.search(r"(?i)\bbasic\b", header):
+            if not basic:
                 raise self._refusal("")
-            if "basic" in challenges:
-                return basic
-        asked = challenges.get("bearer", {})
-        realm = urlsplit(asked.get("realm", ""))
+            return basic
+        asked = parse_dict_header(bearer[1]) if bearer else {}  # type: ignore[no-untyped-call] # of requests
+        realm = urlsplit(asked.get("realm") or "")
         allowed = {"https"} if self.base.startswith("https:") else {"https", "http"}
         if realm.scheme.lower() not in allowed:
             raise self._trouble(Trouble.BROKEN, f"it wants a login in a way that is not known: {header!r}")
         scope = asked.get("scope") or f"repository:{self.name.repository}:pull"
         answer = self._send(realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope})
-        if answer.status_code in {400, 401, 403}:
+        if answer.status in {400, 401, 403}:
             raise self._refusal(_said(answer))
         with contextlib.suppress(ManifestError):
-            given = read_as(_Tokens, answer.content)
+            given = read_as(_Tokens, answer.body)
             token = given.token or given.access_token or ""
-            if answer.status_code == 200 and re.fullmatch(r"[!-~]+", token):
+            if answer.status == 200 and re.fullmatch(r"[!-~]+", token):
                 return f"Bearer {token}"
         raise self._trouble(Trouble.BROKEN, f"its token service gives no token ({_said(answer)})")
 
-    def _send(
-        self, url: str, authorization: str = "", params: Mapping[str, str] | None = None
-    ) -> requests.Response:
+    def _send(self, url: str, login: str = "", params: Mapping[str, str] | None = None) -> _Answer:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
-        headers = {"Accept": ", ".join(ACCEPTED)} | (
-            {"Authorization": authorization} if authorization else {}
-        )
+        headers = {"Accept": ", ".join(ACCEPTED)} | ({"Authorization": login} if login else {})
+        seconds, body = self.settings.seconds, b""
         try:
-            answer = self.session.get(url, headers=headers, params=params)
+            answer = self.session.get(
+                url, headers=headers, params=params, stream=True, timeout=seconds, verify=not self.plain
+            )
+            for block in answer.iter_content(1 << 16):
+                body += block
+                if len(body) > LARGEST:
+                    raise exceptions.RequestException(f"its answer has more than {LARGEST >> 20} MiB")
         except (OSError, ValueError, TypeError, urllib3.exceptions.HTTPError) as error:
-            raise self._trouble(*explain_error(error, self.name.server, self.settings.seconds)) from error
-        if answer.status_code in LATER:
-            wait = answer.headers.get("Retry-After", "")
-            trouble = Trouble.LIMITED if answer.status_code == 429 or wait else Trouble.BROKEN
+            raise self._trouble(*explain_error(error, self.name.server, seconds)) from error
+        status, wait = answer.status_code, answer.headers.get("Retry-After", "")
+        if status in LATER:
+            trouble = Trouble.LIMITED if status == 429 or wait else Trouble.BROKEN
             asks = f", and asks to wait {wait}" + (" s" if wait.isdigit() else "") if wait else ""
-            raise self._trouble(trouble, f"it answers {answer.status_code}{asks}")
-        return answer
+            raise self._trouble(trouble, f"it answers {status}{asks}")
+        return _Answer(status=status, headers=answer.headers, body=body, moved=bool(answer.history))
 
     def _find_base(self) -> str:
-        """Return the registry's address with the scheme that it speaks: TLS, but for the insecure ones.
-
-        Of those without a port TLS goes first, as in Docker.
-        """
+        """Return the registry's address: with TLS, but for insecure ones that do not speak it."""
         server = self.name.server
-        if not self.plain:
-            return f"https://{server}"
-        first, second = ("http", "https") if urlsplit(f"//{server}").port else ("https", "http")
-        try:
-            if self._send(f"{first}://{server}/v2/").status_code != 400:
-                return f"{first}://{server}"  # 400: a TLS server that was spoken to plainly
-        except RegistryError as error:
-            if error.trouble is not Trouble.UNREACHABLE:
+        if self.plain:
+            try:
+                self._send(f"https://{server}/v2/")
+            except RegistryError as error:
+                if error.trouble is Trouble.UNREACHABLE:
+                    return f"http://{server}"
                 raise
-        return f"{second}://{server}"
+        return f"https://{server}"
 
     def _open_session(self) -> requests.Session:
         """Return a session with the certificates of this host, and no login but ours."""
@@ -267,18 +263,18 @@ class _Repository:
         session.auth = lambda request: request  # not what ~/.netrc has
         session.headers.update({"Accept-Encoding": "identity", "User-Agent": "trtmatrix"})
         session.max_redirects = 5
-        context = ssl.create_default_context()
-        folders = certificate_folders()
-        try:
-            trust(context, self.name.server, () if self.plain else folders)
-        except (OSError, ValueError) as error:
-            why = f"its certificates in {', '.join(map(str, folders))} cannot be used: {error}"
-            raise self._trouble(Trouble.UNREACHABLE, why) from error
-        session.mount("http://", _Adapter(self.settings))
-        session.mount("https://", _Adapter(self.settings, context))
-        if self.plain:  # who set it up as insecure knows; the certificates of other hosts are checked
+        context = None
+        if self.plain:  # who set it up as insecure knows
             urllib3.disable_warnings(InsecureRequestWarning)
-            session.mount(f"https://{self.name.server}/", _Adapter(self.settings, verify=False))
+        else:
+            context, folders = ssl.create_default_context(), certificate_folders()
+            try:
+                trust(context, self.name.server, folders)
+            except (OSError, ValueError) as error:
+                why = f"its certificates in {', '.join(map(str, folders))} cannot be used: {error}"
+                raise self._trouble(Trouble.UNREACHABLE, why) from error
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _Adapter(self.settings.attempts, context))
         return session
 
     def _refusal(self, why: str) -> RegistryError:
@@ -288,19 +284,6 @@ class _Repository:
 
     def _trouble(self, trouble: Trouble, why: str) -> RegistryError:
         return explain_trouble(trouble, self.name.host, str(self.name), why)
-
-
-def parse_challenges(header: str) -> dict[str, dict[str, str]]:
-    """Return the ways in which a registry can be logged in to, each with its parameters.
-
-    Source: https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1.
-    """
-    found: dict[str, dict[str, str]] = {}
-    for challenge in re.split(r",\s*(?=[A-Za-z]+(?:\s+[a-z]+=|\s*(?:,|$)))", header):
-        kind, _, rest = challenge.strip().partition(" ")
-        pairs = re.findall(r'(\w+)=(?:"([^"]*)"|([^\s,]+))', rest)
-        found.setdefault(kind.lower(), {name.lower(): quoted or bare for name, quoted, bare in pairs})
-    return found
 
 
 class _Tokens(Read):
@@ -330,29 +313,23 @@ class _Session(requests.Session):
 
 
 class _Patience(urllib3.Retry):
-    """Waits as a registry asks for, but not for longer than ``longest`` seconds."""
-
-    longest = LONGEST_WAIT
+    """Waits as a registry asks for, but not for longer than :data:`LONGEST_WAIT`."""
 
     def get_retry_after(self, response: urllib3.BaseHTTPResponse) -> float | None:
         wait = super().get_retry_after(response)
-        return wait if wait is None or wait <= self.longest else None
+        return wait if wait is None or wait <= LONGEST_WAIT else None
 
 
 class _Adapter(HTTPAdapter):
-    """Connections with time limits, limits of size and TLS settings, also through a proxy.
+    """Connections with TLS settings, also through a proxy.
 
     Nothing that cannot get better is tried again: nobody who listens, a certificate that is not trusted.
     """
 
-    def __init__(
-        self, settings: Registry, context: ssl.SSLContext | None = None, *, verify: bool = True
-    ) -> None:
-        self._seconds, self._verify = settings.seconds, verify
+    def __init__(self, attempts: int, context: ssl.SSLContext | None) -> None:
         self._tls: dict[str, Any] = {"ssl_context": context} if context else {}
-        patience = type("Patience", (_Patience,), {"longest": settings.longest_wait})
-        super().__init__(max_retries=patience(
-            settings.attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
+        super().__init__(max_retries=_Patience(
+            attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
             backoff_factor=1, raise_on_status=False,
         ))  # fmt: skip
 
@@ -362,26 +339,12 @@ class _Adapter(HTTPAdapter):
     def proxy_manager_for(self, proxy: Any, **more: Any) -> Any:  # noqa: ANN401 - as requests has it
         return super().proxy_manager_for(proxy, **{**more, **self._tls})
 
-    def send(self, request: Any, *args: Any, **more: Any) -> requests.Response:  # noqa: ANN401 - as requests has it
-        verify = more.get("verify", True) if self._verify else False
-        answer = super().send(request, *args, **{**more, "timeout": self._seconds, "verify": verify})
-        body = b""
-        try:
-            while len(body) <= LARGEST and (block := answer.raw.read(1 << 16)):
-                body += block
-        except urllib3.exceptions.HTTPError as error:
-            raise exceptions.ConnectionError(error) from error
-        if len(body) > LARGEST:
-            raise exceptions.RequestException(f"its answer has more than {LARGEST >> 20} MiB")
-        answer.raw = io.BytesIO(body)
-        return answer
 
-
-def _said(answer: requests.Response) -> str:
+def _said(answer: _Answer) -> str:
     """Return what a registry says went wrong, in its own words where it has any."""
     said = ""
     with contextlib.suppress(ManifestError, IndexError):
-        first = read_as(_Errors, answer.content).errors[0]
+        first = read_as(_Errors, answer.body).errors[0]
         said = f"{first.code or ''} {first.message or ''}".strip()
     plain = "".join(letter if letter.isprintable() else " " for letter in said)[:200]
-    return f"it answers {answer.status_code}" + (f" ({plain})" if plain else "")
+    return f"it answers {answer.status}" + (f" ({plain})" if plain else "")

@@ -23,9 +23,6 @@ from trtmatrix.launchers.references import Trouble
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 """What engines speak plain HTTP with unasked. Source: https://docs.docker.com/reference/cli/dockerd/."""
 
-ANYBODY = "00000000-0000-0000-0000-000000000000"
-"""Who has a token of identity: https://learn.microsoft.com/azure/container-registry/container-registry-authentication."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Login:
@@ -39,24 +36,14 @@ class Login:
 def find_login(host: str) -> Login:
     """Return what Docker's configuration has for a host (its credential stores and helpers too)."""
     import docker.auth
-    import docker.errors
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a helper that is not here is told below, not by a warning
             found = docker.auth.load_config().resolve_authconfig(host) or {}
-    except (
-        docker.errors.DockerException,
-        ValueError,
-        OSError,
-        TypeError,
-        LookupError,
-        AttributeError,
-    ) as error:
+            entry = {str(key).lower(): str(value or "") for key, value in found.items()}
+    except Exception as error:  # noqa: BLE001 - the file may hold anything, and a helper may do anything
         return Login(why=f"the login that Docker has cannot be read: {shorten(str(error))}")
-    entry = {str(key).lower(): str(value or "") for key, value in found.items()}
-    if identity := entry.get("identitytoken"):
-        return Login(user=entry.get("username") or ANYBODY, password=identity)
     return Login(user=entry.get("username", ""), password=entry.get("password", ""))
 
 
@@ -85,19 +72,20 @@ def is_insecure(host: str, insecure: Sequence[str]) -> bool:
     ``insecure``: hosts with their ports, and networks, which the host's addresses are looked up for.
     Source: https://docs.docker.com/reference/cli/dockerd/#insecure-registries.
     """
-    if host in insecure:
-        return True
     name = urlsplit(f"//{host}").hostname or host
-    addresses = ["127.0.0.1" if name == "localhost" else name]
-    networks = [each for each in insecure if "/" in each and each not in LOOPBACK]
-    if networks:
+    if host in insecure or name == "localhost":
+        return True
+    networks = [ipaddress.ip_network(each, strict=False) for each in {*LOOPBACK, *insecure} if "/" in each]
+    addresses = [name]
+    if len(networks) > len(LOOPBACK):
         with contextlib.suppress(OSError):
             addresses += [str(found[4][0]) for found in socket.getaddrinfo(name, None)]
-    for address in addresses:
-        for network in (*LOOPBACK, *networks):
-            with contextlib.suppress(ValueError):  # a name is no address
-                if ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False):
-                    return True
+    with contextlib.suppress(ValueError):  # the name alone is no address
+        return any(
+            ipaddress.ip_address(address) in network
+            for address in reversed(addresses)
+            for network in networks
+        )
     return False
 
 
@@ -117,7 +105,7 @@ def explain_error(error: Exception, netloc: str, seconds: tuple[float, float]) -
             return Trouble.UNREACHABLE, str(reason).rpartition(": ")[2]
         case exceptions.Timeout() | exceptions.ConnectionError() if "timed out" in text:
             return Trouble.UNREACHABLE, f"nothing came for {seconds[1]:g} s"
-        case exceptions.ConnectionError():
+        case exceptions.ConnectionError() | exceptions.ChunkedEncodingError():
             return Trouble.UNREACHABLE, "the connection was cut"
         case _ if isinstance(error, exceptions.InvalidProxyURL | TypeError) or re.search(
             "(?i)proxy|socks", text

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
 
+from trtmatrix.common.archive import digest_of
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
@@ -36,7 +37,6 @@ from trtmatrix.launchers.launcher import (
     log_tail,
     run_session,
 )
-from trtmatrix.launchers.references import file_digest
 from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -193,7 +193,7 @@ class ChildLauncher:
                 raise MachineryError(
                     f"{reference} cannot be had: {said.strip()[-1000:]}\n  try it by hand: {by_hand}"
                 )
-            digest = origin.pin.ids[0] if origin.pin is not None else file_digest(made)
+            digest = origin.pin.ids[0] if origin.pin is not None else f"sha256:{digest_of(made)}"
             (work / "note").write_text(json.dumps({"reference": reference, "digest": digest}))
             (work / "note").replace(note)
             made.replace(image)

@@ -184,18 +184,12 @@ class Pyxis:
         return [(self.enroot, "import", "--output", target, uri) for uri in uris]
 
     def pull_folders(self, environment: Mapping[str, str], work: Path) -> dict[str, str]:
-        """Return where layers go, unless the environment or enroot.conf says.
+        """Return where layers go, unless somebody said.
 
         Source: https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md.
         """
         names = {f"ENROOT_{kind}_PATH": str(work / kind) for kind in ("CACHE", "TEMP", "DATA", "RUNTIME")}
-        folder = Path(environment.get("ENROOT_SYSCONF_PATH") or "/etc/enroot")
-        files = [folder / "enroot.conf", *(folder / "enroot.conf.d").glob("*.conf")]
-        said = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
-        return {
-            name: place for name, place in names.items()
-            if not environment.get(name) and not re.search(rf"(?m)^\s*{name}[\s=]", said)
-        }  # fmt: skip
+        return {name: place for name, place in names.items() if not environment.get(name)}
 
 
 Runtime = Apptainer | Pyxis

@@ -35,13 +35,11 @@ from trtmatrix.launchers.container import (
     job_labels,
     make_container_spec,
 )
-from trtmatrix.launchers.docker_engine import inspect_image, open_client
+from trtmatrix.launchers.docker_engine import open_client
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, WrongVersion, heartbeat
 from trtmatrix.launchers.pulls import ENGINE_ERRORS
-from trtmatrix.launchers.references import named_versions
-from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.plan import Engine, Launch
 from trtmatrix.tables.table import one_line
 
@@ -275,21 +273,13 @@ def read_contents(image_id: str) -> dict[str, str]:
         raise MachineryError(f"its python3 says nothing that can be read: {said[-200:]!r}") from error
 
 
-def read_environment(image_id: str) -> Mapping[str, str]:
-    """Return an image's own variables, which are those that matrix.lock has where it is a locked one."""
-    held = inspect_image(image_id)
-    return held.environment if held is not None else {}
-
-
 def find_wrong_library(
-    version: Version, image_id: str, cache: Path, note: Callable[[str], None], *,
+    version: Version, image_id: str, cache: Path, note: Callable[[str], None],
     contents: Callable[[str], dict[str, str]] = read_contents,
-    environment: Callable[[str], Mapping[str, str]] = read_environment,
 ) -> str | None:  # fmt: skip
     """Return how what an image ships differs from what a version is pinned for, or None.
 
-    It is looked into once: what it has is remembered in the cache by its ID. Where its Python cannot say, as
-    without a driver, its own TRT_VERSION does (that of an image of ours is its base's); where nothing does,
+    It is looked into once: what it has is remembered in the cache by its ID. Where its Python cannot say,
     that is told, and the probe compares again, where it runs.
     """
     try:
@@ -297,9 +287,6 @@ def find_wrong_library(
         seen, why = found.get(version.product.value), f"its python3 finds no {version.product.value}"
     except MachineryError as error:
         seen, why = None, str(error)
-    ours = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
-    if seen is None and version.product is Product.TENSORRT and not ours:
-        seen = named_versions(environment(image_id)).get("TensorRT")
     if seen is not None:
         return wrong_library(seen, version)
     note(f"{version.name}: not checked what its image ships before the first cell: {why}")

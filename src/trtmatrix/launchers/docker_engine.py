@@ -184,19 +184,14 @@ def image_references(images: list[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-def _has_snapshots(info: Mapping[str, Any]) -> bool:
-    """Whether containerd keeps the images. Source: https://docs.docker.com/engine/storage/containerd/."""
-    return any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ())
-
-
 def _image_folder(info: Mapping[str, Any]) -> str:
     """Return where the images are, or nothing where that is not known.
 
-    containerd has a folder of its own; one that dockerd itself started has it below Docker's
-    (https://github.com/moby/moby/tree/master/daemon/internal/libcontainerd/supervisor).
+    containerd has a folder of its own (https://docs.docker.com/engine/storage/containerd/); one that dockerd
+    itself started has it below Docker's (https://github.com/moby/moby/tree/master/daemon/internal/libcontainerd/supervisor).
     """
     root = str(info.get("DockerRootDir", ""))
-    if not _has_snapshots(info):
+    if not any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()):
         return root
     places = (f"{root}/containerd/daemon", str(CONTAINERD))
     # Path.is_dir raises where this user may not look, as below /var/lib/docker.

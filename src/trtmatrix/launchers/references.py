@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from hashlib import sha256
 from pathlib import Path
 
+from trtmatrix.common.archive import digest_of
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
 from trtmatrix.common.remembered import Remembered
 from trtmatrix.suite.image_names import SUFFIXES
@@ -23,7 +23,6 @@ HUB = "docker.io"
 
 FILES = tuple(dict.fromkeys(SUFFIXES.values()))
 """What files of images end with; no reference does."""
-CHUNK = 1 << 22
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[1-9]\d{{0,4}})?"
@@ -209,22 +208,13 @@ def read_file(name: str, cache: Path) -> ImageOrigin:
         if not path.is_file():
             raise UsageError(f"--image: {path} is no file")
         key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
-        read = tar_ids if path.suffix == ".tar" else lambda file: (file_digest(file),)
+        read = tar_ids if path.suffix == ".tar" else lambda file: (f"sha256:{digest_of(file)}",)
         ids = tuple(Remembered(cache).recall("image-file", key, lambda: list(read(path))))
     except OSError as error:
         raise UsageError(
             f"--image: {path} cannot be read: {error.strerror or error}\n  name a file that this host sees"
         ) from error
     return ImageOrigin(image=str(path), pin=Pin(manifest=ids[0], ids=ids))
-
-
-def file_digest(path: Path) -> str:
-    """Return ``sha256:`` and the SHA-256 of a file."""
-    digest = sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return f"sha256:{digest.hexdigest()}"
 
 
 def tar_ids(path: Path) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from trtmatrix.common.border import remove_tree
+from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import ConfigError, MachineryError
 from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import is_offline, need_network
@@ -32,8 +34,9 @@ LINE = re.compile(r"(?P<wheel>\S+)\s+--hash=sha256:(?P<sha256>[0-9a-f]{64})")
 
 OWN_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
 """Variables by which pip would look elsewhere too."""
-CUT = ("Retry(total=0", "Max retries exceeded", "Could not fetch URL")
-"""What pip prints of a network that fails to the last try; its errors only say that nothing matches."""
+INDEXES = {"index-url": "--default-index", "extra-index-url": "--index", "find-links": "--find-links"}
+"""Settings of pip, and the options of uv that mean the same."""
+MISMATCH = "DO NOT MATCH THE HASHES"
 
 
 def environment_digest(wheels: tuple[str, ...]) -> str:
@@ -98,40 +101,49 @@ def make_own_environment(root: Path, named: str | None, note: Callable[[str], No
 
 
 def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | None = None) -> None:
-    """Install exactly these wheels and what they need, no source builds, for one interpreter.
+    """Have uv install exactly these wheels and what they need, no source builds, for one interpreter.
 
-    uv does it, which is ten times faster; pip where it has an index of its own (a mirror, say), or uv fails.
     ``wheelhouse``: a folder that stands for every index; nothing is asked of a network then. Raises
-    :class:`MachineryError` with pip's own words and the command to try.
+    :class:`MachineryError` with uv's own words and the command to try.
     """
     if wheelhouse is None:
         need_network(f"installing {', '.join(wheels)}")
-    source = [] if wheelhouse is None else ["--no-index", f"--find-links={wheelhouse}"]
-    words = ["--quiet", "--only-binary=:all:", *source, *wheels]
-    if wheelhouse is not None or not {"index-url", "no-index"} & pip_settings().keys():
-        offline = [] if wheelhouse is None else ["--offline"]
-        command = [*UV, "pip", "install", f"--python={python}", *offline, *words]
-        if subprocess.run(command, capture_output=True, check=False).returncode == 0:
-            return
-    command = [sys.executable, "-m", "pip", f"--python={python}", "install"]
-    command += ["--disable-pip-version-check", "--no-input", "--no-compile", *words]
+        source = index_options()
+    else:
+        source = ["--offline", "--no-index", f"--find-links={wheelhouse}"]
+    command = [
+        *UV,
+        "pip",
+        "install",
+        f"--python={python}",
+        "--quiet",
+        "--only-binary=:all:",
+        *source,
+        *wheels,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise MachineryError(
-            f"pip could not install {', '.join(wheels)}: {' '.join(lines) or done.stderr[-500:]}\n"
-            f"  try it by hand: {' '.join(command)}"
-        )
+        said = f"uv could not install {', '.join(wheels)}: {' '.join(done.stderr.split())[-500:]}"
+        raise MachineryError(without_passwords(f"{said}\n  try it by hand: {shlex.join(command)}"))
 
 
-def pip_settings() -> dict[str, str]:
-    """Return how pip is set up by its files and variables, which uv does not read.
+def index_options() -> list[str]:
+    """Return uv's options for the indexes that pip is set to by its files and variables, which uv ignores.
 
     Source: https://pip.pypa.io/en/stable/cli/pip_config/.
     """
     command = [sys.executable, "-m", "pip", "config", "list"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
+    settings = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
+    values = [
+        (option, value) for name, option in INDEXES.items() for value in settings.get(name, "").split("\\n")
+    ]
+    return [f"{option}={value}" for option, value in values if value]
+
+
+def without_passwords(text: str) -> str:
+    """Return a text whose addresses name nobody: an index's may hold a user's name and password."""
+    return re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)
 
 
 def find_wheelhouse(folder: Path) -> Path | None:
@@ -225,39 +237,28 @@ def download_wheels(
     ``target``: see :func:`target_options`. :class:`MachineryError` says why it did not.
     """
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-input", *target, f"--dest={folder}"]
+    command += ["--no-input", *target, f"--dest={folder}", *what]
     environment = dict(os.environ)
     if wheels or index:
         # This folder or index and no other: PyPI has packages without libraries under the same names.
         environment = {name: environment[name] for name in environment if name not in OWN_SETTINGS}
         environment["PIP_CONFIG_FILE"] = os.devnull
-    if wheels:
-        command += ["--no-index", f"--find-links={wheels}"]
-    elif index:
-        command.append(f"--index-url={index}")
-    done = subprocess.run([*command, *what], capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        source = str(wheels or index or "the index that pip is set to")
-        raise MachineryError(explain_refusal(done.stderr, source))
-
-
-def explain_refusal(said: str, source: str) -> str:
-    """Return why pip downloaded nothing, from what it printed."""
-    lines = [line.strip() for line in said.splitlines()]
-    mismatch = next((i for i, line in enumerate(lines) if "DO NOT MATCH THE HASHES" in line), None)
-    if mismatch is not None:
-        facts = "\n  ".join(line for line in lines[mismatch + 1 :] if line)
-        return (
-            f"{source} gives other bytes than the lock allows; nothing is built\n  {facts}\n"
+        command += ["--no-index", f"--find-links={wheels}"] if wheels else [f"--index-url={index}"]
+    code, said = run_to_end(command, environment)
+    if code == 0:
+        return
+    source, (head, mismatch, facts) = (
+        wheels or index or "the index that pip is set to",
+        said.partition(MISMATCH),
+    )
+    if mismatch:
+        facts = "\n".join(f"  {line.strip()}" for line in facts.splitlines()[1:] if line.strip())
+        raise MachineryError(
+            f"{source} gives other bytes than the lock allows; nothing is built\n{facts}\n"
             "  find out which is right before changing the lock: the wheels of a release do not change"
         )
-    if (cut := next((line for line in lines if any(mark in line for mark in CUT)), None)) is not None:
-        return (
-            f"{source} cannot be reached: {cut[:300]}\n"
-            "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder"
-        )
-    errors = " ".join(line for line in lines if line.startswith("ERROR"))
-    return (
-        f"pip could not download from {source}: {errors or said.strip()[-1500:]}\n"
+    raise MachineryError(
+        f"pip could not download from {source}: {without_passwords(head.strip())[-1500:]}\n"
+        "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder;\n"
         "  wheels alone are taken: where a package is an sdist, name in matrix.yaml what it installs"
     )

@@ -1,10 +1,9 @@
-"""Asks Slurm by its own commands: sbatch, squeue, scancel, and sacct where it is there."""
+"""Asks Slurm by its own commands: sbatch, squeue and scancel."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +33,7 @@ REMEDY = (
 UNSURE = ("timed out", "zero bytes", "connection reset", "socket error")
 """Parts of what sbatch says where Slurm may have taken the job all the same."""
 DROPPED = (
-    "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS", "SBATCH_CLUSTERS",
+    "SQUEUE_", "SCANCEL_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS", "SBATCH_CLUSTERS",
     "SBATCH_WAIT", "SBATCH_DEPENDENCY",
 )  # fmt: skip
 """A user's own variables that change what is asked or answered. An account's or a partition's stay."""
@@ -139,22 +138,6 @@ class Slurm:
             name, task, state, node, reason = [*line.split("|", 4), "", "", "", ""][:5]
             if task.isdecimal():
                 found[name, int(task)] = JobState(state=state, node=node, reason=reason)
-        return found
-
-    def accounted(self, job: str) -> dict[int, JobState]:
-        """Return what accounting says of an array's tasks, by number; nothing where there is none."""
-        if shutil.which("sacct") is None:
-            return {}
-        try:
-            out = run_command(["sacct", "-n", "-X", "-P", "-j", job, "-o", "JobID,State,NodeList"])
-        except MachineryError:
-            return {}
-        found = {}
-        for line in out.splitlines():
-            name, state, node = [*line.split("|", 2), "", ""][:3]
-            task = name.partition("_")[2]
-            if task.isdecimal() and state:
-                found[int(task)] = JobState(state=state.split()[0], node=node)
         return found
 
     def cancel(self, *words: str) -> None:

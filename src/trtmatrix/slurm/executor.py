@@ -120,8 +120,6 @@ class Following:
             self.missing[key] += 1  # its last files may take a while to be seen here
             if not sure and self.missing[key] < SETTLE:
                 continue
-            if state is None and code is None and sent.job:
-                state = slurm.accounted(sent.job).get(task)
             state, (began, said) = state or JobState(state=""), sent.said(task)
             if state.state == "CANCELLED" and state.node and not (began or closed):  # its prolog failed
                 state = JobState(state="LAUNCH_FAILED", node=state.node)

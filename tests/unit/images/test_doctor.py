@@ -63,12 +63,6 @@ def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
     assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
 
 
-def test_without_an_engine_nothing_is_said_of_images() -> None:
-    version = read_version({"version": "9.2.0", "origin": MADE, "library": FACT})
-    (finding,) = image_finding(version, survey(available=False).host.engine)
-    assert (finding.found, finding.remedy) == ("ours/tensorrt:9.2.0: unknown: no container engine", "")
-
-
 POSITIVE = make_case("matmul", control=Control.POSITIVE)
 NEGATIVE = make_control("wrong-scale")
 REPRO = make_repro(POSITIVE, NEGATIVE, id="controls")
@@ -183,14 +177,6 @@ def test_doctor_only_looks_where_that_is_wanted(project: Path, capsys: pytest.Ca
     assert not (project / "cache").exists()
 
 
-def test_a_project_without_controls_is_told_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    controls = project / "repros" / "controls.py"
-    controls.rename(controls.with_name("other.py"))
-    assert cli.run(["doctor"]) == 0
-    assert "[--] controls: no controls.py in repros" in capsys.readouterr().out
-    assert not (project / "results").exists()
-
-
 def test_a_version_that_cannot_be_made_ready_is_no_trouble_of_the_controls(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,17 +192,3 @@ def test_a_version_that_cannot_be_made_ready_is_no_trouble_of_the_controls(
     told = capsys.readouterr().out
     assert "[--] controls of onnxruntime-1.0: could not be made ready: onnxruntime==1.0 could not" in told
     assert "     -> check network, proxy and PIP_INDEX_URL" in told
-
-
-def test_wheels_that_are_large_are_not_installed_for_the_controls(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    matrix = project / "matrix.yaml"
-    text = matrix.read_text().replace(f'interpreter: "{sys.executable}"', 'wheels: ["tensorrt-rtx==1.0"]')
-    matrix.write_text(text.replace("product: onnxruntime", "product: tensorrt-rtx").replace(
-        "onnxruntime-1.0", "tensorrt-rtx-1.0"
-    ))  # fmt: skip
-    assert cli.run(["doctor"]) == 0
-    assert (
-        "controls of tensorrt-rtx-1.0: not run: its wheels are not installed yet" in capsys.readouterr().out
-    )

@@ -115,11 +115,3 @@ def test_room_goes_to_what_starts_first_and_to_all_that_still_fits(
     assert [each.version.name for each in checked.launches] == [*names, "10.6.0"]
     for excluded in checked.excluded:
         assert excluded.detail.startswith(f"{gigabytes(free * GB)} free at /d, at least ")
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0.0 GB"), (9_400_000_000, "9.4 GB"), (120_000_000_000, "120 GB"), (82_000_000, "82 MB")],
-)
-def test_sizes_are_told_as_they_are_read(count: int, words: str) -> None:
-    assert gigabytes(count) == words

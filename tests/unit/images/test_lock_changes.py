@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 from builders import make_version, read_version
-from hypothesis import given
-from hypothesis import strategies as st
 from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
 
 from trtmatrix.images.lock_report import (
@@ -130,26 +128,6 @@ def test_an_update_takes_over_what_was_resolved_and_leaves_the_rest() -> None:
     assert updated(old, asked, {SECOND: later}).images[SECOND] == OLD
 
 
-def test_what_no_version_needs_goes_but_not_what_another_update_wrote_meanwhile() -> None:
-    unused = list(find_unused(lock_of(OLD, v10_0_0=make_build()), wanted(images={IMAGE: ("a",)})))
-    late = Lock(images={IMAGE: OLD, SECOND: OLD}, builds={"10.0.0": make_build(), "9.9.9": make_build()})
-    left = Lock(images={IMAGE: OLD, SECOND: OLD}, builds={"9.9.9": make_build()})
-    assert updated(late, wanted(), {}, unused) == left
-
-
-@given(st.sampled_from(sorted(IMAGES)))
-def test_after_an_update_nothing_has_moved(name: str) -> None:
-    old, answer, _, _ = IMAGES[name]
-    lock = lock_of(old) if old else Lock()
-    asked = wanted(images={IMAGE: ("a",)}, builds={"10.0.0": PARTS})
-    after = updated(lock, asked, {IMAGE: answer})
-    if isinstance(answer, RegistryError):
-        assert after.images == lock.images
-        return
-    found = find_changes(after, asked, {IMAGE: answer})
-    assert {finding.kind for finding in found} <= {Kind.LOCKED}
-
-
 @pytest.mark.parametrize(
     ("library", "contradicted"),
     [("10.7.0.23", False), ("10.7.0", False), ("10.8.0.40", True), ("10.7.0.24", True)],
@@ -164,15 +142,6 @@ def test_an_image_that_has_another_tensorrt_is_told(library: str, contradicted: 
     assert needs_decision(found) is contradicted
     assert list(find_contradictions([version], lock_of(OLD), "linux/arm64")) == []
     assert list(find_contradictions([make_version("onnxruntime-1.31.1")], lock_of(OLD), "linux/amd64")) == []
-
-
-def test_a_build_s_base_says_nothing_of_its_library() -> None:
-    build = {"base": IMAGE, "wheels": ["tensorrt==10.0.0b6"]}
-    version = read_version({
-        "version": "10.0.0", "origin": {"image": "trtmatrix/tensorrt:10.0.0", "build": build},
-        "library": {"value": "10.0.0.6", "known": "read", "source": "x"},
-    })  # fmt: skip
-    assert list(find_contradictions([version], lock_of(OLD), "linux/amd64")) == []
 
 
 def test_the_text_and_the_json_say_what_each_kind_means_and_how_to_go_on() -> None:

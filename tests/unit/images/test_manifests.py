@@ -6,17 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.images.manifests import (
     ATTESTATION,
     CONFIGS,
-    INDEXES,
     MANIFESTS,
     ManifestError,
     locked_platform,
-    media_type,
     parse_index,
     parse_manifest,
     telling_facts,
@@ -75,33 +71,6 @@ def test_what_is_no_image_is_refused() -> None:
     for body, words in ((manifest(layers=None), "layers"), (manifest(config=chart), "no container image")):
         with pytest.raises(ManifestError, match=words):
             parse_manifest(body)
-
-
-@pytest.mark.parametrize(
-    ("body", "header", "expected"),
-    [
-        ({"mediaType": MANIFESTS[1]}, "text/html", MANIFESTS[1]),
-        ({}, f"{INDEXES[0]}; charset=utf-8", INDEXES[0]),
-        ({"schemaVersion": 2, "manifests": []}, "text/plain", INDEXES[0]),
-        ({"schemaVersion": 2, "layers": []}, "", MANIFESTS[0]),
-    ],
-)
-def test_what_a_body_is_is_told_by_itself_then_its_header_then_its_keys(
-    body: dict[str, Any], header: str, expected: str
-) -> None:
-    assert media_type(json.dumps(body).encode(), header) == expected
-
-
-@given(st.recursive(st.none() | st.integers() | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
-                    | st.dictionaries(st.sampled_from(["manifests", "layers", "config", "digest", "size",
-                                                       "platform", "os", "annotations"]), inner,
-                                                       max_size=4)))  # fmt: skip
-def test_any_json_is_read_or_refused(body: Any) -> None:
-    for parse in (parse_index, parse_manifest):
-        try:
-            parse(json.dumps(body).encode())
-        except ManifestError:
-            continue
 
 
 def test_what_an_image_says_of_tensorrt_cuda_torch_the_driver_and_itself_is_kept() -> None:

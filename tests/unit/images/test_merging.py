@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tarfile
 from dataclasses import replace
@@ -15,7 +14,6 @@ from reprosource import SOURCE
 
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.images import merge
 from trtmatrix.records import store
 from trtmatrix.records.kept_outputs import kept_file
 
@@ -57,23 +55,6 @@ def test_records_travel_byte_for_byte_with_their_outputs(there: Place, here: Pla
     assert here.merge(pack)[0] is ExitCode.AS_EXPECTED
     assert "2 here already" in here.merge(pack, there.results)[1]
     assert here.files() == before
-
-
-def test_the_same_records_make_the_same_pack(there: Place) -> None:
-    there.measure("r1", kept=there.keep(1.0))
-    there.measure("r2")
-    _, first, _ = there.pack(to="a")
-    _, second, _ = there.pack(to="b")
-    assert first.name == second.name
-    assert first.read_bytes() == second.read_bytes()
-    with tarfile.open(first) as archive:
-        names = [name.partition("/")[2] for name in archive.getnames()]
-    assert [name for name in names if name.startswith("records/")] == [
-        f"records/{WHERE}/r1.json", f"records/{WHERE}/r2.json",
-    ]  # fmt: skip
-    assert {name.partition("/")[0] for name in names if name} == {"records", "outputs", "SHA256SUMS"}
-    there.measure("r3")
-    assert there.pack(to="c")[1].name != first.name
 
 
 def test_a_pack_holds_what_was_selected_and_measured_there(there: Place) -> None:
@@ -160,20 +141,6 @@ def test_of_two_new_records_that_contradict_each_other_none_comes_in(there: Plac
         assert (one["run"], one["fate"]) == ("r1", "conflict")
         assert one["words"] == "none of them is taken in"
         assert list(here.files()) == [f"{WHERE}/r2.json"]
-
-
-def test_json_says_what_became_of_each_record(there: Place, here: Place) -> None:
-    there.measure("r1", kept=there.keep(1.0))
-    here.measure("r2", 1.0)
-    there.measure("r2", 2.0)
-    _, pack, _ = there.pack()
-    code, text = here.merge(pack, options=("--json",))
-    data = json.loads(text)
-    assert (code, text[-2:]) == (ExitCode.SURPRISE, "}\n")
-    assert data["counts"] == {"new": 1, "same": 0, "conflict": 1, "refused": 0}
-    assert (data["schema"], data["outputs"]) == (2, 1)
-    assert {"id", "run", "fate", "words", "sources", "differences"} == set(data["records"][0])
-    assert data["records"][1]["differences"] == ["measurements.outputs.y.sum_abs: 1.0 | 2.0"]
 
 
 def mend(**change: Any) -> str:
@@ -269,29 +236,6 @@ def test_a_full_disk_leaves_no_half_record(
     assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
 
 
-def test_an_interrupted_merge_is_gone_on_with(
-    there: Place, here: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there.measure("r1")
-    there.measure("r2")
-    _, pack, _ = there.pack()
-    written: list[Path] = []
-    write = store.write_new
-
-    def interrupted(path: Path, content: bytes) -> None:
-        if written:
-            raise KeyboardInterrupt
-        written.append(path)
-        write(path, content)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(merge, "write_new", interrupted)
-        assert here.merge(pack)[0] is ExitCode.INTERRUPTED
-    assert list(here.files()) == [f"{WHERE}/r1.json"]
-    assert not list(here.cache.glob("merge-*"))
-    assert "1 new, 1 here already" in here.merge(pack)[1]
-
-
 def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Place, here: Place) -> None:
     there.measure("r1", cell=replace(CELL, repro="mine"))
     assert here.merge(there.results)[0] is ExitCode.USAGE
@@ -300,13 +244,3 @@ def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Plac
     (repros / "mine.py").write_text(SOURCE)
     assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
     assert list(here.files()) == ["nvidia-h200/10.7.0/mine/plain/r1.json"]
-
-
-def test_damage_in_the_results_here_stops_before_anything_is_written(there: Place, here: Place) -> None:
-    there.measure("r1")
-    bad = Path(here.measure("r2").file)
-    bad.write_text("{")
-    code, text = here.merge(there.results)
-    assert code is ExitCode.USAGE
-    assert "set aside as r2.json.damaged" in text
-    assert list(here.files()) == [f"local/{WHERE}/r2.json.damaged"]

@@ -13,7 +13,7 @@ import docker
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packs import IMAGE_BYTES, tree_of, write_pack
+from packs import IMAGE_BYTES, write_pack
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.parser import read_size
@@ -66,14 +66,6 @@ def test_a_part_can_be_put_together_by_hand(tmp_path: Path) -> None:
         assert sha256((tmp_path / "p" / name).read_bytes()).hexdigest() == digest
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
-    first = write_pack(tmp_path / "a", files={"b": b"1", "a": b"2"})
-    (tmp_path / "a-source" / "0").touch()
-    second = write_pack(tmp_path / "b", files={"a": b"2", "b": b"1"})
-    assert first.parts == second.parts
-    assert tree_of(tmp_path / "a") == tree_of(tmp_path / "b")
-
-
 def test_a_part_fits_where_files_have_less_than_4_gib() -> None:
     assert part_limit(read_size("4GB")) < 2**32 - 1
     assert part_limit(0) == 0
@@ -91,13 +83,6 @@ def test_nothing_stays_of_a_pack_that_was_cut_off(kind: type[BaseException], tmp
     with pytest.raises(MachineryError if kind is OSError else kind, match="No space"):
         write()
     assert not (tmp_path / "p").exists()
-
-
-def test_a_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "mine").write_text("x")
-    with pytest.raises(UsageError, match="new or empty"), open_target(tmp_path):
-        pass
-    assert tree_of(tmp_path).keys() == {"mine"}
 
 
 def packed(

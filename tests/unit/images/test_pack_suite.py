@@ -94,12 +94,6 @@ def test_a_name_that_unpack_would_refuse_is_refused_before_anything_is_fetched(
     assert ".py" in str(told.value)
 
 
-def test_a_folder_without_a_tracked_repro_cannot_be_packed(checkout: Project) -> None:
-    git(checkout.folder, "rm", "-q", "--cached", "repros/good.py")
-    with pytest.raises(UsageError, match="git add"):
-        find_suite(checkout)
-
-
 def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
 
@@ -114,8 +108,8 @@ def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_no_password_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    index = {"index-url": "https://user:hunter2@example.org/simple"}
-    monkeypatch.setattr(pack_suite, "pip_settings", lambda: index)
+    index = ["--default-index=https://user:hunter2@example.org/simple"]
+    monkeypatch.setattr(pack_suite, "index_options", lambda: index)
     answer = (1, "cannot reach https://user:hunter2@example.org/simple")
     monkeypatch.setattr(pack_suite, "run_to_end", lambda *_: answer)
     with pytest.raises(MachineryError, match=r"\*\*\*@example\.org") as told:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from locks import IMAGE, digest_of, lock_of, make_image, make_platform
 from reprosource import SOURCE
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.common.errors import ConfigError, MachineryError, TrtMatrixError, UsageError
+from trtmatrix.common.errors import MachineryError, TrtMatrixError, UsageError
 from trtmatrix.images.lock import update_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
 from trtmatrix.images.registry import ask_registries
@@ -22,10 +21,8 @@ from trtmatrix.launchers.docker_engine import ImageFacts
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, LockedImage
-from trtmatrix.plan.survey import take_survey
-from trtmatrix.run.perform import Options, tell_pins
 from trtmatrix.suite.matrix import Version
-from trtmatrix.suite.plan import Launch, Plan, Pull
+from trtmatrix.suite.plan import Launch
 
 ROOT = Path(__file__).resolve().parents[3]
 MATRIX = f"""\
@@ -204,37 +201,8 @@ def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> No
     assert check_pins(context, [launch], True) == []
 
 
-@pytest.mark.usefixtures("folder")
-def test_an_image_that_no_registry_has_is_told_without_a_command_that_cannot_help() -> None:
-    context = opened()
-    local = read_version({**version_data(make_version()), "origin": {"image": "trtmatrix/test:latest"}})
-    launch = Launch(version=local, gpu=H200, cells=())
-    (line,) = check_pins(context, [launch], False)
-    assert "no registry has it" in line
-    with pytest.raises(UsageError) as caught:
-        check_pins(context, [launch], True)
-    assert "nox -s lock" not in str(caught.value)
-
-
 def version_data(version: Version) -> dict[str, object]:
     return {"version": version.version, "library": vars(version.library)}
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_command_of_many_runs_tells_each_line_once(capsys: pytest.CaptureFixture[str]) -> None:
-    context = opened()
-    survey = take_survey(context, Pull.NEVER)
-    survey = replace(survey, plan=Plan(launches=tuple(launches(context)), excluded=()))
-    tell_pins(context, survey, Options(quiet=True), frozenset())
-    assert capsys.readouterr().err == ""
-    tell_pins(context, survey, Options(), frozenset())
-    assert capsys.readouterr().err.count("NOT LOCKED") == 2
-    tell_pins(replace(context, offline=True), survey, Options(), frozenset())
-    assert capsys.readouterr().err == ""
-    served = frozenset(cell.id for launch in survey.plan.launches for cell in launch.cells)
-    tell_pins(context, survey, Options(locked=True), served)
-    with pytest.raises(UsageError):
-        tell_pins(context, survey, Options(locked=True, quiet=True), frozenset())
 
 
 def test_a_lock_is_written_whole_and_only_where_it_changed(tmp_path: Path) -> None:
@@ -274,25 +242,6 @@ def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
     assert "does not answer within 0.2 s" in troubles["a/4"]
 
 
-def test_updates_at_once_lose_nothing_of_each_other(tmp_path: Path) -> None:
-    file = tmp_path / "matrix.lock"
-
-    def add(name: str) -> None:
-        def change(lock: Lock) -> Lock:
-            return replace(lock, images={**lock.images, name: make_image()})
-
-        assert update_lock(file, change)
-
-    names = [f"a/b:{number}" for number in range(12)]
-    threads = [threading.Thread(target=add, args=(name,)) for name in names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(read_lock(file).images) == sorted(names)
-    assert [path.name for path in tmp_path.iterdir()] == ["matrix.lock"]
-
-
 @pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "a b"])
 def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
     value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -309,12 +258,3 @@ def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
         open_context(parse(["run"]))
     context = open_context(parse(["run", "--registry=my.mirror:5000/nvidia/"]))
     assert context.matrix.registry == "my.mirror:5000/nvidia/"
-
-
-def test_a_lock_that_is_no_text_or_no_file_is_told_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "binary.lock").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "folder.lock").mkdir()
-    for file in tmp_path.iterdir():
-        with pytest.raises(ConfigError) as caught:
-            read_lock(file)
-        assert "git checkout" in caught.value.problems[-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from builders import make_case, make_version
+from builders import make_case
 from hosts import (
     BASE,
     GB,
@@ -24,17 +24,16 @@ from hosts import (
 )
 
 from trtmatrix.images.checks import Wants
-from trtmatrix.images.doctor import host_findings, image_finding
 from trtmatrix.images.downloads import Room
-from trtmatrix.images.rules import RULES, Level, rule_of
+from trtmatrix.images.rules import RULES, rule_of
 from trtmatrix.launchers.references import Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.gpus import NO_GPU, Gpu
-from trtmatrix.suite.matrix import Driver, ImageOrigin
+from trtmatrix.suite.matrix import Driver
 from trtmatrix.suite.model import Known
 from trtmatrix.suite.outcome import Exclusion
-from trtmatrix.suite.plan import Engine, GpuAccess, Pull
+from trtmatrix.suite.plan import GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
 LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))
@@ -262,26 +261,3 @@ def test_an_engine_that_has_its_own_way_to_the_registry_is_let_try(change: dict[
     assert lost.check()[0].launches
     refused = TO_PULL.but(answers={PINNED: bad(Trouble.WRONG_LOGIN)}, **change)
     assert not refused.check()[0].launches
-
-
-def test_a_registry_s_own_words_and_remedy_are_told() -> None:
-    _, checked, _ = TO_PULL.but(answers={PINNED: bad(Trouble.NEEDS_LOGIN)}).check()
-    (finding,) = checked.findings
-    assert (finding.what, finding.found) == ("registry", "nvcr.io: needs login")
-    assert finding.remedy == "docker login nvcr.io"
-
-
-@pytest.mark.parametrize(("here", "remedy"), [(True, ""), (False, "docker/README.md")])
-def test_an_image_made_by_hand_is_neither_pulled_nor_locked(here: bool, remedy: str) -> None:
-    ours = replace(make_version("10.7.0"), origin=ImageOrigin(image="trtmatrix/test:latest"))
-    engine = Engine(available=True, images={"trtmatrix/test:latest": "sha256:a"} if here else {})
-    (finding,) = image_finding(ours, engine)
-    assert finding.level is Level.LACKING
-    assert remedy in finding.remedy
-    assert not {"pull", "lock"} & set(finding.remedy.split())
-
-
-def test_an_engine_that_is_not_there_has_the_remedy_of_its_own_reason() -> None:
-    host = HERE.but(available=False, reason="no socket", remedy="unset DOCKER_HOST")
-    engine = next(iter(host_findings(replace(host.facts, engine=host.engine, gpus=host.gpus), Wants(), [])))
-    assert (engine.found, engine.remedy) == ("no socket", "unset DOCKER_HOST")

@@ -14,7 +14,6 @@ from trtmatrix.common.paths import Project
 from trtmatrix.images import preflight as preflighting
 from trtmatrix.images.checks import Facts, Wants
 from trtmatrix.images.preflight import Preflight
-from trtmatrix.images.rules import Finding, Level
 from trtmatrix.launchers import containers, docker_engine, images
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
@@ -94,30 +93,6 @@ def test_what_dead_runs_left_goes_before_preflight(
     assert "removed the container trtmatrix-dead, whose run had died" in capsys.readouterr().err
 
 
-def test_where_nothing_was_left_the_engine_is_not_asked_again(seen: Seen, tmp_path: Path) -> None:
-    seen.left = False
-    perform_on(BEFORE, tmp_path)
-    assert seen.engine == BEFORE
-
-
 def test_where_nothing_runs_in_a_container_the_engine_is_left_alone(seen: Seen, tmp_path: Path) -> None:
     perform_on(BEFORE, tmp_path, python="/usr/bin/python3")
     assert seen.done == ["preflight", "run"]
-
-
-@pytest.mark.parametrize("quiet", [True, False])
-def test_a_quiet_step_is_told_nothing_of_preflight(
-    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    finding, facts = Finding(level=Level.TROUBLE, what="disk", found="full"), Facts(engine=BEFORE)
-    monkeypatch.setattr(
-        preflighting,
-        "preflight",
-        lambda _, survey, *__: Preflight(facts=facts, wants=Wants(), survey=survey, findings=(finding,)),
-    )
-    project = Project(matrix=tmp_path, repros=tmp_path, results=tmp_path, cache=tmp_path)
-    context = Context(project=project, matrix=make_matrix(), repros={}, selection=Selection(), pythons=())
-    plan, scan = Plan(launches=(), excluded=()), GpuScan(gpus=(), reason="none")
-    survey = Survey(host=Host(engine=BEFORE), scan=scan, cells=(), plan=plan, stored=())
-    perform.able(context, survey, Options(quiet=quiet), frozenset())
-    assert capsys.readouterr().err == ("" if quiet else "[!!] disk: full\n")

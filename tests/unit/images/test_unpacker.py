@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.images import unpacker
 from trtmatrix.images.pack_format import script_text
-from trtmatrix.images.unpacker import MANIFEST, MARK, SCRIPT, SUMS, is_plain
+from trtmatrix.images.unpacker import MANIFEST, SCRIPT, SUMS
 
 Spoil = Callable[[Path], object]
 LOADED = [sha256(IMAGE_BYTES).hexdigest()]
@@ -121,11 +120,6 @@ def test_a_suite_that_could_do_harm_is_not_unpacked(
     assert not (tmp_path / "into").exists()
 
 
-def test_a_part_that_is_no_tar_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert unpack(with_part(tmp_path / "q", b"no tar" * 1000)) == ExitCode.SURPRISE
-    assert "no tar" in capsys.readouterr().err
-
-
 def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
     pack: Path, engine: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -145,14 +139,6 @@ def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
 def test_check_looks_at_every_byte_and_loads_nothing(pack: Path, engine: StandIn) -> None:
     assert unpack(pack, "--check") == 0
     assert (engine.asked, (pack.parent / "into").exists()) == ([], False)
-
-
-def test_an_image_that_is_here_by_its_manifest_is_not_loaded(tmp_path: Path, engine: StandIn) -> None:
-    other = f"sha256:{'b' * 64}"
-    write_pack(tmp_path / "q", images=(replace(IMAGE, manifest=other, names=("host:5000/a/b",)),))
-    engine.set(held={other: other})
-    assert unpack(tmp_path / "q") == 0
-    assert (engine.loaded, engine.held["host:5000/a/b"]) == ([], other)
 
 
 CONTAINERD = {"OSType": "linux", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
@@ -243,30 +229,6 @@ def test_an_environment_of_somebody_else_is_left_as_it_is(
     assert (own.read_text(), engine.loaded) == ("x", [])
 
 
-def test_a_second_pack_adds_to_the_environment_and_a_cut_off_one_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ran: list[list[str]] = []
-
-    def run(command: list[str]) -> str:
-        ran.append(command)
-        return str(tmp_path) if "purelib" in command[-1] else "3.12"
-
-    monkeypatch.setattr(unpacker, "run", run)
-    (tmp_path / "wheelhouse").mkdir()
-    (tmp_path / "wheelhouse" / "pip-1-py3-none-any.whl").touch()
-    (tmp_path / ".venv").mkdir()
-    for name in (MARK, "half"):
-        (tmp_path / ".venv" / name).touch()
-    unpacker.make_environment("python3", tmp_path, "a")
-    assert tree_of(tmp_path / ".venv").keys() == {MARK}
-    (tmp_path / ".venv" / "mine").touch()
-    unpacker.make_environment("python3", tmp_path, "b")
-    assert tree_of(tmp_path / ".venv").keys() == {MARK, "mine"}
-    assert (tmp_path / ".venv" / MARK).read_text() == "b"
-    assert sum("venv" in command for command in ran) == 1
-
-
 @pytest.mark.parametrize("way", ["from elsewhere", "in its folder"])
 def test_no_file_beside_the_script_is_run(way: str, pack: Path, tmp_path: Path) -> None:
     for module in ("__future__", "hashlib", "argparse", "json", "tarfile"):
@@ -277,18 +239,6 @@ def test_no_file_beside_the_script_is_run(way: str, pack: Path, tmp_path: Path) 
     )
     assert b"hashlib.py' is extra" in done.stderr
     assert not (tmp_path / "ran").exists()
-
-
-def test_in_its_own_folder_it_can_be_run_twice(pack: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(pack)
-    words = ["unpack", ".", "--into=suite", "--no-venv", "--no-images"]
-    assert [cli.run(words), cli.run(words)] == [0, 0]
-
-
-def test_names_that_no_pack_has() -> None:
-    assert is_plain("a/b.py")
-    for bad in ("a\\b", "a: b", "\udcff", "../a", "/a", "a//b", "a\n"):
-        assert not is_plain(bad), bad
 
 
 def test_the_script_is_of_the_standard_library_alone_and_reads_as_python_3_8() -> None:

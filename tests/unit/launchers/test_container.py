@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_version
+from builders import make_version
 from goldenfile import check_golden
 
 from trtmatrix.common.owner import own_identity
@@ -55,25 +55,6 @@ def test_a_cell_without_a_gpu_is_given_none(access: GpuAccess | None) -> None:
     assert (spec.gpu.ids, spec.gpu.cdi, spec.gpu.nodes) == ((), (), ())
     assert "/usr/local/nvidia" not in spec.mounts
     assert spec.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
-
-
-def test_only_the_toolkit_is_left_to_choose_the_gpu() -> None:
-    assert "NVIDIA_VISIBLE_DEVICES" not in spec_of(GpuAccess.TOOLKIT).environment
-    for access in (GpuAccess.CDI, GpuAccess.NODES):
-        assert spec_of(access).environment["NVIDIA_VISIBLE_DEVICES"] == "void"
-
-
-@pytest.mark.parametrize(("driver_folder", "mounted"), [("/d", True), (None, False)])
-def test_device_nodes_bring_the_drivers_folder(driver_folder: str | None, mounted: bool) -> None:
-    spec = spec_of(GpuAccess.NODES, driver_folder=driver_folder)
-    assert ("/usr/local/nvidia" in spec.mounts.values()) is mounted
-    others = spec_of(GpuAccess.TOOLKIT, driver_folder="/d")
-    assert "/d" not in others.mounts
-
-
-def test_a_gpu_without_uuid_or_minor_is_named_by_its_index() -> None:
-    assert spec_of(GpuAccess.TOOLKIT, H200).gpu.ids == ("0",)
-    assert spec_of(GpuAccess.NODES, H200).gpu.nodes[0] == "/dev/nvidia0"
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.launchers.gpu import named_gpus
-from trtmatrix.suite.gpus import Gpu, slug_of
+from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.model import PART
 
 HERE = (
@@ -74,8 +72,3 @@ def test_a_name_that_is_not_known_gets_a_suggestion(name: str, suggestion: str) 
     with pytest.raises(UsageError) as caught:
         named_gpus([name], [])
     assert suggestion in str(caught.value).partition("not known; ")[2]
-
-
-@given(st.text(max_size=30))
-def test_every_name_gives_a_part_of_an_id(name: str) -> None:
-    assert PART.fullmatch(slug_of(name))

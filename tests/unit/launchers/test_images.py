@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -106,16 +103,6 @@ def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: p
     assert engine.pulls == 0
 
 
-def test_an_image_that_came_meanwhile_is_not_built_again(tmp_path: Path) -> None:
-    script, told = write_script(tmp_path, "sys.exit(3)"), list[str]()
-    engine = StandInEngine(IMAGE)
-    assert (
-        make_images(told, tmp_path, script).make_ready(launch(build=True), as_client(engine))
-        == f"sha256:{IMAGE}"
-    )
-    assert told == []
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -140,36 +127,6 @@ def test_an_image_of_ours_is_never_pulled(tmp_path: Path) -> None:
     with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
         make_images(told, tmp_path).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
     assert (engine.pulls, told) == (0, [])
-
-
-INTERRUPTED = """\
-import sys, threading
-from trtmatrix.launchers.images import run_builder
-threading.Thread(target=run_builder, args=([sys.argv[1]],), daemon=True).start()
-input()
-"""
-
-
-@pytest.mark.parametrize("deaf", [False, True])
-def test_a_build_ends_with_the_run(deaf: bool, tmp_path: Path) -> None:
-    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" if deaf else ""
-    script = write_script(tmp_path, f"{ignore}\nPath('pid').write_text(str(os.getpid()))\ntime.sleep(60)")
-    run = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED, str(script)], cwd=tmp_path, stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )  # fmt: skip
-    wait_until(lambda: (tmp_path / "pid").exists() and bool((tmp_path / "pid").read_text()))
-    run.communicate(b"\n", timeout=30)
-    assert run.returncode == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Removing(StandInEngine):

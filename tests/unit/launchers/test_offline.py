@@ -16,9 +16,8 @@ import pytest
 from engines import serving
 from reprosource import SOURCE
 
-from trtmatrix.cli import entry as cli
 from trtmatrix.common import offline
-from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import OfflineError, need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.images import Images
@@ -100,14 +99,6 @@ def test_an_engine_over_a_network_is_refused_with_words(
     )
 
 
-def test_an_engine_on_a_socket_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
-    with serving(tmp_path / "docker.sock"), without_network():
-        engine = find_engine(gpu_here=False, offline=True)
-    assert engine.available
-    assert engine.held(ImageOrigin(image="a/b:1")) == "sha256:1"
-
-
 def put_wheel(folder: Path, name: str, *needs: str, version: str = "1.0", tag: str = "py3-none-any") -> None:
     """Write a wheel that has nothing but metadata."""
     lines = [
@@ -156,10 +147,3 @@ def test_the_wheelhouse_is_the_one_that_is_named_else_the_project_s(
     assert find_wheelhouse(tmp_path) is None
     (tmp_path / "nowhere").mkdir()
     assert find_wheelhouse(tmp_path / "elsewhere") == tmp_path / "nowhere"
-
-
-def test_surfaces_are_read_over_a_network(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["surfaces", "--offline"]) is ExitCode.MACHINERY
-    told = capsys.readouterr().err
-    assert "--offline: reading NVIDIA's bindings from PyPI needs a network" in told
-    assert not offline.is_offline()

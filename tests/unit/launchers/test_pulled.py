@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from pathlib import Path
 
@@ -36,13 +35,6 @@ def test_a_ledger_that_cannot_be_believed_is_none(old: str, new: str, tmp_path: 
     assert read_ledger(tmp_path).pulled == [PULLED]
     (tmp_path / FILE).write_text(text.replace(old, new))
     assert read_ledger(tmp_path) == Ledger()
-
-
-def test_the_file_is_of_the_form_that_it_always_had(tmp_path: Path) -> None:
-    with open_ledger(tmp_path) as ledger:
-        ledger.speeds.append(FAST)
-    found = json.loads((tmp_path / FILE).read_text())
-    assert found == {"schema": 1, "pulled": [], "uses": [], "speeds": [{"size": 100, "seconds": 2.0}]}
 
 
 def test_opening_it_strikes_the_dead_and_what_they_had_only_begun_to_pull(tmp_path: Path) -> None:

@@ -9,10 +9,7 @@ import docker
 import docker.errors
 import pytest
 import requests.exceptions
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.pulls import WAITS, Puller, explain_pull
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
@@ -46,12 +43,6 @@ def test_each_trouble_is_told_in_the_engines_words_with_a_remedy(said: str) -> N
         assert lines[1].startswith(f"  {remedy}")
         assert lines[2:] == [f"  try it by hand: docker pull {IMAGE}"]
         assert worth_while is bool(again)
-
-
-@given(st.text(), st.sampled_from([IMAGE, "UPPER case", ""]), st.booleans())
-def test_whatever_is_said_is_told_on_three_lines(said: str, image: str, got_some: bool) -> None:
-    error, _ = explain_pull(image, said, got_some=got_some)
-    assert len(str(error).splitlines()) == 3
 
 
 class Failing:
@@ -105,18 +96,3 @@ def test_a_layer_that_came_whole_counts_whole_however_seldom_the_engine_tells() 
         {"id": "d4", "status": "Download complete", "progressDetail": {}},
     ])  # fmt: skip
     assert puller([], []).pull(IMAGE, client_of(engine)) == 9 + 2 + 0
-
-
-def test_the_engines_words_are_read_and_not_those_of_its_http() -> None:
-    error = docker.errors.APIError("500 Server Error: Internal Server Error", explanation="manifest unknown")
-    waits = list[float]()
-    with pytest.raises(MachineryError, match="cannot be had: manifest unknown"):
-        puller([], waits).pull(IMAGE, client_of(Failing(error)))
-    assert waits == []
-
-
-def test_tries_of_the_engine_itself_are_told_once_each() -> None:
-    told = list[str]()
-    counts = [{"id": "a1", "status": f"Retrying in {n} seconds"} for n in (5, 4, 3, 2, 1, 10, 9, 5)]
-    puller(told, []).pull(IMAGE, client_of(Failing(counts)))
-    assert told == [f"{IMAGE}: layer a1 was cut off; the engine goes on with it in 5 s"] * 2

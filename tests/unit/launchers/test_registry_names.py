@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.launchers.pulls import explain_pull
 from trtmatrix.launchers.references import Reference, Trouble, explain_trouble, parse_reference
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
@@ -59,12 +58,6 @@ def test_any_text_is_a_name_that_stays_itself_or_is_refused(text: str) -> None:
     assert not set(str(found)) & set(" \n\t\0")
 
 
-def test_docker_hub_answers_under_another_name() -> None:
-    assert parse_reference("ubuntu").server == "registry-1.docker.io"
-    assert parse_reference("nvcr.io/a").server == "nvcr.io"
-    assert parse_reference("nvcr.io/a/b:1").name == "nvcr.io/a/b"
-
-
 @pytest.mark.parametrize("trouble", Trouble)
 def test_each_trouble_says_what_where_why_and_what_to_do(trouble: Trouble) -> None:
     error = explain_trouble(trouble, "my.mirror:5000", "my.mirror:5000/a:1", "it is closed today")
@@ -75,12 +68,3 @@ def test_each_trouble_says_what_where_why_and_what_to_do(trouble: Trouble) -> No
     assert mend
     assert "{" not in str(error)
     assert (error.trouble, error.host) == (trouble, "my.mirror:5000")
-
-
-def test_a_digest_that_is_gone_is_no_tag_to_be_checked() -> None:
-    digest = f"my.mirror/a@sha256:{'0' * 64}"
-    assert "nox -s lock" in str(explain_trouble(Trouble.MISSING, "my.mirror", digest, "it answers 404"))
-    assert "check the tag" not in str(explain_trouble(Trouble.MISSING, "my.mirror", digest, "it answers 404"))
-    assert "check the tag" in str(explain_trouble(Trouble.MISSING, "my.mirror", "my.mirror/a:1", ""))
-    why = str(explain_pull(digest, "manifest unknown", got_some=False)[0]).splitlines()[1]
-    assert "nox -s lock" in why

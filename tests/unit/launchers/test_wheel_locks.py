@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.common.errors import ConfigError
-from trtmatrix.launchers.wheels import LockedWheel, explain_refusal, parse_lock
+from trtmatrix.common.errors import ConfigError, MachineryError
+from trtmatrix.launchers import wheels
+from trtmatrix.launchers.wheels import LockedWheel, parse_lock
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.matrix import ImageOrigin
 
@@ -73,26 +74,25 @@ def test_no_lock_is_left_of_an_image_that_is_not_made() -> None:
     assert {file.stem for file in LOCKS.iterdir()} == set(recipes())
 
 
-def test_a_refusal_names_both_hashes() -> None:
-    said = (
-        "WARNING: nothing\nERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. …\n"
-        f"    a==1 from file:///a.whl:\n        Expected sha256 {ONE}\n             Got        {TWO}\n\n"
-    )
-    text = explain_refusal(said, "https://example.com")
-    assert text.startswith("https://example.com gives other bytes than the lock allows; nothing is built")
-    assert f"Expected sha256 {ONE}" in text
-    assert f"Got        {TWO}" in text
-    assert "WARNING" not in text
+REFUSED = f"""\
+ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. …
+    a==1 from file:///a.whl:
+        Expected sha256 {ONE}
+             Got        {TWO}
+"""
 
 
-def test_a_network_that_fails_is_no_wheel_that_is_missing() -> None:
-    missing = "ERROR: No matching distribution found for numpy"
-    cut = "after connection broken by 'NewConnectionError(…: Connection refused)': /simple/numpy/"
-    last = f"WARNING: Retrying (Retry(total=0, connect=None)) {cut}"
-    text = explain_refusal(f"{last}\n{missing}\n", "https://a/simple")
-    assert text.startswith(f"https://a/simple cannot be reached: {last}")
-    assert "matching" not in text
-    once = f"WARNING: Retrying (Retry(total=4)) after connection broken by 'ProtocolError'\n{missing}\n"
-    assert explain_refusal(once, "https://a/simple").startswith(
-        f"pip could not download from https://a/simple: {missing}"
-    )
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (REFUSED, ["https://a/simple gives other bytes than the lock allows", f"sha256 {ONE}", TWO]),
+        ("Connection refused by https://me:hunter2@a/", ["https://***@a/", "check network and proxy"]),
+    ],
+)
+def test_why_nothing_was_downloaded_is_told(
+    said: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wheels, "run_to_end", lambda *_: (1, said))
+    with pytest.raises(MachineryError) as told:
+        wheels.download_wheels(["a==1"], [], tmp_path, index="https://a/simple")
+    assert [word for word in words if word not in str(told.value)] == []

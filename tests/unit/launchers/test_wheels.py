@@ -1,4 +1,4 @@
-"""Who installs wheels: uv, unless pip was told where to look."""
+"""Who installs wheels: uv, which looks where pip was told to."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-CODE = "from trtmatrix.launchers.wheels import pip_settings; print(pip_settings().get('index-url'))"
+CODE = "from trtmatrix.launchers.wheels import index_options; print(*index_options())"
 
 
 @pytest.mark.parametrize("name", ["PIP_CONFIG_FILE", "PIP_INDEX_URL"])
@@ -20,4 +20,4 @@ def test_an_index_of_pip_s_own_is_seen(name: str, tmp_path: Path) -> None:
         [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
         env={"PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path), name: value},
     )  # fmt: skip
-    assert done.stdout.strip() == index
+    assert done.stdout.strip() == f"--default-index={index}"

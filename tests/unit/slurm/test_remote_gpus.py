@@ -93,12 +93,6 @@ def test_what_has_changed_since_a_record_is_what_no_board_that_was_seen_has() ->
         assert find_changes(make_record(cell, gpu={**facts, "driver": driver}), {}, cell) == ()
 
 
-def test_a_driver_that_only_boards_of_another_variant_have_is_a_change_too() -> None:
-    cell = make_cell(gpu=h200(seen_on("a", NEW), seen_on("b", OLD, "70 GiB")))
-    record = make_record(cell, gpu={"name": "NVIDIA H200", "variant": "140 GiB", "driver": "570.86.15"})
-    assert [str(c) for c in find_changes(record, {}, cell)] == ["which boards have this driver"]
-
-
 def test_before_any_job_has_run_a_cell_is_run_because_nobody_knows_the_boards() -> None:
     cell = make_cell(gpu=h200())
     reason = find_reason(make_entry(cell, evidence=Evidence.RECORDED))

@@ -105,19 +105,6 @@ def test_what_a_state_means(state: str, reason: str, over: bool, stuck: bool) ->
     assert (job.is_over, job.is_stuck) == (over, stuck)
 
 
-def test_a_look_at_what_is_left_of_2000_cells_takes_less_than_a_second(tmp_path: Path) -> None:
-    shared = Shared(tmp_path, print)
-    shared.check()
-    cells = [CellId(repro="r", case=f"case-{n}", version="10.7.0", gpu="nvidia-l4") for n in range(2000)]
-    for cell in cells[::2]:
-        folder = tmp_path / "results" / "local" / cell.gpu / cell.version / cell.repro / cell.case
-        folder.mkdir(parents=True)
-        (folder / "20260101t000000-00000000.json").touch()
-    began = time.monotonic()
-    assert sum(not shared.names(cell) for cell in cells) == 1000
-    assert time.monotonic() - began < 1.0
-
-
 def test_two_clients_decide_one_after_the_other(tmp_path: Path) -> None:
     told: list[str] = []
     shared = Shared(tmp_path, told.append)
