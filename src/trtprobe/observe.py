@@ -7,6 +7,7 @@ import os
 import platform
 import re
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -43,8 +44,6 @@ def observed() -> Dict[str, Any]:
 def package_version(name: str) -> Optional[str]:
     """Return an installed distribution's version without importing it, or None."""
     try:
-        from importlib.metadata import version
-
         return version(name)
     except Exception:
         return None
