@@ -33,7 +33,7 @@ def required(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes ``version`` under the oldest and the newest Python that was found or is required.
 
-    One that takes ``every`` is run under all; one that takes ``isolation`` with both ways under the newest.
+    One that takes ``every`` itself is run under all; one that takes ``isolation`` with both ways under the newest.
     """
     names = metafunc.fixturenames
     if "version" in names:
@@ -57,17 +57,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="module")
-def python(version: str) -> Path:
-    """Return an interpreter of this version that has NumPy; fails where it is required and missing."""
+def every(version: str) -> Path:
+    """Return an interpreter of this version; fails where it is required and missing."""
     if version not in find_pythons():
         pytest.fail(f"Python {version} is required (--require-pythons) and was not found: put it on PATH")
-    return environment_of(version)
+    return find_pythons()[version]
 
 
 @pytest.fixture(scope="module")
-def every(python: Path) -> Path:
-    """Return what ``python`` does, for a test that is quick enough to be run under all."""
-    return python
+def python(request: pytest.FixtureRequest, version: str) -> Path:
+    """Return an interpreter of this version that has NumPy, for a test under the oldest and the newest."""
+    return environment_of(version) if version in find_pythons() else Path(request.getfixturevalue("every"))
 
 
 @pytest.fixture(scope="session")

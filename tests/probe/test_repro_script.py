@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from tests.probe.jobs import HERE
-from tests.probe.pythons import environment_of
 from trtmatrix.bugs.script import fill_template
 
 X = np.array([[-1.0, 2.0, 3.0], [4.0, -5.0, 6.0]], np.float32)
@@ -52,10 +51,9 @@ class Archive:
         return done.returncode, done.stdout + done.stderr
 
 
-@pytest.fixture(params=["3.8", "3.12"])
-def archive(request: pytest.FixtureRequest, tmp_path: Path, driver: Path) -> Archive:
-    """The oldest Python that an image has, and a new one."""
-    return Archive(tmp_path, environment_of(request.param), driver)
+@pytest.fixture
+def archive(python: Path, tmp_path: Path, driver: Path) -> Archive:
+    return Archive(tmp_path, python, driver)
 
 
 @pytest.mark.parametrize("release", RELEASES)

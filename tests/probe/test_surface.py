@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.probe.jobs import PROBE, STANDINS
-from tests.probe.pythons import cache_folder, environment_of, find_pythons
+from tests.probe.pythons import cache_folder, find_pythons
 from trtmatrix.api.read_bindings import make_stubs
 
 RELEASES = {  # bindings: (wheel, Python, the libraries' number)
@@ -165,7 +165,7 @@ def test_nvidia_s_bindings_have_what_is_used_and_the_stand_in_has_the_same(
             pytest.fail(f"Python {version} was not found: the bindings of {release} are for it")
         pytest.skip(f"no Python {version}")
     make_stubs(tmp_path, number)
-    python = environment_of(version)
+    python = find_pythons()[version]
     real = read_surface(
         python, "tensorrt_bindings", PYTHONPATH=str(wheel_of(release)), LD_LIBRARY_PATH=str(tmp_path)
     )
