@@ -33,7 +33,7 @@ def required(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes ``version`` under the oldest and the newest Python that was found or is required.
 
-    One that takes ``every`` itself is run under all; one that takes ``isolation`` with both ways under the newest.
+    One that takes ``every`` is run under all; one that takes ``isolation`` in both ways under the newest.
     """
     names = metafunc.fixturenames
     if "version" in names:
