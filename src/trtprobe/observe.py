@@ -11,19 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-NUMERIC_VARIABLES = (
-    "NVIDIA_TF32_OVERRIDE",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "OMP_NUM_THREADS",
-    "ORT_DISABLE_TELEMETRY",
-)
-"""Environment variables that change numbers or timing."""
-
 UNSET = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG")
-"""Those that NGC's images or a user's shell may set and that a cell must not inherit."""
+"""Variables that NGC's images or a user's shell may set and that a cell must not inherit."""
+
+NUMERIC_VARIABLES = (
+    *UNSET, "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "OMP_NUM_THREADS", "ORT_DISABLE_TELEMETRY",
+)  # fmt: skip
+"""Environment variables that change numbers or timing."""
 
 
 def environment() -> Dict[str, str]:

@@ -48,10 +48,10 @@ def own(graph: Any, inputs: Any = None, **params: Any) -> Step:
     return Step(does="own-model", graph=graph, params=params, inputs={"x": X} if inputs is None else inputs)
 
 
-def cast(dtype: str, x: Any, releases: tuple[str, ...], *ending: str) -> Cell:
+def cast(dtype: str, x: Any, releases: tuple[str, ...], ended: str = "ran", detail: str = "") -> Cell:
     graph = {"inputs": {"x": [dtype, [2, 3]]}, "outputs": {"y": [dtype, [2, 3]]}}
-    gives = {} if ending else {"y": np.maximum(x, 0)}
-    return Cell(own(graph, {"x": x}), releases, *(ending or ("ran", "")), gives)
+    gives = {"y": np.maximum(x, 0)} if ended == "ran" else {}
+    return Cell(own(graph, {"x": x}), releases, ended, detail, gives)
 
 
 def refused(detail: str, profile: Any) -> Cell:
