@@ -91,7 +91,15 @@ def test_what_cannot_be_believed_is_refused_with_a_reason(hostile: Hostile, atta
 
 
 @pytest.mark.parametrize(
-    "attack", ["swaps-the-run", "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy"]
+    "attack",
+    [
+        "swaps-the-run",
+        "swaps-the-product",
+        "swaps-the-measure",
+        "swaps-a-wrapped",
+        "changes-json",
+        "changes-numpy",
+    ],
 )
 def test_a_changed_process_serves_no_other_cell(hostile: Hostile, attack: str) -> None:
     assert "the cell changed or left: " in hostile.record(attack)["worker"]["ended"]

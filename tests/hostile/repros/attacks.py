@@ -27,9 +27,10 @@ FACTS = {
 ROOT = Path("/opt/trtmatrix")
 ATTACKS = (
     "forges-records", "knocks-at-the-host", "looks-into-the-supervisor", "swaps-the-run",
-    "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy", "fills-the-disk",
-    "fills-unseen", "leaves-setuid", "hands-over-a-pipe", "hands-over-nonsense", "hands-over-what-changes",
-    "names-a-path", "names-another-cell", "removes-all", "links", "shouts", "kills-the-supervisor",
+    "swaps-the-product", "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy",
+    "fills-the-disk", "fills-unseen", "leaves-setuid", "hands-over-a-pipe", "hands-over-nonsense",
+    "hands-over-what-changes", "names-a-path", "names-another-cell", "removes-all", "links", "shouts",
+    "kills-the-supervisor",
 )  # fmt: skip
 
 
@@ -117,6 +118,13 @@ def do_swaps_the_run(outputs: Any, trt: Any) -> Iterator[Any]:
         return {"y": inputs["x"] + 1}
 
     engine.run.__code__ = run.__code__
+    return iter(())
+
+
+def do_swaps_the_product(outputs: Any, trt: Any) -> Iterator[Any]:
+    import onnxruntime
+
+    onnxruntime.InferenceSession.run = lambda _self, _names, feeds, *_: [feeds["x"] + np.float32(1)]
     return iter(())
 
 
