@@ -5,107 +5,24 @@ A cell's process only hands over. What it hands over is measured by one that nev
 
 from __future__ import annotations
 
-import fcntl
 import json
-import mmap
 import os
 import sys
 import traceback
 from pathlib import Path
-from typing import IO, Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional
 
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.files import CaseFiles, strict
+from trtprobe.channel import sealed_size, unseal_array
+from trtprobe.files import CaseFiles
 from trtprobe.measure import measure_alone, measure_with_signatures
 
-F_ADD_SEALS, F_GET_SEALS = 1033, 1034
-SEALED = 0xF
-"""No other seals, no shrinking, no growing, no writing: https://man7.org/linux/man-pages/man2/fcntl.2.html."""
-
-HEAD, ALIGNED = 16, 64
 LONGEST = 1 << 25
 """Bytes of a result, as JSON, that are read."""
 
 Arrays = Dict[str, np.ndarray]
-
-
-def seal(data: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> int:
-    """Return an open file in memory with a JSON object and arrays; from now on nobody can change it.
-
-    ``TypeError`` where an array holds anything but numbers and truth values.
-    """
-    words = []
-    for name, array in arrays.items():
-        if array.dtype.kind not in "biufc":
-            raise TypeError("output %s has the dtype %s" % (name, array.dtype))
-        words.append([name, array.dtype.str, list(array.shape)])
-    head = json.dumps(strict({"data": data, "arrays": words}), allow_nan=False).encode()
-
-    def write(stream: IO[bytes]) -> None:
-        stream.write(b"%0*d" % (HEAD, len(head)) + head)
-        for array in arrays.values():
-            stream.write(bytes(-stream.tell() % ALIGNED))
-            stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-    return seal_file(write)
-
-
-def seal_file(write: Callable[[IO[bytes]], object]) -> int:
-    """Return an open file in memory that ``write`` has filled; from now on nobody can change it."""
-    file = os.memfd_create("trtprobe", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    try:
-        with open(file, "wb", closefd=False) as stream:
-            write(stream)
-        fcntl.fcntl(file, F_ADD_SEALS, SEALED)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
-def sealed_size(file: int) -> int:
-    """Return the bytes of a file in memory; ``ValueError`` where it is another file or can be changed."""
-    try:
-        if fcntl.fcntl(file, F_GET_SEALS) & SEALED == SEALED:
-            return os.fstat(file).st_size
-    except OSError:
-        pass
-    raise ValueError("what was handed over is no sealed memory")
-
-
-def unseal(file: int) -> Tuple[Dict[str, Any], Arrays]:
-    """Return what :func:`seal` put into a file: views of its memory; ``ValueError`` where it is not that."""
-    size = sealed_size(file)
-    if size < HEAD:
-        raise ValueError("what was handed over is cut off")
-    memory = mmap.mmap(file, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
-    length = int(memory[:HEAD])
-    if not 0 <= length <= min(size - HEAD, LONGEST):
-        raise ValueError("what was handed over has a head of %d bytes" % length)
-    try:
-        head = json.loads(memory[HEAD : HEAD + length].decode())
-        data, at, arrays = head["data"], HEAD + length, {}
-        for name, dtype, shape in head["arrays"]:
-            kind, count = np.dtype(str(dtype)), 1
-            for extent in shape:
-                if type(extent) is not int or extent < 0:
-                    raise ValueError("the shape %s" % shape)
-                count *= extent
-            at += -at % ALIGNED
-            if kind.kind not in "biufc" or type(name) is not str or "/" in name or "\0" in name:
-                raise ValueError("the array %s" % name)
-            if count:
-                arrays[name] = np.frombuffer(memory, kind, count, at).reshape(shape)
-            else:
-                arrays[name] = np.zeros(shape, kind)
-            at += count * kind.itemsize
-    except (RecursionError, KeyError, TypeError, MemoryError) as error:
-        raise ValueError("what was handed over is damaged: %r" % error) from error
-    if not isinstance(data, dict):
-        raise ValueError("what was handed over is no object")  # noqa: TRY004 - as for all that is wrong
-    return data, arrays
 
 
 class Answer:
@@ -124,9 +41,10 @@ class Answer:
         self.result, self.is_final = dict(result), final
 
     def hand(self, number: int, outputs: Mapping[str, np.ndarray]) -> None:
-        """Take a build's outputs; what came first counts."""
+        """Take outputs of a build; what came first counts."""
         if 0 <= number < self.builds:
-            self.outputs.setdefault(number, dict(outputs))
+            for name, array in outputs.items():
+                self.outputs.setdefault(number, {}).setdefault(name, array)
 
     def read(self, words: Mapping[str, Any], file: int) -> None:
         """Take what a message says that the file beside it is; ``refused`` says why nothing is taken."""
@@ -138,19 +56,24 @@ class Answer:
             os.close(file)
 
     def _take(self, words: Mapping[str, Any], file: int) -> None:
-        """Take a build's outputs or a result; ``ValueError`` where it is neither, or too large."""
-        size = sealed_size(file)
-        self.bytes += size if "build" in words else 0
-        if self.most is not None and max(self.bytes, size) > self.most + LONGEST:
-            text = "wrote %d bytes; the output folder may hold %d"
-            raise ValueError(text % (max(self.bytes, size), self.most))
-        data, arrays = unseal(file)
-        if type(words.get("build")) is int:
-            self.hand(words["build"], arrays)
-        elif is_result(data):
-            self.tell(data, final=words.get("result") == "final")
-        else:
+        """Take an output of a build or a result; ``ValueError`` where it is neither, or too large."""
+        size, number, name = sealed_size(file), words.get("build"), words.get("output")
+        if "output" in words:
+            if type(number) is not int or type(name) is not str or {"/", "\0"} & set(name):
+                raise ValueError("the output %s of build %s" % (name, number))
+            self.bytes += size
+            if self.most is not None and self.bytes > self.most + LONGEST:
+                text = "wrote %d bytes; the output folder may hold %d"
+                raise ValueError(text % (self.bytes, self.most))
+            self.hand(number, {name: unseal_array(file)})
+            return
+        try:
+            data = json.loads(os.pread(file, min(size, LONGEST), 0).decode())
+        except RecursionError:
+            data = None
+        if not is_result(data):
             raise ValueError("the cell's process told no result")
+        self.tell(data, final=words.get("result") == "final")
 
     def measured(self, spec: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the result with all outputs measured, and with ``kept``: which are worth keeping.
@@ -193,11 +116,14 @@ def which_build(builds: int, ended: int) -> str:
     return "build %d of %d: " % (ended + 1, builds) if builds > 1 and ended < builds else ""
 
 
-def is_result(data: Mapping[str, Any]) -> bool:
+def is_result(data: Any) -> bool:
     """Whether what a process told has the form of a result, so that a record can be made of it."""
-    builds, parts = data.get("builds", []), ("observed", "environment", "engine", "measurements", "counts")
+    parts = ("observed", "environment", "engine", "measurements", "counts")
     words = [word for name, word in vars(ends).items() if name.isupper()]
-    if not isinstance(builds, list) or not all(isinstance(data.get(name, {}), dict) for name in parts):
+    if not isinstance(data, dict) or not all(isinstance(data.get(name, {}), dict) for name in parts):
+        return False
+    builds = data.get("builds", [])
+    if not isinstance(builds, list):
         return False
     measured = [build.get("measurements") if isinstance(build, dict) else None for build in builds]
     measured += [data["measurements"]] if "measurements" in data else []

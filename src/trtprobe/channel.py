@@ -1,17 +1,81 @@
-"""Messages between the supervisor and a worker over a socket, with a file handed over beside them."""
+"""Messages over a socket, each with a file in memory beside it that nobody can change any more.
+
+So a worker hands over to its supervisor what comes of a cell, and the supervisor to the host. The host
+accepts one connection, made before anything of a repro runs, and no other: it listens in the job's folder,
+which the inside cannot write. No cell has that connection, and none can reach it: the supervisor lets nobody
+look into it (see :func:`trtprobe.processes.hide`).
+"""
 
 from __future__ import annotations
 
 import array
+import fcntl
 import json
+import mmap
 import os
 import socket
-from typing import Any, Dict, Iterator, Optional, Tuple
+from pathlib import Path
+from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
+
+import numpy as np
 
 LARGEST = 1 << 18
 """Bytes of a message; the kernel's own limit is below."""
 
+SOCKET = "socket"
+"""The host's end, in the job's folder."""
+
+F_ADD_SEALS, F_GET_SEALS = 1033, 1034
+SEALED = 0xF
+"""No other seals, no shrinking, no growing, no writing: https://man7.org/linux/man-pages/man2/fcntl.2.html."""
+
+NUMBERS = "biufc"
+"""Kinds of dtypes that an output may have: truth values and numbers."""
+
 Message = Dict[str, Any]
+
+
+def seal(write: Callable[[IO[bytes]], object]) -> int:
+    """Return an open file in memory that ``write`` has filled; from now on nobody can change it."""
+    file = os.memfd_create("trtprobe", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with open(file, "wb", closefd=False) as stream:
+            write(stream)
+        fcntl.fcntl(file, F_ADD_SEALS, SEALED)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def npy(values: np.ndarray) -> Callable[[IO[bytes]], object]:
+    """Return what writes an array as ``.npy``; ``ValueError`` is raised where it holds Python's objects."""
+    return lambda stream: np.save(stream, np.asarray(values, order="C"), allow_pickle=False)
+
+
+def sealed_size(file: int) -> int:
+    """Return the bytes of a file in memory; ``ValueError`` where it is another file or can be changed."""
+    try:
+        if fcntl.fcntl(file, F_GET_SEALS) & SEALED == SEALED:
+            return os.fstat(file).st_size
+    except OSError:
+        pass
+    raise ValueError("what was handed over is no sealed memory")
+
+
+def unseal_array(file: int) -> np.ndarray:
+    """Return a view of a sealed ``.npy`` of numbers or truth values; ``ValueError`` where it is none."""
+    size = sealed_size(file)
+    try:
+        memory = mmap.mmap(file, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
+        np.lib.format.read_magic(memory)
+        shape, by_column, dtype = np.lib.format.read_array_header_1_0(memory)
+        values: np.ndarray = np.ndarray(shape, dtype, memory, memory.tell(), order="F" if by_column else "C")
+    except Exception as error:
+        raise ValueError("what was handed over is no array: %s" % error) from error
+    if values.dtype.kind not in NUMBERS:
+        raise ValueError("what was handed over has the dtype %s" % values.dtype)
+    return values
 
 
 def open_channels() -> Tuple[Channel, Channel]:
@@ -46,6 +110,14 @@ class Channel:
             self.open = False
         return self.open
 
+    def hand(self, message: Message, write: Callable[[IO[bytes]], object]) -> bool:
+        """Send a message with a sealed file that ``write`` has filled, as :meth:`send` does."""
+        file = seal(write)
+        try:
+            return self.send(message, file)
+        finally:
+            os.close(file)
+
     def take(self) -> Iterator[Tuple[Message, Optional[int]]]:
         """Yield what is there, each message with the file beside it, without waiting."""
         while self.open:
@@ -65,25 +137,26 @@ class Channel:
 
     def _read(self, flags: int) -> Tuple[Optional[Message], Optional[int]]:
         """Read one message, None where it is none; more files than one beside it are closed."""
-        files, room = array.array("i"), socket.CMSG_SPACE(array.array("i").itemsize)
+        files = array.array("i")
         try:
-            data, beside, _, _ = self.connection.recvmsg(LARGEST, room, flags | socket.MSG_CMSG_CLOEXEC)
+            data, beside, _, _ = self.connection.recvmsg(
+                LARGEST, socket.CMSG_SPACE(files.itemsize), flags | socket.MSG_CMSG_CLOEXEC
+            )
         except BlockingIOError:
             raise
         except OSError:
             data, beside = b"", []
+        for _, _, content in beside:
+            files.frombytes(content[: len(content) - len(content) % files.itemsize])
         try:
             message = json.loads(data.decode())
         except (ValueError, RecursionError):  # nothing but this package writes here: a cell did
             message = None
-        for level, kind, content in beside:
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                files.frombytes(content[: len(content) - len(content) % files.itemsize])
         self.open = self.open and bool(data)
-        found = message if isinstance(message, dict) else None
-        for file in files[1:] if found is not None else files:
+        kept = files[:1] if isinstance(message, dict) else files[:0]
+        for file in files[len(kept) :]:
             os.close(file)
-        return found, files[0] if files and found is not None else None
+        return (message if isinstance(message, dict) else None), (kept[0] if kept else None)
 
     def close(self) -> None:
         """Hang up."""
@@ -98,3 +171,19 @@ def identity(number: int) -> Optional[Tuple[int, int]]:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def near(folder: int, name: str) -> str:
+    """Return a path of a file in an open folder that a socket's address has room for, wherever it lies."""
+    return "/proc/self/fd/%d/%s" % (folder, name)
+
+
+def connect(job: Path) -> Channel:
+    """Connect to the host, which listens in the job's folder; ``OSError`` where nobody does."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder = os.open(str(job), os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        connection.connect(near(folder, SOCKET))
+    finally:
+        os.close(folder)
+    return Channel(connection)

@@ -7,22 +7,17 @@ import os
 import platform
 import re
 from functools import lru_cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-NUMERIC_VARIABLES = (
-    "NVIDIA_TF32_OVERRIDE",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_MODULE_LOADING",
-    "OMP_NUM_THREADS",
-    "ORT_DISABLE_TELEMETRY",
-)
-"""Environment variables that change numbers or timing."""
-
 UNSET = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG")
-"""Those that NGC's images or a user's shell may set and that a cell must not inherit."""
+"""Variables that NGC's images or a user's shell may set and that a cell must not inherit."""
+
+NUMERIC_VARIABLES = (
+    *UNSET, "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "OMP_NUM_THREADS", "ORT_DISABLE_TELEMETRY",
+)  # fmt: skip
+"""Environment variables that change numbers or timing."""
 
 
 def environment() -> Dict[str, str]:
@@ -43,8 +38,6 @@ def observed() -> Dict[str, Any]:
 def package_version(name: str) -> Optional[str]:
     """Return an installed distribution's version without importing it, or None."""
     try:
-        from importlib.metadata import version
-
         return version(name)
     except Exception:
         return None

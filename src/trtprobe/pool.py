@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import time
-from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 from trtprobe import ends
 from trtprobe.answer import Answer, Arrays, which_build
 from trtprobe.channel import open_channels
 from trtprobe.job import Cut, Job, Limits, make_empty, remove
 from trtprobe.observe import UNSET
-from trtprobe.processes import Child, kill_descendants, oom_kills
+from trtprobe.processes import Child, Tail, kill_descendants, oom_kills
 from trtprobe.worker import serve
 
 CHECK_SECONDS = 0.25
@@ -28,11 +26,6 @@ SCRATCH_BYTES = 64 << 20
 BALLAST = 16 << 20
 """Bytes that are held while a process lives: a cell that fills memory by files is killed, and its files stay
 until they are removed; so much is free then, that the supervisor is not killed too."""
-
-TAIL_BYTES = 64 * 1024
-CHUNK = 1 << 16
-PIPE_CHUNKS = 32
-"""A pipe holds fewer chunks than this (Linux: at most 1 MiB), so that reading what is left has an end."""
 
 
 class Order(NamedTuple):
@@ -59,53 +52,6 @@ class Exit(NamedTuple):
     log: str
     worker: Dict[str, Any]
     kept: Arrays
-
-
-class Tail:
-    """A pipe whose tail is kept: ``writing`` is for who prints, the rest for who reads."""
-
-    def __init__(self) -> None:
-        self._reading, self.writing = os.pipe()
-        os.set_blocking(self._reading, False)
-        self.open, self.total = True, 0
-        self._kept = 0
-        self._chunks: Deque[bytes] = deque()
-
-    def fileno(self) -> int:
-        """Return the number of the end that is read, for select."""
-        return self._reading
-
-    def hand_over(self) -> None:
-        """Close the writing end here: the other process has it."""
-        if self.writing >= 0:
-            os.close(self.writing)
-        self.writing = -1
-
-    def take(self) -> bool:
-        """Read one chunk of what is there; whether there was any."""
-        try:
-            chunk = os.read(self._reading, CHUNK)
-        except BlockingIOError:
-            return False
-        self.open = bool(chunk)
-        self.total += len(chunk)
-        self._kept += len(chunk)
-        self._chunks.append(chunk)
-        while self._kept - len(self._chunks[0]) >= TAIL_BYTES:
-            self._kept -= len(self._chunks.popleft())
-        return self.open
-
-    def close(self) -> str:
-        """Read what is left, without waiting for whoever still holds the pipe; returns the tail."""
-        self.hand_over()
-        for _ in range(PIPE_CHUNKS):
-            if not self.open or not self.take():
-                break
-        os.close(self._reading)
-        self.open = False
-        tail = b"".join(self._chunks)[-TAIL_BYTES:]
-        text, dropped = tail.decode("utf-8", "replace"), self.total - len(tail)
-        return "[%d bytes before this are dropped]\n%s" % (dropped, text) if dropped > 0 else text
 
 
 class Worker:

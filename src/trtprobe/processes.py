@@ -1,4 +1,4 @@
-"""Child processes that are really gone afterwards, with all that they started; kills for want of memory."""
+"""Child processes that are really gone afterwards, with all that they started; what they print."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ import signal
 import sys
 import time
 import traceback
+from collections import deque
 from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence
 
 CGROUPS = Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None)
+TAIL_BYTES = 64 * 1024
+CHUNK = 1 << 16
+PIPE_CHUNKS = 32
+"""A pipe holds fewer chunks than this (Linux: at most 1 MiB), so that reading what is left has an end."""
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
@@ -79,6 +85,53 @@ def _be_child(work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
     finally:
         flush()
         os._exit(code)
+
+
+class Tail:
+    """A pipe whose tail is kept: ``writing`` is for who prints, the rest for who reads."""
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self.open, self.total = True, 0
+        self._kept = 0
+        self._chunks: Deque[bytes] = deque()
+
+    def fileno(self) -> int:
+        """Return the number of the end that is read, for select."""
+        return self._reading
+
+    def hand_over(self) -> None:
+        """Close the writing end here: the other process has it."""
+        if self.writing >= 0:
+            os.close(self.writing)
+        self.writing = -1
+
+    def take(self) -> bool:
+        """Read one chunk of what is there; whether there was any."""
+        try:
+            chunk = os.read(self._reading, CHUNK)
+        except BlockingIOError:
+            return False
+        self.open = bool(chunk)
+        self.total += len(chunk)
+        self._kept += len(chunk)
+        self._chunks.append(chunk)
+        while self._kept - len(self._chunks[0]) >= TAIL_BYTES:
+            self._kept -= len(self._chunks.popleft())
+        return self.open
+
+    def close(self) -> str:
+        """Read what is left, without waiting for whoever still holds the pipe; returns the tail."""
+        self.hand_over()
+        for _ in range(PIPE_CHUNKS):
+            if not self.open or not self.take():
+                break
+        os.close(self._reading)
+        self.open = False
+        tail = b"".join(self._chunks)[-TAIL_BYTES:]
+        text, dropped = tail.decode("utf-8", "replace"), self.total - len(tail)
+        return "[%d bytes before this are dropped]\n%s" % (dropped, text) if dropped > 0 else text
 
 
 def flush() -> None:

@@ -19,9 +19,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Dict, List
 
+import numpy as np
+
 from trtprobe import SCHEMA, ends, observe
 from trtprobe.cell import nothing_yet
-from trtprobe.delivery import Delivery
+from trtprobe.channel import Channel, connect, npy
+from trtprobe.files import to_json
 from trtprobe.job import Job, Limits, Stopped, make_home
 from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
@@ -41,7 +44,7 @@ def main(argv: List[str]) -> int:
     signal.signal(signal.SIGTERM, _stop)
     hide()
     try:
-        delivery = Delivery(args.job)
+        host = connect(args.job)
     except OSError as error:
         print("nobody listens in %s: %s" % (args.job, error), flush=True)
         return 1
@@ -56,12 +59,12 @@ def main(argv: List[str]) -> int:
             cell = job.cell(index, pool.prepare)
             if cell is None:
                 break
-            supervise(job, pool, delivery, args, cell, index)
+            supervise(job, pool, host, args, cell, index)
         pool.close()
         shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
         surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
         if surface is not None:
-            delivery.deliver_json(FILE, surface)
+            deliver(host, FILE, surface)
     except Stopped:
         kill_descendants()
         return 1
@@ -87,7 +90,7 @@ def _stop(number: int, _frame: Any) -> None:
 
 
 def supervise(
-    job: Job, pool: Pool, delivery: Delivery, args: argparse.Namespace, cell: Dict[str, Any], index: int
+    job: Job, pool: Pool, host: Channel, args: argparse.Namespace, cell: Dict[str, Any], index: int
 ) -> None:
     """Run a cell's processes until one does not end well, and hand over its outputs, then the record."""
     out: Path = args.out
@@ -105,7 +108,7 @@ def supervise(
     pool.make_ready(alone)
     started = now()
     exits: List[Exit] = []
-    delivery.deliver_json("%d.started.json" % index, {"started": started})
+    deliver(host, "%d.started.json" % index, {"started": started})
     folder = out / str(index)
     limits = Limits(job, out, folder, float(cell["seconds"]) * builds)
     while len(exits) < processes and all(process.ended == ends.RAN for process in exits):
@@ -115,10 +118,18 @@ def supervise(
     if alone or record["ended"] not in ends.ENDED_WELL:
         shutil.rmtree(str(plans.parent if alone else plans), ignore_errors=True)
     for name in record["kept"]:
-        delivery.deliver_array("%d/%s.npy" % (index, name), exits[0].kept[name])
-    delivery.deliver_json("%d.record.json" % index, record)
+        deliver(host, "%d/%s.npy" % (index, name), exits[0].kept[name])
+    deliver(host, "%d.record.json" % index, record)
     if record["ended"] == ends.INTERRUPTED:
         raise Stopped("no sign of life from the host")
+
+
+def deliver(host: Channel, name: str, content: Any) -> None:
+    """Hand over an array, or strict JSON, as a file of this name; :class:`Stopped` where the host is gone."""
+    is_array = isinstance(content, np.ndarray)
+    write = npy(content) if is_array else lambda stream: stream.write(to_json(content).encode())
+    if not host.hand({"file": name}, write):
+        raise Stopped("the host has hung up")
 
 
 def make_record(

@@ -1,78 +1,111 @@
-"""What a probe hands over is written by the host within the limits of the border, or left out."""
+"""Whoever has the one connection to the host: names, sizes and numbers of files are the host's to allow."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from trtmatrix.common.border import read_json
+from trtmatrix.common.border import RECORD
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.paths import make_job_folder
-from trtmatrix.run import intake as module
+from trtmatrix.run import intake
 from trtmatrix.run.intake import Intake
-from trtprobe.delivery import Delivery
+from trtprobe.channel import connect
 
-MOST = 1000
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return make_job_folder(tmp_path, "job")
-
-
-@pytest.fixture
-def intake(folder: Path) -> Iterator[Intake]:
-    intake = Intake(folder, MOST)
-    yield intake
-    intake.close()
-
-
-def hand_over(delivery: Delivery, name: str, content: bytes = b"123") -> None:
-    delivery.deliver(name, lambda stream: stream.write(content))
-
-
-def written(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in (folder / "out").rglob("*") if path.is_file())
-
-
-def test_what_has_a_right_name_is_written_whole(folder: Path, intake: Intake) -> None:
-    delivery = Delivery(folder / "job")
-    hand_over(delivery, "0/a b é.npy", b"x" * 500)
-    delivery.deliver_json("0.record.json", {"ended": "ran"})
-    intake.take()
-    assert written(folder) == ["out/0.record.json", "out/0/a b é.npy"]
-    assert read_json(folder / "out" / "0.record.json", below=folder / "out") == {"ended": "ran"}
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["0/" + "é" * 120 + ".npy", "0/\ud800.npy", "../x.npy", "0/../x.npy", "0/.x.npy", "0/a/b.npy", "0.py",
-     "x.record.json", "", "0/a\n.npy"],
+RIGHT = {"0.record.json", "0/a b é.npy"}
+MOST = 1 << 20
+NAMES = (
+    "../0.record.json", "/etc/trtmatrix-was-here", "0/../../x.npy", "../job/end.npy", "0/.hidden.npy", "0/x",
+    "x.json", "0.cell.json", "0.record.json\n", "0.record.json/x.npy", "0/a\x1bb.npy", "0/a\0.npy", "0/.npy",
+    "0/" + "é" * 130 + ".npy", "0/a\n.npy",
+    "0/\ud800.npy", "0//x.npy", "0/x/y.npy", f"0/{'n' * 300}.npy", "1234567890.record.json", "surface.json/x",
+    "owner", "",
 )  # fmt: skip
-def test_what_has_no_right_name_is_left_out_and_harms_nothing(
-    name: str, folder: Path, intake: Intake
-) -> None:
-    delivery = Delivery(folder / "job")
-    hand_over(delivery, name)
-    hand_over(delivery, "1.started.json", b"{}")
-    intake.take()
-    assert written(folder) == ["out/1.started.json"]
 
 
-def test_what_is_too_large_is_left_out(folder: Path, intake: Intake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RECORD", 100)
-    delivery = Delivery(folder / "job")
-    hand_over(delivery, "0.record.json", b"x" * 101)
-    hand_over(delivery, "1/first.npy", b"x" * MOST)
-    hand_over(delivery, "1/second.npy", b"x" * 101)
-    intake.take()
-    assert written(folder) == ["out/1/first.npy"]
+class Here:
+    """A job's folder with the host's end, and a stranger at the other."""
+
+    def __init__(self, folder: Path) -> None:
+        for part in ("job", "out", "work"):
+            (folder / part).mkdir()
+        self.folder, self.intake = folder, Intake(folder, MOST)
+        self.stranger = connect(folder / "job")
+        self.before = {*folder.rglob("*")}
+
+    def send(self, name: str, size: int = 2) -> None:
+        self.stranger.hand({"file": name}, lambda stream: stream.truncate(size))
+        self.intake.take()
+
+    def left(self) -> set[str]:
+        """What the host has written, by path below ``out``; all else is as it was."""
+        files = {path for path in self.folder.rglob("*") if path.is_file()} - self.before
+        return {os.path.relpath(path, self.folder / "out") for path in files}
 
 
-def test_what_this_host_cannot_write_is_trouble_of_this_host(folder: Path, intake: Intake) -> None:
-    (folder / "out").rmdir()
-    hand_over(Delivery(folder / "job"), "0/y.npy")
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    place = Here(tmp_path)
+    yield place
+    place.intake.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_none_of_ours_writes_nothing(name: str, here: Here) -> None:
+    here.send(name)
+    assert here.left() == set()
+    for right in sorted(RIGHT):
+        here.send(right)
+    assert here.left() == RIGHT
+
+
+def test_what_is_no_sealed_memory_is_not_read(here: Here) -> None:
+    """A pipe would block who reads it, a file of the disk or open memory may change meanwhile."""
+    pipe, _ = os.pipe()
+    disk = os.open(here.folder / "work" / "x", os.O_RDWR | os.O_CREAT)
+    here.before.add(here.folder / "work" / "x")
+    for file in (pipe, disk, os.memfd_create("open"), os.open("/dev/zero", os.O_RDONLY)):
+        here.stranger.send({"file": "0.record.json"}, file)
+    here.stranger.send({"file": "0.record.json"})
+    here.intake.take()
+    assert here.left() == set()
+
+
+def test_words_that_are_none_are_passed_over(here: Here) -> None:
+    for words in (b"{", b"[" * 50_000, b"7", b"\xff", b'{"file": 7}'):
+        here.stranger.connection.send(words)
+    here.send("0.record.json")
+    assert here.left() == {"0.record.json"}
+
+
+def test_a_file_may_have_so_many_bytes_and_no_more(here: Here) -> None:
+    here.send("0.record.json", RECORD + 1)
+    here.send("0/y.npy", MOST + RECORD + 1)
+    assert here.left() == set()
+
+
+def test_all_outputs_of_a_cell_count_together(here: Here) -> None:
+    for name in "abc":
+        here.send(f"0/{name}.npy", (MOST + RECORD) // 2)
+    assert here.left() == {"0/a.npy", "0/b.npy"}
+
+
+def test_a_cell_has_so_many_files(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "MOST", 5)
+    for number in range(9):
+        here.send(f"0/{number}.npy")
+    assert len(here.left()) == 5
+
+
+def test_what_this_host_cannot_write_is_its_trouble(here: Here) -> None:
+    (here.folder / "out").rmdir()
     with pytest.raises(MachineryError, match="cannot be written"):
-        intake.take()
+        here.send("0/y.npy")
+
+
+def test_nobody_is_let_in_after_the_first(here: Here) -> None:
+    here.intake.take()
+    with pytest.raises(OSError, match=r"Connection refused|No such file"):
+        connect(here.folder / "job")

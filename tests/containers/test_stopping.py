@@ -100,6 +100,8 @@ def test_after_a_killed_host_the_next_run_cleans_up_and_goes_on(project: Project
     process.wait()
     assert len(project.jobs()) == 1
     done = project.run("--trt", GOOD, "--case", "endings/passes,slow/sleep-1")
+    ends = {cell["case"]: (cell["verdict"], cell["cause"], cell["reason"]) for cell in done.data["cells"]}
+    assert ends == dict.fromkeys(("passes", "sleep-1"), ("PASS", None, "")), done.told
     assert done.code == 0, done.told
     assert cases_run(done.data) == ["sleep-1"]
     assert containers_of(process.pid) == []

@@ -31,12 +31,22 @@ def required(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test that takes ``version`` once under each Python that was found or is required."""
-    if "version" in metafunc.fixturenames:
+    """Run a test that takes ``version`` under the oldest and the newest Python that was found or is required.
+
+    One that takes ``every`` is run under all; one that takes ``isolation`` in both ways under the newest.
+    """
+    names = metafunc.fixturenames
+    if "version" in names:
         found, must = find_pythons(), required(metafunc.config)
         versions = [version for version in WANTED if version in found or version in must]
         versions += [version for version in must if version not in WANTED]
-        metafunc.parametrize("version", versions, scope="module")
+        versions = versions if "every" in names else [*dict.fromkeys(versions[:1] + versions[-1:])]
+        ways = [(version, "worker") for version in versions]
+        ways += [(version, "process") for version in versions[-1:]]
+        if "isolation" in names:
+            metafunc.parametrize(("version", "isolation"), ways, scope="module")
+        else:
+            metafunc.parametrize("version", versions, scope="module")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -47,11 +57,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="module")
-def python(version: str) -> Path:
-    """Return an interpreter of this version that has NumPy; fails where it is required and missing."""
+def every(version: str) -> Path:
+    """Return an interpreter of this version; fails where it is required and missing."""
     if version not in find_pythons():
         pytest.fail(f"Python {version} is required (--require-pythons) and was not found: put it on PATH")
-    return environment_of(version)
+    return find_pythons()[version]
+
+
+@pytest.fixture(scope="module")
+def python(request: pytest.FixtureRequest, version: str) -> Path:
+    """Return an interpreter of this version that has NumPy, for a test under the oldest and the newest."""
+    return environment_of(version) if version in find_pythons() else Path(request.getfixturevalue("every"))
 
 
 @pytest.fixture(scope="session")

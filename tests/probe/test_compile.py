@@ -41,9 +41,9 @@ def test_there_are_repros_to_compile() -> None:
     assert {"sdpa_scale.py", "streams.py"} <= {path.name for path in FILES}
 
 
-def test_every_file_compiles(python: Path) -> None:
+def test_every_file_compiles(every: Path) -> None:
     done = subprocess.run(
-        [python, "-W", "error", "-c", COMPILE, *FILES], capture_output=True, text=True, check=False
+        [every, "-W", "error", "-c", COMPILE, *FILES], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 

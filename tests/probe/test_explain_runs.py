@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from spoiling import WIDTH, blocks, save  # noqa: E402
 
 from trtmatrix.cli.entry import make_parser  # noqa: E402
 from trtmatrix.judge.compare import Entry  # noqa: E402
-from trtmatrix.model.outcomes import WrongLayer  # noqa: E402
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model  # noqa: E402
 from trtmatrix.plan.context import Context, open_context  # noqa: E402
 from trtmatrix.plan.survey import take_survey  # noqa: E402
@@ -66,7 +63,7 @@ def wrong(content, sess_options, **more):
         folder = "session.model_external_initializers_file_folder_path"
         sess_options.add_session_config_entry(folder, os.path.dirname(content))
         content = open(content, "rb").read()
-    model = spoil(onnx.load_from_string(content), {tensor!r}, {inside!r})
+    model = spoil(onnx.load_from_string(content), {tensor!r}, [])
     return right(model.SerializeToString(), sess_options=sess_options, **more)
 
 
@@ -77,15 +74,13 @@ onnxruntime.InferenceSession = wrong
 class Project:
     """A project with two columns, and a model with its inputs."""
 
-    def __init__(self, folder: Path, tensor: str, inside: Sequence[str] = (), samples: int = 1) -> None:
+    def __init__(self, folder: Path, tensor: str, samples: int) -> None:
         import onnxruntime
 
         self.folder = folder
         site = folder / "site"
         site.mkdir()
-        (site / "sitecustomize.py").write_text(
-            SITE.format(unit=str(UNIT), tensor=tensor, inside=list(inside)), encoding="utf-8"
-        )
+        (site / "sitecustomize.py").write_text(SITE.format(unit=str(UNIT), tensor=tensor), encoding="utf-8")
         shim = folder / "python"
         shim.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec "{sys.executable}" "$@"\n', encoding="utf-8")
         shim.chmod(0o755)
@@ -104,14 +99,9 @@ class Project:
 
     def args(self, *more: str) -> argparse.Namespace:
         words = [
-            "upgrade",
-            "--from",
-            RIGHT,
-            "--to",
-            WRONG,
-            f"--matrix={self.folder / 'matrix.yaml'}",
+            "upgrade", f"--from={RIGHT}", f"--to={WRONG}", f"--matrix={self.folder / 'matrix.yaml'}",
             f"--repros={ROOT / 'repros'}",
-        ]
+        ]  # fmt: skip
         words += [f"--cache={self.folder / 'cache'}", f"--results={self.folder / 'results'}"]
         words += [f"--model={self.model}", f"--inputs={self.inputs}", "--precision=fp32"]
         args = make_parser().parse_args([*words, *more])
@@ -160,49 +150,7 @@ def test_everything_about_a_model_that_is_wrong_at_one_version(
     assert "accept.py: hello" in told
     assert all(f"{WRONG}: marking {step}" in told for step in layer.steps)
     assert not list((tmp_path / "cache" / "explain").glob(".marking-*"))
+    kept = sorted((tmp_path / "cache" / "explain" / "results").rglob("*.json"))
+    assert project.section("--explain")[0].wrong_layers == (layer,)
+    assert sorted((tmp_path / "cache" / "explain" / "results").rglob("*.json")) == kept, "served from records"
     assert (tmp_path / "user" / "my.bin").stat().st_nlink == 1, "the user's own file gets no other name"
-
-
-def test_a_search_is_served_from_its_records_the_next_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trtmatrix.model.marking.LARGE_FILE", 100)  # its weights are moved out
-    project = Project(tmp_path, "/4/down")
-
-    def layer() -> WrongLayer:
-        (found,) = project.section("--explain")[0].wrong_layers
-        return found
-
-    def records() -> set[Path]:
-        return set((tmp_path / "cache" / "explain" / "results").rglob("*.json"))
-
-    first = layer()
-    kept = records()
-    assert first.tensor == "/4/down"
-    assert len(kept) == len(first.steps)
-    assert layer() == first
-    assert records() == kept
-
-
-def test_a_fusion_that_marking_breaks_is_named_over_real_runs(tmp_path: Path) -> None:
-    project = Project(tmp_path, "/2/act", ["/2/up", "/2/biased"])
-    (layer,) = project.section("--explain")[0].wrong_layers
-    assert layer.tensor in {"/2/up", "/2/biased"}
-    assert "as an output cures the failure" in layer.error
-
-
-def test_what_goes_wrong_with_one_part_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = Project(tmp_path, "/3/act")
-
-    def broken(*args: Any) -> None:
-        assert len(args) == 3
-        raise RuntimeError("no such luck")
-
-    monkeypatch.setattr("trtmatrix.judge.differences.compare_outputs", broken)
-    section, _ = project.section("--explain", "--check=nowhere.py")
-    assert section.troubles == ("the two versions' outputs could not be compared: no such luck",)
-    assert section.check is not None
-    assert "there is no such file" in section.check.error
-    assert [layer.tensor for layer in section.wrong_layers] == ["/3/act"]

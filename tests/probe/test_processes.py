@@ -16,8 +16,7 @@ CODE = """
 import os, sys
 sys.path.insert(0, {source!r})
 import select
-from trtprobe.pool import TAIL_BYTES, Tail
-from trtprobe.processes import Child
+from trtprobe.processes import TAIL_BYTES, Child, Tail
 tail, held = Tail(), []
 def work():
     for _ in range(512):

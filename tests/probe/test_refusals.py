@@ -24,64 +24,56 @@ GONE = (
 )
 
 
-def refused(folder: Path, driver: Path, release: str, model: Any, **step: Any) -> tuple[str, str]:
-    job = Job(folder, [Step(does="own-model", graph=model.SerializeToString(), inputs={"x": X}, **step)])
-    assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0, job.log()
-    return job.record()["ended"], job.record()["detail"]
+LAYER_NORM = [GONE, "UNSUPPORTED_NODE", 1, "LayerNormalization"]
+RESIZE = "In node 1 (importResize): UNSUPPORTED_NODE: Assertion failed: mode"
+THREE = "This version of TensorRT doesn't support mode than 1 outputs for LayerNormalization nodes!"
+WRONG = "In node 1: INVALID_GRAPH: no such input"
 
 
-@pytest.mark.parametrize(
-    ("release", "node"), [("8.5.3.1", "/net/second"), ("10.7.0", "/told/LayerNormalization")]
-)
-def test_an_operator_without_importer_is_named_with_opset_and_node(
-    driver: Path, release: str, node: str, tmp_path: Path
-) -> None:
-    standin = {**GRAPH, "refuses": [[GONE, "UNSUPPORTED_NODE", 1, "LayerNormalization"]]}
-    model = relu_then("LayerNormalization", standin=standin)
-    assert refused(tmp_path, driver, release, model) == (
-        "unsupported by this version",
-        f"{release} cannot parse opset 17: no importer for LayerNormalization (node {node}); "
-        f"the parser refused the graph: {GONE}",
-    )
-
-
-def test_a_custom_operator_is_named_with_its_domain(driver: Path, tmp_path: Path) -> None:
-    standin = {**GRAPH, "refuses": [[GONE, "UNSUPPORTED_NODE", 1, "Mine"]]}
-    how, detail = refused(tmp_path, driver, "8.6.1", relu_then("Mine", domain="com.example", standin=standin))
-    assert how == "unsupported by this version"
-    assert detail.startswith(
-        "8.6.1 cannot parse opset 17 with com.example 1: no importer for Mine of the domain com.example "
-        "(node /net/second); "
-    )
-
-
-def test_what_the_parser_calls_unsupported_is(driver: Path, tmp_path: Path) -> None:
-    text = "In node 1 (importResize): UNSUPPORTED_NODE: Assertion failed: mode"
-    standin = {**GRAPH, "refuses": [[text, "UNSUPPORTED_NODE", 1, "Resize"]]}
-    how, detail = refused(tmp_path, driver, "10.7.0", relu_then("Resize", opset=19, standin=standin))
-    assert how == "unsupported by this version"
-    assert detail.startswith("10.7.0 cannot parse opset 19: it does not support Resize (node /told/Resize); ")
-
-
-def test_outputs_that_an_importer_lacks_are_counted(driver: Path, tmp_path: Path) -> None:
+def three_outputs() -> Any:
     """TensorRT-RTX 1.7 says it twice, in just these words."""
-    text = "This version of TensorRT doesn't support mode than 1 outputs for LayerNormalization nodes!"
-    standin = {**GRAPH, "refuses": [[text, "UNSUPPORTED_NODE", 1, "LayerNormalization"]] * 2}
-    model = relu_then("LayerNormalization", standin=standin)
+    model = relu_then("LayerNormalization", standin=refusing([THREE, *LAYER_NORM[1:]], times=2))
     model.graph.node[1].output.extend(["", "mean", "deviation"])
-    assert refused(tmp_path, driver, "10.7.0", model) == (
-        "unsupported by this version",
-        "10.7.0 cannot parse opset 17: it does not support LayerNormalization with three outputs (node "
-        f"/told/LayerNormalization); the parser refused the graph: {text}",
-    )
+    return model
 
 
-def test_a_graph_that_is_wrong_is_a_failed_build(driver: Path, tmp_path: Path) -> None:
-    standin = {**GRAPH, "refuses": [["In node 1: INVALID_GRAPH: no such input", "INVALID_GRAPH", 1, "Relu"]]}
-    how, detail = refused(tmp_path, driver, "10.7.0", relu_then(standin=standin))
-    assert (how, detail) == (
-        "build failed", "the parser refused the graph: In node 1: INVALID_GRAPH: no such input"
-    )  # fmt: skip
+def refusing(error: list[Any], times: int = 1) -> dict[str, Any]:
+    return {**GRAPH, "refuses": [error] * times}
+
+
+UNSUPPORTED, REFUSED = "unsupported by this version", "; the parser refused the graph: "
+REFUSALS = [  # release, model, how the cell ends
+    ("8.5.3.1", relu_then("LayerNormalization", standin=refusing(LAYER_NORM)), UNSUPPORTED,
+     "8.5.3.1 cannot parse opset 17: no importer for LayerNormalization (node /net/second)" + REFUSED + GONE),
+    ("10.7.0", relu_then("LayerNormalization", standin=refusing(LAYER_NORM)), UNSUPPORTED,
+     "10.7.0 cannot parse opset 17: no importer for LayerNormalization (node /told/LayerNormalization)"
+     + REFUSED + GONE),
+    ("8.6.1", relu_then("Mine", domain="com.example", standin=refusing([*LAYER_NORM[:3], "Mine"])),
+     UNSUPPORTED,
+     "8.6.1 cannot parse opset 17 with com.example 1: no importer for Mine of the domain com.example "
+     "(node /net/second)" + REFUSED + GONE),
+    ("10.7.0", relu_then("Resize", opset=19, standin=refusing([RESIZE, "UNSUPPORTED_NODE", 1, "Resize"])),
+     UNSUPPORTED,
+     "10.7.0 cannot parse opset 19: it does not support Resize (node /told/Resize)" + REFUSED + RESIZE),
+    ("10.7.0", three_outputs(), UNSUPPORTED,
+     "10.7.0 cannot parse opset 17: it does not support LayerNormalization with three outputs (node "
+     "/told/LayerNormalization)" + REFUSED + THREE),
+    ("10.7.0", relu_then(standin=refusing([WRONG, "INVALID_GRAPH", 1, "Relu"])), "build failed",
+     REFUSED[2:] + WRONG),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("release", sorted({release for release, *_ in REFUSALS}))
+def test_what_the_parser_refuses_is_named_with_opset_and_node(
+    driver: Path, release: str, tmp_path: Path
+) -> None:
+    asked = [rest for at, *rest in REFUSALS if at == release]
+    inputs = {"x": X}
+    steps = [Step(does="own-model", graph=model.SerializeToString(), inputs=inputs) for model, _, _ in asked]
+    job = Job(tmp_path, steps)
+    assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0, job.log()
+    for index, (_, ended, detail) in enumerate(asked):
+        assert (job.record(index)["ended"], job.record(index)["detail"]) == (ended, detail)
 
 
 def test_many_operators_are_cut_short() -> None:
@@ -131,17 +123,15 @@ for path in map(Path, sys.argv[2:]):
         told[path.parent.name] = [end.ended, str(end), backend.facts]
 print(json.dumps([backend.observed()["library"], told]))
 """
-RUNTIMES = {"3.8": "1.16.3", "3.12": "1.20.1"}
+OLDEST = ("3.8", "1.16.3")
 
 
-@pytest.fixture(scope="module", params=["here", *RUNTIMES])
+@pytest.fixture(scope="module", params=["here", "oldest"])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
     """Return what a real ONNX Runtime makes of the same models."""
     python = MAIN
-    if request.param != "here":
-        if request.param not in find_pythons():
-            pytest.skip(f"no Python {request.param}")
-        python = environment(request.param, ("numpy", f"onnxruntime=={RUNTIMES[request.param]}"))
+    if request.param == "oldest" and OLDEST[0] in find_pythons():
+        python = environment(OLDEST[0], ("numpy", f"onnxruntime=={OLDEST[1]}"))
     folder = tmp_path_factory.mktemp("models")
     models = {
         "opset": relu_then(opset=99), "custom": relu_then("Mine", domain="com.example"),

@@ -13,58 +13,49 @@ from tests.probe.jobs import MAIN, Job, Step, X, gone
 from trtmatrix.judge.record import record_from
 
 ONES = np.ones((2, 3))
-STEPS = {
-    "builds": Step(does="builds", builds=3, keep=True, defects={"plus": ONES, "minus": -2 * ONES}),
-    "build-raises": Step(does="builds", builds=3, keep=True, params={"fails_in": 2, "how": "raise"}),
-    "build-faults": Step(does="builds", builds=3, keep=True, params={"fails_in": 3, "how": "segv"}),
-    "build-hangs": Step(does="builds", builds=2, seconds=1.5, params={"fails_in": 2, "how": "hang"}),
-    "first-raises": Step(does="builds", builds=2, params={"fails_in": 1, "how": "raise"}),
-    "one-raises": Step(does="builds", params={"fails_in": 1, "how": "raise"}),
-    "trials": Step(does="trials", processes=3, keep=True, params={"pids": "a"}),
-    "process-raises": Step(
-        does="trials", processes=3, keep=True, params={"pids": "b", "fails_in": 2, "how": "raise"}
-    ),
-    "process-faults": Step(does="trials", processes=2, params={"pids": "c", "fails_in": 1, "how": "segv"}),
-    "process-hangs": Step(
-        does="trials", processes=2, seconds=1, params={"pids": "d", "fails_in": 2, "how": "hang"}
-    ),
-    "once": Step(does="pass", keep=True, defects={"plus": ONES}),
-    "no-count": Step(does="no-count"),
-}
-ENDS = {
-    "builds": ("ran", ""),
-    "build-raises": ("crashed", "build 2 of 3: raised ZeroDivisionError: by the repro"),
-    "build-faults": ("crashed", "build 3 of 3: killed by SIGSEGV"),
-    "build-hangs": ("time-out", "build 2 of 2: not done after 3 s"),
-    "first-raises": ("crashed", "build 1 of 2: raised ZeroDivisionError: by the repro"),
-    "one-raises": ("crashed", "raised ZeroDivisionError: by the repro"),
-    "trials": ("ran", ""),
-    "process-raises": ("crashed", "process 2 of 3: raised ZeroDivisionError: by the repro"),
-    "process-faults": ("crashed", "process 1 of 2: killed by SIGSEGV"),
-    "process-hangs": ("time-out", "process 2 of 2: not done after 1 s"),
-    "once": ("ran", ""),
-    "no-count": ("crashed", "raised ValueError: wrong: nan is no count"),
-}
+BY_THE_REPRO = "raised ZeroDivisionError: by the repro"
 
 
-@pytest.fixture(scope="module", params=["worker", "process"])
-def isolation(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def builds(number: int, *failing: Any, seconds: float = 30, **more: Any) -> Step:
+    params = dict(zip(("fails_in", "how"), failing, strict=False))
+    return Step(does="builds", builds=number, params=params, seconds=seconds, **more)
+
+
+def trials(pids: str, number: int, *failing: Any, **more: Any) -> Step:
+    params = dict(zip(("fails_in", "how"), failing, strict=False), pids=pids)
+    return Step(does="trials", processes=number, params=params, **more)
+
+
+CELLS: dict[str, tuple[Step, str, str]] = {
+    "builds": (builds(3, keep=True, defects={"plus": ONES, "minus": -2 * ONES}), "ran", ""),
+    "build-raises": (builds(3, 2, "raise", keep=True), "crashed", f"build 2 of 3: {BY_THE_REPRO}"),
+    "build-faults": (builds(3, 3, "segv", keep=True), "crashed", "build 3 of 3: killed by SIGSEGV"),
+    "build-hangs": (builds(2, 2, "hang", seconds=0.7), "time-out", "build 2 of 2: not done after 1.4 s"),
+    "first-raises": (builds(2, 1, "raise"), "crashed", f"build 1 of 2: {BY_THE_REPRO}"),
+    "one-raises": (builds(1, 1, "raise"), "crashed", BY_THE_REPRO),
+    "trials": (trials("a", 3, keep=True), "ran", ""),
+    "process-raises": (trials("b", 3, 2, "raise", keep=True), "crashed", f"process 2 of 3: {BY_THE_REPRO}"),
+    "process-faults": (trials("c", 2, 1, "segv"), "crashed", "process 1 of 2: killed by SIGSEGV"),
+    "process-hangs": (trials("d", 2, 2, "hang", seconds=1), "time-out", "process 2 of 2: not done after 1 s"),
+    "once": (Step(does="pass", keep=True, defects={"plus": ONES}), "ran", ""),
+    "no-count": (Step(does="no-count"), "crashed", "raised ValueError: wrong: nan is no count"),
+}
 
 
 @pytest.fixture(scope="module")
 def job(python: Path, driver: Path, isolation: str, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    job = Job(tmp_path_factory.mktemp("job"), list(STEPS.values()), isolation=isolation)
+    steps = [step for step, _, _ in CELLS.values()]
+    job = Job(tmp_path_factory.mktemp("job"), steps, isolation=isolation)
     assert job.run(python, driver) == 0, job.log()
     return job
 
 
 def record_of(job: Job, step: str) -> dict[str, Any]:
-    return job.record(list(STEPS).index(step))
+    return job.record(list(CELLS).index(step))
 
 
 def folder_of(job: Job, step: str) -> Path:
-    return job.out / str(list(STEPS).index(step))
+    return job.out / str(list(CELLS).index(step))
 
 
 def pids_of(job: Job, name: str) -> list[int]:
@@ -72,8 +63,9 @@ def pids_of(job: Job, name: str) -> list[int]:
 
 
 def test_a_record_says_which_build_or_process_ended_otherwise(job: Job) -> None:
-    records = {step: record_of(job, step) for step in STEPS}
-    assert {step: (record["ended"], record["detail"]) for step, record in records.items()} == ENDS
+    records = {cell: record_of(job, cell) for cell in CELLS}
+    found = {cell: (record["ended"], record["detail"]) for cell, record in records.items()}
+    assert found == {cell: (ended, detail) for cell, (_, ended, detail) in CELLS.items()}
     for record in records.values():
         assert record_from({**record, "digests": {}, "gpu": {}, "kept": {}}).builds
 
@@ -115,8 +107,7 @@ def test_builds_that_ended_before_are_not_lost(job: Job, step: str, ended: int) 
     assert measured == list(range(ended))
     assert record["measurements"] == record["builds"][0]["measurements"]
     assert record["observed"]["libcuda"].endswith("/libcuda.so.1")
-    assert record["kept"] == {}
-    assert not folder_of(job, step).exists()
+    assert (record["kept"], folder_of(job, step).exists()) == ({}, False)
 
 
 def test_what_a_first_build_measured_before_it_failed_is_told(job: Job) -> None:
@@ -125,32 +116,26 @@ def test_what_a_first_build_measured_before_it_failed_is_told(job: Job) -> None:
     assert record_of(job, "first-raises")["builds"] == []
 
 
-def test_counts_are_added_up_and_the_rest_is_the_first_process_s(job: Job) -> None:
+def test_each_process_is_a_fresh_one_and_their_counts_are_added_up(job: Job) -> None:
     record = record_of(job, "trials")
-    assert record["processes"] == 3
+    assert (record["processes"], record["exit"], len(set(pids_of(job, "a")))) == (3, 0, 3)
     assert record["measurements"]["scalars"] == {"trials": 30, "wrong": 1 + 2 + 3, "delay": 1}
     assert record["measurements"]["outputs"]["y"]["worst_y"] == 1
     assert np.load(folder_of(job, "trials") / "y.npy").tolist() == [[1, 1, 1], [1, 1, 1]]
     assert [path.name for path in folder_of(job, "trials").iterdir()] == ["y.npy"]
-    assert record["exit"] == 0
-
-
-def test_each_process_is_a_fresh_one_in_an_empty_folder(job: Job) -> None:
-    assert len(set(pids_of(job, "a"))) == 3
-    lines = [line for line in record_of(job, "trials")["log"].splitlines() if line.startswith("process")]
+    lines = [line for line in record["log"].splitlines() if line.startswith("process")]
     assert lines == [f"process {number} sees []" for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(
-    ("step", "pids", "started"), [("process-raises", "b", 2), ("process-faults", "c", 1)]
+    ("cell", "pids", "started"), [("process-raises", "b", 2), ("process-faults", "c", 1)]
 )
 def test_after_a_process_that_did_not_end_well_none_is_started(
-    job: Job, step: str, pids: str, started: int
+    job: Job, cell: str, pids: str, started: int
 ) -> None:
-    record = record_of(job, step)
+    record = record_of(job, cell)
     assert len(pids_of(job, pids)) == record["processes"] == started
-    assert record["kept"] == {}
-    assert not folder_of(job, step).exists()
+    assert (record["kept"], folder_of(job, cell).exists()) == ({}, False)
 
 
 def test_what_each_process_printed_is_told(job: Job) -> None:

@@ -1,4 +1,4 @@
-"""The supervisor as a process under each Python: a record for every cell, whatever the cell does."""
+"""The supervisor as a process: a record for every cell, whatever the cell does."""
 
 from __future__ import annotations
 
@@ -15,93 +15,92 @@ import pytest
 from tests.probe.jobs import GRAPH, MAIN, Job, Step, X, gone
 from trtmatrix.judge.record import record_from
 
-STEPS = (
-    Step(does="pass", keep=True, params={"precision": "fp32", "level": 0}),
-    Step(does="scalars"),
-    Step(does="nan-output"),
-    Step(does="unknown-output"),
-    Step(does="wrong-shape"),
-    Step(does="raise"),
-    Step(does="sys-exit"),
-    Step(does="os-exit"),
-    Step(does="os-exit-zero"),
-    Step(does="segv"),
-    Step(does="late-crash", keep=True),
-    Step(does="memory-error"),
-    Step(does="big-alloc"),
-    Step(does="chatty"),
-    Step(does="binary"),
-    Step(does="litter", keep=True),
-    Step(does="environment"),
-    Step(does="read-only"),
-    Step(does="leave-orphan"),
-    Step(does="hang", seconds=1.5),
-    Step(does="missing"),
-)
 
-ENDS = {
-    "pass": ("ran", ""),
-    "scalars": ("ran", ""),
-    "nan-output": ("ran", ""),
-    "unknown-output": ("probe failed", "run() returned z, which has no reference"),
-    "wrong-shape": ("probe failed", "raised ValueError: shape (3, 2), the reference has (2, 3)"),
-    "raise": ("crashed", "raised ZeroDivisionError: by the repro"),
-    "sys-exit": ("crashed", "raised SystemExit: 3"),
-    "os-exit": ("crashed", "exited with code 7"),
-    "os-exit-zero": ("crashed", "exited with code 0"),
-    "segv": ("crashed", "killed by SIGSEGV"),
-    "late-crash": ("crashed", "killed by SIGSEGV after the cell had finished"),
-    "memory-error": ("out of host memory", "MemoryError: MemoryError: no room for the array"),
-    "big-alloc": ("out of GPU memory", "cuMemAlloc_v2: CUDA error 2 (out of memory)"),
-    "chatty": ("ran", ""),
-    "binary": ("ran", ""),
-    "litter": ("ran", ""),
-    "environment": ("ran", ""),
-    "read-only": ("crashed", "raised ValueError: assignment destination is read-only"),
-    "leave-orphan": ("ran", ""),
-    "hang": ("time-out", "not done after 1.5 s"),
-    "missing": ("crashed", "raised KeyError: 'do_missing'"),
-}
+def imports(module: str, *needs: str) -> Step:
+    return Step(does="import", params={"module": module}, needs=needs)
 
 
-@pytest.fixture(scope="module", params=["worker", "process"])
-def isolation(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def remark(word: str) -> Step:
+    return Step(does="remark", params={"word": word})
+
+
+MISSING = "raised ModuleNotFoundError: No module named "
+FUSED = {**GRAPH, "layers": [{"type": "SOFTMAX", "output": "fmha_v2"}]}
+CELLS: dict[str, tuple[Step, str, str]] = {
+    "pass": (Step(does="pass", keep=True, params={"precision": "fp32", "level": 0}), "ran", ""),
+    "scalars": (Step(does="scalars"), "ran", ""),
+    "nan-output": (Step(does="nan-output"), "ran", ""),
+    "unknown-output": (
+        Step(does="unknown-output"), "probe failed", "run() returned z, which has no reference",
+    ),
+    "wrong-shape": (
+        Step(does="wrong-shape"), "probe failed",
+        "raised ValueError: shape (3, 2), the reference has (2, 3)",
+    ),
+    "raise": (Step(does="raise"), "crashed", "raised ZeroDivisionError: by the repro"),
+    "sys-exit": (Step(does="sys-exit"), "crashed", "raised SystemExit: 3"),
+    "os-exit": (Step(does="os-exit"), "crashed", "exited with code 7"),
+    "os-exit-zero": (Step(does="os-exit-zero"), "crashed", "exited with code 0"),
+    "segv": (Step(does="segv"), "crashed", "killed by SIGSEGV"),
+    "late-crash": (
+        Step(does="late-crash", keep=True), "crashed", "killed by SIGSEGV after the cell had finished",
+    ),
+    "memory-error": (
+        Step(does="memory-error"), "out of host memory", "MemoryError: MemoryError: no room for the array",
+    ),
+    "big-alloc": (
+        Step(does="big-alloc"), "out of GPU memory", "cuMemAlloc_v2: CUDA error 2 (out of memory)",
+    ),
+    "chatty": (Step(does="chatty"), "ran", ""),
+    "binary": (Step(does="binary"), "ran", ""),
+    "litter": (Step(does="litter", keep=True), "ran", ""),
+    "environment": (Step(does="environment"), "ran", ""),
+    "read-only": (
+        Step(does="read-only"), "crashed", "raised ValueError: assignment destination is read-only",
+    ),
+    "leave-orphan": (Step(does="leave-orphan"), "ran", ""),
+    "hang": (Step(does="hang", seconds=1.5), "time-out", "not done after 1.5 s"),
+    "missing": (Step(does="missing"), "crashed", "raised KeyError: 'do_missing'"),
+    "lacks-a-need": (imports("nowhere", "nowhere"), "component missing", MISSING + "'nowhere'"),
+    "lacks-a-part": (imports("ctypes.nowhere", "ctypes"), "component missing", MISSING + "'ctypes.nowhere'"),
+    "lacks-more": (imports("nowhereelse", "nowhere"), "crashed", MISSING + "'nowhereelse'"),
+    "see": (Step(does="see"), "ran", ""),
+    "see-two": (Step(does="see-two", graph=FUSED), "ran", ""),
+    "remark": (remark("fused"), "ran", ""),
+    "no-word": (remark(""), "crashed", "raised ValueError: '' is no remark: at most 8 small letters, or ?"),
+    "long-word": (
+        remark("ninechars"), "crashed",
+        "raised ValueError: 'ninechars' is no remark: at most 8 small letters, or ?",
+    ),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def job(python: Path, driver: Path, isolation: str, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """Run every step in one job, as the host would."""
-    job = Job(tmp_path_factory.mktemp("job"), STEPS, isolation=isolation)
+    """Run every cell in one job, as the host would."""
+    steps = [step for step, _, _ in CELLS.values()]
+    job = Job(tmp_path_factory.mktemp("job"), steps, isolation=isolation)
     environment = {"NVIDIA_TF32_OVERRIDE": "0", "STANDIN_DEVICE_BYTES": str(1 << 30)}
     assert job.run(python, driver, **environment) == 0, job.log()
     return job
 
 
-def record_of(job: Job, does: str) -> dict[str, Any]:
-    return job.record([step.does for step in STEPS].index(does))
+def record_of(job: Job, cell: str) -> dict[str, Any]:
+    return job.record(list(CELLS).index(cell))
 
 
-def test_every_step_is_expected_to_end_somehow() -> None:
-    assert [step.does for step in STEPS] == list(ENDS)
+def seconds_of(record: dict[str, Any]) -> float:
+    started, finished = (datetime.fromisoformat(record[key][:-1]) for key in ("started", "finished"))
+    return (finished - started).total_seconds()
 
 
-def test_every_cell_leaves_a_record_that_says_how_it_ended(job: Job) -> None:
-    records = [job.record(index) for index in range(len(STEPS))]
-    found = {record["cell"]["case"]: (record["ended"], record["detail"]) for record in records}
-    assert found == ENDS
-
-
-def test_the_host_can_read_every_record(job: Job) -> None:
-    for index in range(len(STEPS)):
-        data = job.record(index)
-        record = record_from({**data, "digests": {}, "gpu": {}, "kept": {}})
-        assert record.run == "20250101t000000-00000000"
-        started, finished = (
-            datetime.fromisoformat(data[k].replace("Z", "+00:00")) for k in ("started", "finished")
-        )
-        assert finished >= started
-        assert data["oom_kills"] == 0
+def test_every_cell_leaves_a_record_that_the_host_can_read(job: Job) -> None:
+    records = {cell: record_of(job, cell) for cell in CELLS}
+    found = {cell: (record["ended"], record["detail"]) for cell, record in records.items()}
+    assert found == {cell: (ended, detail) for cell, (_, ended, detail) in CELLS.items()}
+    for record in records.values():
+        assert record_from({**record, "digests": {}, "gpu": {}, "kept": {}}).run == "20250101t000000-00000000"
+        assert (seconds_of(record) >= 0, record["oom_kills"]) == (True, 0)
 
 
 def test_a_record_tells_what_was_observed_and_measured(job: Job, version: str, isolation: str) -> None:
@@ -111,61 +110,56 @@ def test_a_record_tells_what_was_observed_and_measured(job: Job, version: str, i
     assert record["observed"]["libcuda"].endswith("/libcuda.so.1")
     engine = record["engine"]
     assert (engine["gpu"], engine["compute"], engine["driver_cuda"]) == ("Stand-in GPU", "8.9", "12.6")
-    assert engine["layers"] == ["level=0"]
-    assert engine["run_ms"] == 1.5
+    assert (engine["layers"], engine["run_ms"]) == (["level=0"], 1.5)
     assert {"build_seconds", "engine_bytes", "run_seconds"} <= set(engine)
     assert ("builder_seconds" in engine) is (isolation == "process"), "a warm one was there before the cell"
     assert record["worker"]["builder_seconds"] > 0
     measured = record["measurements"]["outputs"]["y"]
     assert (measured["count"], measured["zeros"], measured["sum_abs"]) == (6, 3, 0)
     assert record["exit"] == 0
-
-
-def test_nan_and_infinity_are_words(job: Job) -> None:
-    scalars = record_of(job, "scalars")["measurements"]["scalars"]
-    assert scalars == {
+    assert record_of(job, "scalars")["measurements"]["scalars"] == {
         "nan": "NaN", "infinity": "Infinity", "minus": "-Infinity", "half": 0.5, "whole": 7,
     }  # fmt: skip
     assert record_of(job, "nan-output")["measurements"]["outputs"]["y"]["nan_unexpected"] == 6
 
 
+def test_what_engines_are_seen_to_do_is_told(job: Job) -> None:
+    see, two = record_of(job, "see"), record_of(job, "see-two")["measurements"]
+    assert (see["measurements"]["remark"], see["engine"]["fusion"]) == ("plain", "plain")
+    assert see["measurements"]["scalars"]["ms"] >= 0
+    assert see["engine"]["kernels"] is None, "no CUPTI over the stand-in"
+    assert (two["scalars"], two["remark"]) == ({"first_fused": 1.0}, "plain")
+    assert record_of(job, "remark")["measurements"]["remark"] == "fused"
+
+
 def test_what_a_crash_cannot_lose(job: Job) -> None:
-    for does, code in (("segv", -signal.SIGSEGV), ("os-exit", 7), ("hang", -signal.SIGKILL)):
-        record = record_of(job, does)
-        assert record["observed"]["bindings"] == "10.7.0", does
-        assert record["exit"] == code
-    assert "before the fault" in record_of(job, "segv")["log"]
-    assert "do_segv" in record_of(job, "segv")["log"], "faulthandler tells where"
-    assert "about to raise" in record_of(job, "raise")["log"]
-    assert "ZeroDivisionError: by the repro" in record_of(job, "raise")["log"]
-
-
-def test_of_a_giant_output_the_tail_is_kept(job: Job) -> None:
-    log = record_of(job, "chatty")["log"]
-    assert log.endswith("\nthe end\n")
-    assert log.startswith("[67043337 bytes before this are dropped]\n")
-    assert len(log) < 66_000
-    assert record_of(job, "binary")["log"].startswith("[65536 bytes before this are dropped]\n")
+    for cell, code in (("segv", -signal.SIGSEGV), ("os-exit", 7), ("hang", -signal.SIGKILL)):
+        record = record_of(job, cell)
+        assert (record["observed"]["bindings"], record["exit"]) == ("10.7.0", code)
+    logs = {cell: record_of(job, cell)["log"] for cell in ("segv", "raise", "chatty", "binary")}
+    assert "before the fault" in logs["segv"]
+    assert "do_segv" in logs["segv"], "faulthandler tells where"
+    assert "about to raise" in logs["raise"]
+    assert "ZeroDivisionError: by the repro" in logs["raise"]
+    assert logs["chatty"].endswith("\nthe end\n")
+    assert logs["chatty"].startswith("[67043337 bytes before this are dropped]\n")
+    assert len(logs["chatty"]) < 66_000
+    assert logs["binary"].startswith("[65536 bytes before this are dropped]\n")
+    late = record_of(job, "late-crash")
+    assert (late["measurements"]["outputs"]["y"]["sum_abs"], late["kept"]) == (0, {})
 
 
 def test_outputs_are_kept_where_asked_and_nothing_else_is(job: Job) -> None:
-    for does in ("pass", "litter"):
-        folder = job.out / str([step.does for step in STEPS].index(does))
-        assert [path.name for path in folder.iterdir()] == ["y.npy"]
-        assert np.array_equal(np.load(folder / "y.npy"), np.maximum(X, 0))
-        assert record_of(job, does)["kept"] == {"y": {"dtype": "float32", "shape": [2, 3]}}
-    for index, step in enumerate(STEPS):
-        if step.does not in {"pass", "litter"}:
-            assert not (job.out / str(index)).exists(), step.does
-            assert job.record(index)["kept"] == {}
+    for index, cell in enumerate(CELLS):
+        folder = job.out / str(index)
+        if cell in {"pass", "litter"}:
+            assert [path.name for path in folder.iterdir()] == ["y.npy"]
+            assert np.array_equal(np.load(folder / "y.npy"), np.maximum(X, 0))
+            assert job.record(index)["kept"] == {"y": {"dtype": "float32", "shape": [2, 3]}}
+        else:
+            assert (folder.exists(), job.record(index)["kept"]) == (False, {}), cell
     assert not [path for path in job.work.iterdir() if path.name != "memo"]
     assert not list(job.out.glob("*.partial"))
-
-
-def test_a_cell_that_crashed_late_keeps_its_measurements_and_no_output(job: Job) -> None:
-    record = record_of(job, "late-crash")
-    assert record["measurements"]["outputs"]["y"]["sum_abs"] == 0
-    assert record["kept"] == {}
 
 
 def test_variables_that_change_numbers_are_unset_and_told(job: Job) -> None:
@@ -175,18 +169,11 @@ def test_variables_that_change_numbers_are_unset_and_told(job: Job) -> None:
     assert "NVIDIA_TF32_OVERRIDE" not in record["environment"]
 
 
-def test_nothing_that_a_cell_started_lives_on(job: Job) -> None:
-    pids = [int(word) for word in (job.folder / "pids").read_text().split()]
-    assert len(pids) == 3
-    assert gone([*pids, int((job.folder / "orphan").read_text())], seconds=0.5)
-
-
-def test_a_chatty_cell_does_not_wait_for_what_it_left_behind(job: Job) -> None:
-    record = record_of(job, "leave-orphan")
-    started, finished = (
-        datetime.fromisoformat(record[k].replace("Z", "+00:00")) for k in ("started", "finished")
-    )
-    assert (finished - started).total_seconds() < 10
+def test_nothing_that_a_cell_started_lives_on_or_is_waited_for(job: Job) -> None:
+    pids = [int(word) for name in ("pids", "orphan") for word in (job.folder / name).read_text().split()]
+    assert len(pids) == 4
+    assert gone(pids, seconds=0.5)
+    assert seconds_of(record_of(job, "leave-orphan")) < 10
 
 
 def test_without_a_sign_of_life_all_ends(python: Path, driver: Path, tmp_path: Path) -> None:
@@ -243,64 +230,15 @@ def test_a_stale_heartbeat_starts_nothing(driver: Path, tmp_path: Path) -> None:
     assert not list(job.out.iterdir())
 
 
-def test_no_gpu_is_a_missing_component(driver: Path, tmp_path: Path) -> None:
-    job = Job(tmp_path, [Step(does="pass")])
-    assert job.run(MAIN, driver, STANDIN_NO_DEVICE="1") == 0
-    record = job.record()
-    assert record["ended"] == "component missing"
-    assert record["detail"] == "the CUDA driver finds no device: cuInit: CUDA error 100 (no device)"
-
-
-def test_no_tensorrt_is_a_missing_component(driver: Path, tmp_path: Path) -> None:
-    job = Job(tmp_path, [Step(does="pass")])
-    assert job.run(MAIN, driver, PYTHONPATH=str(tmp_path)) == 0
-    assert job.record()["ended"] == "component missing"
-    assert "tensorrt cannot be imported" in job.record()["detail"]
-
-
-IMPORTS = [
-    ("torch", ["torch"], "component missing"),
-    ("torch.nowhere", ["torch"], "component missing"),
-    ("torch", [], "crashed"),
-    ("torchless", ["torch"], "crashed"),
-]
-
-
-@pytest.mark.parametrize(("module", "needs", "ended"), IMPORTS)
-def test_what_a_case_needs_may_be_missing(
-    driver: Path, module: str, needs: list[str], ended: str, tmp_path: Path
-) -> None:
-    job = Job(tmp_path, [Step(does="import", params={"module": module}, needs=needs)])
-    assert job.run(MAIN, driver) == 0
-    assert job.record()["ended"] == ended
-    assert "raised ModuleNotFoundError" in job.record()["detail"]
-
-
-def test_a_run_is_timed_and_seen(driver: Path, tmp_path: Path) -> None:
-    job = Job(tmp_path, [Step(does="see")])
-    assert job.run(MAIN, driver) == 0
-    record = job.record()
-    assert record["ended"] == "ran", record["detail"]
-    assert record["measurements"]["remark"] == "plain"
-    assert record["measurements"]["scalars"]["ms"] >= 0
-    assert record["engine"]["fusion"] == "plain"
-    assert record["engine"]["kernels"] is None, "no CUPTI over the stand-in"
-
-
 @pytest.mark.parametrize(
-    ("word", "ended"),
-    [("fused", "ran"), ("?", "ran"), ("", "crashed"), ("Fused", "crashed"), ("ninechars", "crashed")],
-)
-def test_a_remark_is_one_short_word(driver: Path, word: str, ended: str, tmp_path: Path) -> None:
-    job = Job(tmp_path, [Step(does="remark", params={"word": word})])
-    assert job.run(MAIN, driver) == 0
-    assert job.record()["ended"] == ended
-    assert job.record()["measurements"]["remark"] == (word if ended == "ran" else "")
-
-
-def test_each_engine_is_seen_by_its_own_layers(driver: Path, tmp_path: Path) -> None:
-    graph = {**GRAPH, "layers": [{"type": "SOFTMAX", "output": "fmha_v2"}]}
-    job = Job(tmp_path, [Step(does="see-two", graph=graph)])
-    assert job.run(MAIN, driver) == 0
-    measured = job.record()["measurements"]
-    assert (measured["scalars"], measured["remark"]) == ({"first_fused": 1.0}, "plain")
+    ("environment", "detail"),
+    [({"STANDIN_NO_DEVICE": "1"}, "the CUDA driver finds no device: cuInit: CUDA error 100 (no device)"),
+     ({"PYTHONPATH": ""}, "tensorrt cannot be imported")],
+)  # fmt: skip
+def test_no_gpu_and_no_tensorrt_are_missing_components(
+    driver: Path, environment: dict[str, str], detail: str, tmp_path: Path
+) -> None:
+    job = Job(tmp_path, [Step(does="pass")])
+    assert job.run(MAIN, driver, **environment) == 0
+    assert job.record()["ended"] == "component missing"
+    assert detail in job.record()["detail"]

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.jobs import PROBE, STANDINS
-from tests.probe.pythons import cache_folder, environment_of, find_pythons
+from tests.probe.jobs import MAIN, PROBE, STANDINS
+from tests.probe.pythons import cache_folder, find_pythons
 from trtmatrix.api.read_bindings import make_stubs
 
 RELEASES = {  # bindings: (wheel, Python, the libraries' number)
@@ -165,12 +165,14 @@ def test_nvidia_s_bindings_have_what_is_used_and_the_stand_in_has_the_same(
             pytest.fail(f"Python {version} was not found: the bindings of {release} are for it")
         pytest.skip(f"no Python {version}")
     make_stubs(tmp_path, number)
-    python = environment_of(version)
     real = read_surface(
-        python, "tensorrt_bindings", PYTHONPATH=str(wheel_of(release)), LD_LIBRARY_PATH=str(tmp_path)
+        find_pythons()[version],
+        "tensorrt_bindings",
+        PYTHONPATH=str(wheel_of(release)),
+        LD_LIBRARY_PATH=str(tmp_path),
     )
     facts = real[0]
     assert isinstance(facts, dict)
     missing = {name for name, there in facts.items() if not there}
     assert missing == {name for name, releases in ABSENT.items() if release in releases}
-    assert read_surface(python, "tensorrt", PYTHONPATH=str(STANDINS), STANDIN_TENSORRT=release) == real
+    assert read_surface(MAIN, "tensorrt", PYTHONPATH=str(STANDINS), STANDIN_TENSORRT=release) == real

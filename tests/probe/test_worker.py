@@ -120,31 +120,46 @@ def test_a_cell_alone_has_a_fresh_process_and_no_other_beside_it(driver: Path, t
     assert "builder_seconds" in job.record(1)["engine"]
 
 
-@pytest.mark.parametrize("what", LEAVES)
-def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, what: str, tmp_path: Path) -> None:
-    job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": what}), Step(does="see-process"))
-    assert ends(job) == ["ran"] * 3, [job.record(index)["detail"] for index in range(3)]
-    assert workers(job) == [(0, 0), (0, 1), (1, 0)]
-    words = job.record(1)["worker"]["ended"]
-    assert LEAVES[what] in words
-    assert words.startswith("the cell changed or left: ")
-    assert what == "core" or "," not in words.replace(LEAVES[what], ""), "nothing else was changed"
-    assert job.record(2)["log"] == "sees None warn 2 siblings 1\n"
-    measured = [job.record(index)["measurements"]["outputs"]["y"] for index in (0, 2)]
-    assert [one["max_abs"] for one in measured] == [0, 0]
-
-
-def test_every_trace_is_tried() -> None:
+def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, tmp_path: Path) -> None:
     from tests.probe.repros.behaviour import LEFT
 
-    assert set(LEFT) == {*LEAVES, "forked", "files closed"}
+    assert set(LEFT) == {*LEAVES, "forked", "files closed"}, "every trace is tried"
+    left = [Step(does="leave", params={"what": what}) for what in LEAVES]
+    job = run(tmp_path, driver, *[step for one in left for step in (one, Step(does="see-process"))])
+    assert set(ends(job)) == {"ran"}, list(zip(LEAVES, ends(job)[::2], strict=True))
+    for number, (what, words) in enumerate(LEAVES.items()):
+        record, after = job.record(2 * number), job.record(2 * number + 1)
+        told = record["worker"]["ended"]
+        assert told.startswith("the cell changed or left: "), what
+        assert words in told, what
+        assert what == "core" or "," not in told.replace(words, ""), "nothing else was changed"
+        assert after["worker"]["number"] == record["worker"]["number"] + 1
+        assert after["log"] == f"sees None warn {2 * number + 1} siblings 1\n"
+        assert after["measurements"]["outputs"]["y"]["max_abs"] == 0
 
 
-def test_a_cell_that_closes_what_is_not_its_own_answers_nothing(driver: Path, tmp_path: Path) -> None:
-    job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": "files closed"}), PASS)
-    assert ends(job) == ["ran", "crashed", "ran"]
-    assert job.record(1)["worker"]["ended"] == "it hung up"
-    assert workers(job) == [(0, 0), (0, 1), (1, 0)]
+SICK = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"
+ENDINGS = {
+    "segv": ("crashed", "killed by SIGSEGV"), "os-exit-zero": ("crashed", "exited with code 0"),
+    "kill-group": ("crashed", "killed by SIGKILL"), "hang": ("time-out", "not done after 1 s"),
+    "sys-exit": ("crashed", "raised SystemExit: 3"), "files closed": ("crashed", "exited with code 0"),
+    "sticky": ("crashed", SICK),
+}  # fmt: skip
+
+
+def test_what_kills_a_worker_is_one_cell_s_fault(driver: Path, tmp_path: Path) -> None:
+    closing = {"files closed": Step(does="leave", params={"what": "files closed"})}
+    steps = [step for does in ENDINGS for step in (closing.get(does, Step(does=does, seconds=1)), PASS, PASS)]
+    job = run(tmp_path, driver, PASS, *steps)
+    for number, (does, words) in enumerate(ENDINGS.items()):
+        record = job.record(3 * number + 1)
+        assert (record["ended"], record["detail"], record["kept"]) == (*words, {}), does
+        assert record["worker"]["ended"]
+    assert ends(job)[2::3] == ends(job)[3::3] == ["ran"] * len(ENDINGS)
+    served = workers(job)
+    assert served[:3] == [(0, 0), (0, 1), (1, 0)]
+    assert [position for _, position in served[1:]] == [1, 0, 1] + [2, 0, 1] * (len(ENDINGS) - 1)
+    assert builders(job) == 1 + len(ENDINGS)
 
 
 def test_a_copy_that_a_cell_forked_does_not_answer(driver: Path, tmp_path: Path) -> None:
@@ -154,35 +169,6 @@ def test_a_copy_that_a_cell_forked_does_not_answer(driver: Path, tmp_path: Path)
     waited, recorded = job.work / "waited", job.out / "1.record.json"
     assert waited.stat().st_mtime <= recorded.stat().st_mtime, "the cell's own process has answered"
     assert job.record(2)["log"] == "sees None warn 2 siblings 1\n"
-
-
-@pytest.mark.parametrize(
-    ("does", "ended", "detail"),
-    [("segv", "crashed", "killed by SIGSEGV"), ("os-exit-zero", "crashed", "exited with code 0"),
-     ("kill-group", "crashed", "killed by SIGKILL"), ("hang", "time-out", "not done after 1 s"),
-     ("sys-exit", "crashed", "raised SystemExit: 3")],
-)  # fmt: skip
-def test_what_kills_a_worker_is_one_cell_s_fault(
-    driver: Path, does: str, ended: str, detail: str, tmp_path: Path
-) -> None:
-    job = run(tmp_path, driver, PASS, Step(does=does, seconds=1), PASS, PASS)
-    assert ends(job) == ["ran", ended, "ran", "ran"]
-    assert job.record(1)["detail"] == detail
-    assert workers(job) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert builders(job) == 2
-    assert job.record(1)["worker"]["ended"]
-
-
-@pytest.mark.parametrize("isolation", ["worker", "process"])
-def test_an_error_that_stays_in_the_context_is_the_cell_s(
-    driver: Path, isolation: str, tmp_path: Path
-) -> None:
-    job = run(tmp_path, driver, Step(does="sticky"), PASS, job={"isolation": isolation})
-    assert ends(job) == ["crashed", "ran"]
-    text = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"
-    assert job.record(0)["detail"] == text
-    assert job.record(0)["kept"] == {}
-    assert workers(job) == [(0, 0), (1, 0)]
 
 
 def test_a_broken_context_serves_no_other_cell_however_its_own_ended(driver: Path, tmp_path: Path) -> None:

@@ -15,9 +15,7 @@ from pathlib import Path
 
 from trtmatrix.common.border import RECORD, BorderError, check_name
 from trtmatrix.common.errors import MachineryError
-from trtprobe.answer import sealed_size
-from trtprobe.channel import Channel
-from trtprobe.delivery import SOCKET, near
+from trtprobe.channel import SOCKET, Channel, near, sealed_size
 
 NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
 MOST = 4096

@@ -27,9 +27,10 @@ FACTS = {
 ROOT = Path("/opt/trtmatrix")
 ATTACKS = (
     "forges-records", "knocks-at-the-host", "looks-into-the-supervisor", "swaps-the-run",
-    "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy", "fills-the-disk",
-    "fills-unseen", "leaves-setuid", "hands-over-a-pipe", "hands-over-nonsense", "hands-over-what-changes",
-    "names-a-path", "names-another-cell", "removes-all", "links", "shouts", "kills-the-supervisor",
+    "swaps-the-product", "swaps-the-measure", "swaps-a-wrapped", "changes-json", "changes-numpy",
+    "fills-the-disk", "fills-unseen", "leaves-setuid", "hands-over-a-pipe", "hands-over-nonsense",
+    "hands-over-what-changes", "names-a-path", "names-another-cell", "removes-all", "links", "shouts",
+    "kills-the-supervisor",
 )  # fmt: skip
 
 
@@ -120,6 +121,13 @@ def do_swaps_the_run(outputs: Any, trt: Any) -> Iterator[Any]:
     return iter(())
 
 
+def do_swaps_the_product(outputs: Any, trt: Any) -> Iterator[Any]:
+    import onnxruntime
+
+    onnxruntime.InferenceSession.run = lambda _self, _names, feeds, *_: [feeds["x"] + np.float32(1)]
+    return iter(())
+
+
 def do_swaps_the_measure(outputs: Any, trt: Any) -> Iterator[Any]:
     sys.modules["trtprobe.answer"].measure_all.__code__ = (
         lambda _outputs, _files: {"outputs": {"y": {"count": 8, "max_abs": 0.0}}, "signatures": {}}
@@ -197,24 +205,23 @@ def channel() -> Any:
 
 def do_hands_over_a_pipe(outputs: Any, trt: Any) -> Iterator[Any]:
     os.mkfifo("pipe")
-    channel().send({"build": 0}, os.open("pipe", os.O_RDWR))
+    channel().send({"build": 0, "output": "y"}, os.open("pipe", os.O_RDWR))
     return iter(())
 
 
 def do_hands_over_nonsense(outputs: Any, trt: Any) -> Iterator[Any]:
-    answer = sys.modules["trtprobe.answer"]
-    for data in (b"", b"9" * 64, b"%016d" % 4 + b"[[[[", b"%016d" % 30000 + b"[" * 30000):
-        channel().send({"result": "final"}, answer.seal_file(lambda stream, data=data: stream.write(data)))
-    channel().send({"result": "final"}, answer.seal({"ended": "ran", "builds": 7}, {}))
-    channel().send({"result": "final"}, answer.seal({"ended": "ran", "detail": "", "builds": [7] * 9}, {}))
+    results = {"ended": "ran", "builds": 7}, {"ended": "ran", "detail": "", "builds": [7] * 9}
+    for data in (b"", b"\x93NUMPY\1\0", b"[" * 30000, *(json.dumps(result).encode() for result in results)):
+        for words in ({"build": 0, "output": "y"}, {"result": "final"}):
+            channel().hand(words, lambda stream, data=data: stream.write(data))
     return iter(())
 
 
 def do_hands_over_what_changes(outputs: Any, trt: Any) -> Iterator[Any]:
     file = os.memfd_create("x", os.MFD_ALLOW_SEALING)
-    sealed = sys.modules["trtprobe.answer"].seal({}, outputs)
-    os.write(file, os.pread(sealed, 1 << 20, 0))
-    channel().send({"build": 0}, file)
+    with open(file, "wb", closefd=False) as stream:
+        np.save(stream, outputs["y"])
+    channel().send({"build": 0, "output": "y"}, file)
     return iter(())
 
 
@@ -224,9 +231,9 @@ def do_names_a_path(outputs: Any, trt: Any) -> Iterator[Any]:
 
 
 def do_names_another_cell(outputs: Any, trt: Any) -> Iterator[Any]:
-    seal = sys.modules["trtprobe.answer"].seal
     cell = {"repro": "attacks", "case": "wrong-after-names-another-cell", "version": "9.9.9", "gpu": "h200"}
-    channel().send({"result": "final"}, seal({**RECORD, "cell": cell, "product": "tensorrt"}, {}))
+    record = json.dumps({**RECORD, "cell": cell, "product": "tensorrt"}).encode()
+    channel().hand({"result": "final"}, lambda stream: stream.write(record))
     os._exit(0)
 
 

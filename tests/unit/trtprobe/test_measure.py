@@ -104,11 +104,6 @@ def worst(both: list[tuple[float, float]]) -> dict[str, float]:
     return {} if at is None else {"worst_at": at, "worst_y": both[at][0], "worst_r": both[at][1]}
 
 
-@given(arrays.arrays(np.float32, st.integers(0, 9), elements=st.floats(width=32) | MODERATE))
-def test_outputs_that_have_10_bits_are_counted(y: Array) -> None:
-    assert measure_output(y, np.zeros(y.shape)).get("share_10_bits") == share_10_bits(y)["share_10_bits"]
-
-
 def test_what_float16_and_tf32_can_hold_has_10_bits() -> None:
     y = np.array([1 + 2.0**-10, 1 + 2.0**-11, 2.0**-40, math.inf], np.float32)
     assert measure_output(y, y)["share_10_bits"] == 0.75
@@ -139,13 +134,6 @@ def test_layout_changes_nothing(pair: tuple[Array, Array]) -> None:
     for name in places:
         assert (turned.pop(name, None) is None) == (straight.pop(name, None) is None)
     assert turned == pytest.approx(straight, rel=1e-12, abs=1e-14)
-
-
-@given(pairs(MODERATE))
-def test_an_output_equals_itself(pair: tuple[Array, Array]) -> None:
-    y, _ = pair
-    measured = measure_output(y, y.astype(np.float64))
-    assert measured["max_abs"] == measured["sum_abs"] == measured["rel_l2"] == 0
 
 
 def test_the_worst_element_is_named_and_an_unexpected_nan_before_all() -> None:
@@ -180,16 +168,6 @@ def test_more_than_a_block_is_measured_whole() -> None:
     assert (measured["sum_abs"], measured["max_abs"], measured["zeros"]) == (3, 2, y.size - 2)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_nan_is_counted_and_left_out_of_the_sums(dtype: type[np.floating[Any]]) -> None:
-    y = np.array([np.nan, np.inf, -np.inf, 3, 0], dtype)
-    measured = measure_output(y, np.array([1, 1, -np.inf, 1, 2.0]))
-    assert (measured["nan"], measured["inf"], measured["nan_unexpected"]) == (1, 2, 2)
-    assert "inf_missed" not in measured
-    assert (measured["sum_abs"], measured["mean_abs"], measured["max_abs"]) == (4, 2, 2)
-    assert measured["zeros"] == 1
-
-
 @pytest.mark.parametrize("given", [1.0, 65504.0, -math.inf, math.nan])
 def test_an_infinity_of_the_reference_is_matched_by_itself_alone(given: float) -> None:
     r = np.array([1, math.inf, math.nan, 2])
@@ -221,21 +199,6 @@ def test_an_engine_s_int32_is_compared_with_an_int64_and_other_integers_with_flo
     assert measure_output(np.array([7], np.int32), np.array([BIG]))["max_abs"] == float(BIG - 7)
     for dtype in (np.int64, np.int8, np.bool_):
         assert measure_output(np.array([1], dtype), np.array([1.5]))["max_abs"] == 0.5
-
-
-def test_only_nan_leaves_nothing_to_sum() -> None:
-    measured = measure_output(np.full(4, np.nan, np.float16), np.ones(4))
-    assert (measured["nan_unexpected"], measured["sum_abs"], measured["rel_l2"]) == (4, 0, 0)
-
-
-def test_a_reference_of_zeros() -> None:
-    assert measure_output(np.zeros(3, np.float32), np.zeros(3))["rel_l2"] == 0
-    assert measure_output(np.ones(3, np.float32), np.zeros(3))["rel_l2"] == math.inf
-
-
-def test_nothing_at_all() -> None:
-    measured = measure_output(np.zeros((2, 0), np.float32), np.zeros((2, 0)))
-    assert measured["count"] == measured["mean_abs"] == measured["rel_l2"] == 0
 
 
 def test_all_is_compared_in_float64() -> None:

@@ -18,9 +18,7 @@ from trtprobe.measure import measure_output, measure_signature, measure_with_sig
 Array = NDArray[Any]
 Triple = tuple[Array, Array, Array]
 
-MODERATE = st.floats(-1e3, 1e3, width=16)
-ANY = MODERATE | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
-WHOLE = st.integers(-50, 50)
+ANY = st.floats(-1e3, 1e3, width=16) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
 
 
 def triples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Triple]:
@@ -59,39 +57,6 @@ def test_the_size_of_a_block_changes_nothing(triple: Triple, block: int) -> None
         assert measure_signature(*triple) == pytest.approx(whole, rel=1e-9, abs=1e-12)
 
 
-@given(triples(WHOLE), st.integers(-3, 3))
-def test_an_output_that_has_the_defect_n_times_has_c_n(triple: Triple, times: int) -> None:
-    _, r, d = triple
-    found = measure_signature(r + times * d, r, d)
-    assert found == ({"c": times, "explained": float(times != 0)} if d.any() else {})
-
-
-@given(triples(MODERATE), st.integers(-30, 30))
-def test_a_power_of_two_on_all_three_changes_nothing(triple: Triple, power: int) -> None:
-    y, r, d = (array.astype(np.float64) for array in triple)
-    scale = 2.0**power
-    assert measure_signature(y * scale, r * scale, d * scale) == measure_signature(y, r, d)
-
-
-@given(triples(MODERATE), st.integers(-30, 30))
-def test_c_is_in_units_of_the_defect(triple: Triple, power: int) -> None:
-    y, r, d = (array.astype(np.float64) for array in triple)
-    once, scaled = measure_signature(y, r, d), measure_signature(y, r, d * 2.0**power)
-    assert scaled == {name: value / 2.0**power if name == "c" else value for name, value in once.items()}
-
-
-@given(triples(ANY))
-def test_what_is_not_finite_is_left_out(triple: Triple) -> None:
-    y, r, d = triple
-    finite = np.isfinite(y) & np.isfinite(r) & np.isfinite(d)
-    assert measure_signature(y, r, d) == measure_signature(y[finite], r[finite], d[finite])
-
-
-@given(triples(ANY))
-def test_the_share_of_an_error_is_one(triple: Triple) -> None:
-    assert 0 <= measure_signature(*triple).get("explained", 0) <= 1
-
-
 def test_rounding_makes_it_no_more_than_one() -> None:
     draw = np.random.default_rng(0)
     for d in draw.standard_normal((500, 7)):
@@ -104,15 +69,6 @@ def test_noise_at_right_angles_to_a_defect_has_none_of_it() -> None:
     assert measure_signature(5 + noise, np.full(d.shape, 5.0), d) == {"c": 0, "explained": 0}
     found = measure_signature(5 + noise + d, np.full(d.shape, 5.0), d)
     assert found == {"c": 1, "explained": pytest.approx(10 / 30)}
-
-
-def test_independent_noise_as_large_as_a_defect_hides_none_of_it() -> None:
-    draw = np.random.default_rng(0)
-    r, d, noise = draw.standard_normal((3, 40_000))
-    for share in (0, 0.5, 1):
-        found = measure_signature(r + share * d + noise, r, d)
-        assert found["c"] == pytest.approx(share, abs=5 / math.sqrt(d.size))
-        assert found["explained"] == pytest.approx(share**2 / (share**2 + 1), abs=0.02)
 
 
 def test_a_defect_that_changes_nothing_where_it_is_compared_tells_nothing() -> None:
