@@ -21,7 +21,7 @@ from shown import sample_entries  # noqa: E402
 
 from tests.browser.chromium import chromium  # noqa: E402
 from trtmatrix.judge.calibration import NOT_CALIBRATED  # noqa: E402
-from trtmatrix.tables.matrix_plots import make_plots  # noqa: E402
+from trtmatrix.tables.plots import make_plots  # noqa: E402
 from trtmatrix.tables.render_html import render_html  # noqa: E402
 from trtmatrix.upgrade.document import make_document  # noqa: E402
 from trtmatrix.upgrade.render import render_page  # noqa: E402

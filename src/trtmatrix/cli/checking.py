@@ -10,8 +10,7 @@ from trtmatrix.suite.model import Product, is_release
 def check_command(options: CheckOptions) -> ExitCode:
     """Name the nodes that versions ignore, get wrong or refuse; the exit code is 1 where some are known."""
     from trtmatrix.common.jsontext import to_json
-    from trtmatrix.model.static_check import check_model
-    from trtmatrix.model.static_text import check_json, render_check
+    from trtmatrix.model.static_check import check_json, check_model, render_check
     from trtmatrix.onnxmodel.reading import load_model
     from trtmatrix.suite.repro_files import read_facts
     from trtmatrix.tables.screen import terminal_width

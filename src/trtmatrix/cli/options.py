@@ -57,7 +57,6 @@ class TableOptions(ReportOptions):
 
     model: ModelOptions
     full: bool
-    all_rows: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -179,7 +179,6 @@ def _show(parser: ArgumentParser) -> None:
     text = "also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be repeated"
     _repeated(group, "--output -o", "FILE", text, type=Path)
     _flag(group, "--full", "print every row with all figures")
-    _flag(group, "--all-rows", "also print rows without evidence")
     _json(parser)
 
 

@@ -57,14 +57,14 @@ def check_files(files: Sequence[Path], suffixes: Sequence[str] = TABLE_SUFFIXES)
             raise UsageError(f"--output {file} is a folder: name a file in it")
 
 
-def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, again: str = "") -> str:
+def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
     """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     match suffix:
         case ".md":
-            from trtmatrix.tables.render_markdown import render_markdown
+            from trtmatrix.tables.markdown import render_markdown
 
-            return render_markdown(entries, all_rows=all_rows)
+            return render_markdown(entries)
         case ".json":
             from trtmatrix.tables.render_data import render_json
 
@@ -76,10 +76,10 @@ def render(suffix: str, entries: Sequence[Entry], *, all_rows: bool = False, aga
         case ".txt":
             from trtmatrix.tables.render_text import render_text
 
-            return render_text(entries, all_rows=all_rows)
+            return render_text(entries)
         case _:
             from trtmatrix.judge.calibration import read_calibration
-            from trtmatrix.tables.matrix_plots import make_plots
+            from trtmatrix.tables.plots import make_plots
             from trtmatrix.tables.render_html import render_html
 
             return render_html(entries, make_plots(entries, read_calibration()), generated=now, again=again)
@@ -95,7 +95,7 @@ def show(
     the log too; where nothing was to be done, nothing is touched.
     """
     for file in options.output:
-        text = render(file.suffix, entries, all_rows=options.all_rows, again=_command(options, "report"))
+        text = render(file.suffix, entries, again=_command(options, "report"))
         write_output(file, text)
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
     details = ["nox -s report", "--full prints every row"]
@@ -105,8 +105,8 @@ def show(
         details = [*_keep(options, context.project, entries), "--full prints every row"]
     if options.json:
         text = render(".json", entries)
-    elif options.full or options.all_rows or options.project.selection.cases or options.model.model:
-        text = render(".txt", entries, all_rows=options.all_rows)
+    elif options.full or options.project.selection.cases or options.model.model:
+        text = render(".txt", entries)
     else:
         from trtmatrix.tables.answer import make_answer
         from trtmatrix.tables.screen import render_screen, terminal_width

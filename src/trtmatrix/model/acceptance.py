@@ -9,10 +9,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.border import BorderError, read_json
 from trtmatrix.model.outcomes import CheckOutcome
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 SECONDS = 600.0
 """How long a script may take."""
 
-SHOWN = 20_000
-"""Characters of what a script prints that are shown."""
-
 CODE = "import sys; sys.path[:] = sys.argv[1:-1]; from trtmatrix.model.check_worker import main; main()"
 """What the process runs: it finds modules where this one does."""
 
@@ -40,12 +36,11 @@ def run_check(
     reference: Outputs | None,
     *,
     seconds: float = SECONDS,
-    tell: Callable[[str], None] | None = None,
 ) -> CheckOutcome:
     """Run ``check(before, after, reference)`` of a script; see docs/acceptance.md for what it is given.
 
-    ``tell`` gets each line that the script prints (default: the standard error). Whatever goes wrong with
-    the script is the outcome's ``error``, and nothing is left running.
+    What the script prints goes to the standard error, never to where a report goes. Whatever goes wrong with
+    it is the outcome's ``error``, and nothing is left running.
     """
     if not script.is_file():
         what = "is no file" if script.exists() else "there is no such file"
@@ -58,7 +53,7 @@ def run_check(
         answer = folder / "answer.json"
         text = json.dumps({**job, "script": str(script.resolve()), "answer": str(answer)})
         (folder / "job.json").write_text(text, encoding="utf-8")
-        error = _run(folder / "job.json", script, seconds, tell or _to_stderr(script))
+        error = _run(folder / "job.json", script, seconds)
         try:  # an answer counts though the process did not end
             said = read_json(answer)
         except (OSError, BorderError):
@@ -84,15 +79,12 @@ def _files(folder: Path, side: str, samples: Outputs | None) -> list[dict[str, s
     return written
 
 
-def _run(job: Path, script: Path, seconds: float, tell: Callable[[str], None]) -> str:
+def _run(job: Path, script: Path, seconds: float) -> str:
     """Run the process to its end or for so many seconds; returns what was wrong with it."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", CODE, *sys.path, str(job)], stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        stdout=2, start_new_session=True,
     )  # fmt: skip
-    assert process.stdout is not None  # noqa: S101 - it was asked for
-    showing = threading.Thread(target=_show, args=(process.stdout, tell), daemon=True)
-    showing.start()
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -101,27 +93,7 @@ def _run(job: Path, script: Path, seconds: float, tell: Callable[[str], None]) -
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
         process.wait()
-        showing.join(5)
     if process.returncode < 0:
-        by = f"signal {-process.returncode}"
-        with contextlib.suppress(ValueError):  # some have no name
-            by = signal.Signals(-process.returncode).name
-        return f"{script.name}: its process was killed by {by}: perhaps a crash or a lack of memory"
+        by = signal.strsignal(-process.returncode) or f"signal {-process.returncode}"
+        return f"{script.name}: its process was ended ({by}): perhaps a crash or a lack of memory"
     return f"{script.name}: it ended its process with code {process.returncode} and said nothing"
-
-
-def _show(stream: IO[bytes], tell: Callable[[str], None]) -> None:
-    """Tell each line, up to SHOWN characters in all; the rest is read and dropped."""
-    shown = 0
-    with stream:
-        while line := stream.readline(4096):
-            if shown < SHOWN:
-                tell(line.decode("utf-8", "replace").rstrip())
-            if shown < SHOWN <= shown + len(line):
-                tell("… (the rest is not shown)")
-            shown += len(line)
-
-
-def _to_stderr(script: Path) -> Callable[[str], None]:
-    """Return what prints a line with the script's name; never to where a report goes."""
-    return lambda line: print(f"{script.name}: {line}", file=sys.stderr, flush=True)

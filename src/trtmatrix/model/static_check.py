@@ -1,12 +1,17 @@
-"""What repros know of the nodes of a model, by its graph alone: no GPU, no weights, nothing is run. Pure."""
+"""What repros know of a model's nodes, by its graph alone: on one screen or as JSON; nothing is run. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
 
 import onnx
 
+from trtmatrix.common.counting import counted
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.onnxmodel.matching import Place, Wiring, find_places, make_wirings
 from trtmatrix.suite.model import release_of
@@ -14,6 +19,18 @@ from trtmatrix.suite.repros import Effect, Facts, Rule
 
 UNSURE = "its axes or sizes, which the file does not tell, are such"
 """What it depends on where a condition could not be looked at."""
+
+SCHEMA = 1
+"""The number of the JSON's shape."""
+
+HEIGHT, NAMED = 40, 3
+"""Lines of a screen, and the nodes of a group that it names."""
+
+LIMITS = (
+    "operators that a version lacks, but for those that a rule names; what hangs on values, on sizes that "
+    "the file does not tell, or on the precision asked of the build; plugins; speed"
+)
+"""What no rule can tell."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,3 +152,101 @@ def _at(rule: Rule, versions: Sequence[str], compute: str, *, unsure: bool) -> l
                 )
             )  # fmt: skip
     return found
+
+
+def check_json(check: StaticCheck) -> dict[str, Any]:
+    """Return all that was found as a JSON object; ``sure``: it is known, and not merely feared."""
+    groups = [
+        {**asdict(group), "at": [{**asdict(item), "sure": item.is_sure} for item in group.at]}
+        for group in check.groups
+    ]
+    return {"schema": SCHEMA, **asdict(check), "groups": groups, "not_looked_at": LIMITS}
+
+
+def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
+    """Return what was found, the surest first, then what it comes to; at most 40 lines unless ``full``."""
+    head = (
+        f"{check.model} · opset {check.opset} · {counted(check.nodes, 'node')} · held against "
+        f"{counted(check.rules, 'rule')} at {name_versions(check.versions)}"
+    )
+    lines = textwrap.wrap(head, width, subsequent_indent="  ")
+    last = [
+        "",
+        *_wrap(f"{sum_up(check)}.", width),
+        *_wrap(f"Not looked at: {LIMITS}. {_silent(check)}", width),
+    ]
+    room = HEIGHT - len(lines) - len(last) - 2
+    for number, group in enumerate(check.groups):
+        told = ["", *_tell(group, width)]
+        if len(told) > room and not full:
+            left = len(check.groups) - number
+            lines += ["", f"… {left} more {'group' if left == 1 else 'groups'} of nodes: --full"]
+            break
+        room -= len(told)
+        lines += told
+    return "\n".join([*lines, *last]) + "\n"
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False,
+        break_long_words=False,
+    )  # fmt: skip
+
+
+def _tell(group: NodeGroup, width: int) -> Iterator[str]:
+    """Yield the lines of a group: what it is, what becomes of it where, which nodes, what helps."""
+    yield from _wrap(f"{name_nodes(group)}: {group.what}", width)
+    yield from _wrap(describe_versions(group.at), width, "    ")
+    if group.instead:
+        yield from _wrap(f"instead: {group.instead}", width, "    ")
+    yield from _wrap(
+        f"{group.repro}: {', '.join(dict.fromkeys(short_source(i.source) for i in group.at))}", width, "    "
+    )
+
+
+def name_nodes(group: NodeGroup) -> str:
+    """Return a group's operator with its number, then its first nodes."""
+    names = ", ".join(group.nodes[:NAMED]) + (", …" if len(group.nodes) > NAMED else "")
+    return f"{group.operator} ×{len(group.nodes)} ({names})"
+
+
+def describe_versions(at: Sequence[NodeAt]) -> str:
+    """Return what becomes of nodes at which versions, and how that is known, in a few words."""
+    told = []
+    for (effect, sure, depends), same in groupby(at, key=lambda i: (i.effect, i.is_sure, i.depends)):
+        stretches = []
+        for (known, on), alike in groupby(same, key=lambda item: (item.known, item.on)):
+            gpu = f" {'on' if known == 'measured' else 'of'} {on}" if on else ""
+            stretches.append(f"{name_versions([item.version for item in alike])} ({known}{gpu})")
+        condition = f" if {depends}" if depends else ""
+        told.append(f"{'' if sure else 'may be '}{effect.value}{condition}: {', '.join(stretches)}")
+    return "; ".join(told)
+
+
+def name_versions(names: Sequence[str]) -> str:
+    """Return versions in words; of more than three the first and the last."""
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} to {names[-1]}"
+
+
+def short_source(address: str) -> str:
+    """Return an issue's address as GitHub writes it (``NVIDIA/TensorRT#3447``); others as they are."""
+    match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)/issues/(\d+)", address)
+    return f"{match[1]}#{match[2]}" if match else address
+
+
+def sum_up(check: StaticCheck) -> str:
+    """Say of how many nodes something is known at each version, and of how many it is feared."""
+    said = dict[str, list[str]]()
+    for version in check.versions:
+        found = [(group, item) for group in check.groups if (item := group.at_version(version))]
+        sure = {name for group, item in found if item.is_sure for name in group.nodes}
+        maybe = {name for group, item in found if not item.is_sure for name in group.nodes} - sure
+        parts = [f"{counted(len(sure), 'node')} known to fail"] if sure else []
+        parts += [f"{counted(len(maybe), 'node')} that may fail"] if maybe else []
+        said.setdefault(", ".join(parts) or "nothing known against it", []).append(version)
+    return "; ".join(f"{name_versions(names)}: {text}" for text, names in said.items())
+
+
+def _silent(check: StaticCheck) -> str:
+    return f"There are no rules for {', '.join(check.silent)}." if check.silent else ""

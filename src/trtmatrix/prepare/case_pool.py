@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-import queue
-import subprocess
-import sys
+import signal
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Future
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.errors import MachineryError, TrtMatrixError, UsageError
+from trtmatrix.common.offline import ENVIRONMENT, refuse_connections
 from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro, read_repro
 from trtmatrix.suite.repros import Case
+
+if TYPE_CHECKING:  # a run that is served starts without it
+    from multiprocessing.queues import SimpleQueue
 
 MEMORY = 2 << 30
 """Bytes that a process may need; the largest case of the project takes a little less."""
@@ -26,9 +27,7 @@ MEMORY = 2 << 30
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "BLIS")}
 """Processes side by side with threads of their own wait for each other for most of their time."""
 
-POLL_SECONDS = 0.1
-CODE = "import sys; sys.path[:] = sys.argv[1:]; from trtmatrix.prepare.case_worker import main; main()"
-"""What a process runs: it finds modules where this one does."""
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +36,6 @@ class Wanted:
 
     loaded: LoadedRepro
     case: Case
-
-
-Told = queue.SimpleQueue[Wanted | Exception]
-TaskOf = Callable[[Sequence[Wanted]], dict[str, Any]]
 
 
 class Preparer(Protocol):
@@ -64,108 +59,93 @@ class CasePool:
         """Yield each case once it is prepared; see :class:`Preparer`."""
         if not groups:
             return
-        tag = f"{os.urandom(6).hex()}-"
-        tasks = deque(groups)
-        workers: list[_Worker] = []
-        told: Told = queue.SimpleQueue()
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        tag, context = f"{os.urandom(6).hex()}-", multiprocessing.get_context("spawn")
+        told: SimpleQueue[tuple[str, str]] = context.SimpleQueue()
+        pool = ProcessPoolExecutor(
+            count_processes(len(groups)), context, initializer=_begin, initargs=(self.cache, tag, told)
+        )
         try:
-            for _ in range(count_processes(len(groups))):
-                worker = _Worker(lambda group: self._task(group, tag), tasks, told)
-                workers.append(worker)  # one at a time: those before are ended where the next cannot start
-            yield from _prepared(told, sum(map(len, groups)), stop)
+            left = {(str(item.loaded.file), item.case.id): item for group in groups for item in group}
+            futures = [pool.submit(_prepare_group, self._task(group)) for group in groups]
+            while left and not stop.is_set():
+                futures = [future for future in futures if not _is_done(future)]
+                while not told.empty():
+                    yield left.pop(told.get())
+                stop.wait(POLL_SECONDS if left else 0)
         finally:
-            for worker in workers:
-                worker.end()
+            for process in multiprocessing.active_children():
+                process.kill()
+            pool.shutdown(cancel_futures=True)
             CaseCache(self.cache, tag).remove_partial()
 
-    def _task(self, group: Sequence[Wanted], tag: str) -> dict[str, Any]:
-        cases = [(item.case.id, self.cases.folder(item.loaded, item.case).name) for item in group]
-        where = {"cache": str(self.cache), "tag": tag}
-        return {"file": str(group[0].loaded.file), "cases": cases, **where}
+    def _task(self, group: Sequence[Wanted]) -> list[tuple[str, str, str]]:
+        """Return the file, the id and the folder of each case."""
+        return [
+            (str(item.loaded.file), item.case.id, self.cases.folder(item.loaded, item.case).name)
+            for item in group
+        ]
 
 
-def _prepared(told: Told, count: int, stop: threading.Event) -> Iterator[Wanted]:
-    """Yield what the processes tell; raises what went wrong in one."""
-    while count and not stop.is_set():
-        try:
-            item = told.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            continue
-        if isinstance(item, Exception):
-            raise item
-        count -= 1
-        yield item
+def _is_done(future: Future[None]) -> bool:
+    """Whether a group is prepared; raises what went wrong, caused by its traceback in the other process."""
+    if not future.done():
+        return False
+    try:
+        future.result()
+    except BrokenExecutor:
+        raise MachineryError("a process that prepared cases was killed: perhaps for lack of memory") from None
+    except TrtMatrixError:
+        raise
+    except Exception as error:
+        raise MachineryError(f"a case could not be prepared: {error!r}") from error
+    return True
 
 
-class _Worker:
-    """A process that takes one group after another, and the thread that listens to it."""
+class _Here:
+    """What one of the processes works with."""
 
-    def __init__(self, task_of: TaskOf, tasks: deque[Sequence[Wanted]], told: Told) -> None:
-        self._task_of, self._tasks, self._told, self._ended = task_of, tasks, told, False
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, *sys.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            start_new_session=True, env={**os.environ, **ONE_THREAD},
-        )  # fmt: skip
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        """Give the process its tasks, and tell what it answers."""
-        try:
-            while True:
-                try:
-                    group = self._tasks.popleft()
-                except IndexError:
-                    return
-                self._perform(group)
-        except Exception as error:  # noqa: BLE001 - raised where the cases are waited for
-            self._told.put(error)
-
-    def _perform(self, group: Sequence[Wanted]) -> None:
-        assert self.process.stdin is not None  # noqa: S101 - both were asked for
-        assert self.process.stdout is not None  # noqa: S101
-        by_id = {item.case.id: item for item in group}
-        try:
-            self.process.stdin.write(json.dumps(self._task_of(group)) + "\n")
-            self.process.stdin.flush()
-            for line in self.process.stdout:
-                answer = json.loads(line)
-                if "done" in answer:
-                    return
-                self._told.put(by_id[answer["prepared"]] if "prepared" in answer else _error(answer))
-        except OSError:
-            pass  # it is gone, which is told now
-        if not self._ended:
-            raise MachineryError(self._died(group))
-
-    def _died(self, group: Sequence[Wanted]) -> str:
-        code = self.process.wait()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        of = f"{group[0].loaded.repro.id} ({', '.join(item.case.id for item in group[:3])} …)"
-        return f"the process that prepared cases of {of} {how}: perhaps for lack of memory"
-
-    def end(self) -> None:
-        """End the process, whatever it does."""
-        self._ended = True
-        self.process.kill()
-        self.process.wait()
-        self._thread.join()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    stream.close()
+    cases: CaseCache
+    told: SimpleQueue[tuple[str, str]]
 
 
-class RemoteError(Exception):
-    """What was raised in another process, with its traceback as text."""
+def _begin(folder: Path, tag: str, told: SimpleQueue[tuple[str, str]]) -> None:
+    """Begin a process: it ends with the one that started it, and what a repro prints is no output of ours."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # who started this ends it
+    os.environ.update(ONE_THREAD)  # before NumPy is imported
+    if os.environ.get(ENVIRONMENT):
+        refuse_connections()
+    os.dup2(2, 1)
+    _Here.cases, _Here.told = CaseCache(folder, tag), told
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _error(answer: dict[str, Any]) -> Exception:
-    """Return what a process told of as an exception, caused by its own traceback."""
-    kind = UsageError if "usage" in answer else MachineryError
-    error = kind(answer.get("usage") or f"a case could not be prepared: {answer['trouble']}")
-    error.__cause__ = RemoteError(f"\n{answer['traceback']}")
-    return error
+def _end_with_parent() -> None:
+    import multiprocessing
+
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        _Here.cases.remove_partial()
+        os._exit(0)
+
+
+def _prepare_group(task: Sequence[tuple[str, str, str]]) -> None:
+    """Prepare cases in the folders that are meant; :class:`UsageError` where one would be another."""
+    for file, case_id, folder in task:
+        loaded = _load(file)
+        case = next((case for case in loaded.repro.cases if case.id == case_id), None)
+        if case is None or _Here.cases.folder(loaded, case).name != folder:
+            raise UsageError(f"{file} was changed since this run began: type the command again")
+        _Here.cases.prepare(loaded, case)
+        _Here.told.put((file, case_id))
+
+
+@cache
+def _load(file: str) -> LoadedRepro:
+    return read_repro(Path(file))
 
 
 def count_processes(tasks: int) -> int:

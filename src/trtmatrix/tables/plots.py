@@ -1,26 +1,36 @@
-"""Plots of a figure over versions as inline SVG, with their text alternatives and their data as a table.
+"""Plots over versions as inline SVG, with their text alternatives and their data as a table.
 
-What stands where is computed here; ``templates/plot.html`` draws it.
+What stands where is computed here; ``templates/plot.html`` draws it. Those of the whole matrix have for each
+GPU and finding a line a case, of its error and of its latency.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.common.counting import counted
 from trtmatrix.common.short import short
+from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.numbers import nan_last, read_floors
+from trtmatrix.judge.record import RAN
+from trtmatrix.judge.words import cell_text
+from trtmatrix.suite.model import Control
 from trtmatrix.tables.html_page import templates
-from trtmatrix.tables.scale import Scale, make_scale, tick_text
-from trtmatrix.tables.table import shorten
+from trtmatrix.tables.table import Section, Table, make_tables, shorten
 
 FLOORS = "noise floors"
 WIDTH, HEIGHT = 880, 330
 LEFT, RIGHT, TOP = 62, 12, 16
 LEAST, MOST = 0.01, 1000.0
 """Errors beyond so many noise floors stand at the foot or at the top: how far beyond is of no matter."""
+_LARGEST = 10.0**300
+"""Beyond it a number's neighbours in a scale have no room in a float."""
 _NAMED = 8
 """So many lines are written beside; of more, only those that fail somewhere."""
 _LABELS = 222
@@ -82,6 +92,49 @@ class Plot:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Scale:
+    """From ``low`` to ``high``, logarithmic or from zero on; ``ticks`` are the values to be written."""
+
+    low: float
+    high: float
+    logarithmic: bool
+    ticks: tuple[float, ...]
+
+    def share(self, value: float) -> float:
+        """Return how far up a value stands, 0 to 1; NaN and infinity, the worst there is, at the top."""
+        if math.isnan(value) or value >= self.high:
+            return 1.0
+        if value <= self.low:
+            return 0.0
+        if self.logarithmic:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+
+def make_scale(values: Iterable[float], *, errors: bool) -> Scale:
+    """Return a scale that shows all finite values, from zero on, or logarithmic where they span decades.
+
+    That of errors is logarithmic, has room for the noise floor and the limits, and ends at LEAST and MOST.
+    What lies beyond a scale's ends, at most 16 decades apart, stands at its foot or at its top.
+    """
+    known = [min(value, _LARGEST) for value in values if math.isfinite(value)]
+    if errors:
+        known = [min(max(value, LEAST), MOST) for value in (*known, 1.0, FAIL_FACTOR)]
+    elif not (known and 0 < 20 * min(known) < max(known)):
+        highest = max(known, default=1.0)
+        highest = highest if highest > 1 / _LARGEST else 1.0
+        size = 10.0 ** math.floor(math.log10(highest))
+        step = next(size * part for part in (0.2, 0.5, 1.0, 2.0) if highest / (size * part) <= 6)
+        ticks = tuple(step * number for number in range(math.ceil(highest / step - 1e-9) + 1))
+        return Scale(low=0.0, high=ticks[-1], logarithmic=False, ticks=ticks)
+    top = math.ceil(math.log10(max(known)) - 1e-9)
+    foot = max(min(math.floor(math.log10(min(known)) + 1e-9), top - 1), top - 16)
+    powers = {*range(top, foot - 1, -max(1, math.ceil((top - foot) / 9))), foot}
+    ticks = tuple(10.0**power for power in sorted(powers))
+    return Scale(low=ticks[0], high=ticks[-1], logarithmic=True, ticks=ticks)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Area:
     """Where things stand in a figure: ``step`` is a column's width, ``foot`` where the values end."""
 
@@ -120,7 +173,8 @@ def render_figure(plot: Plot) -> str:
     versions, errors = plot.versions, plot.unit == FLOORS
     if not versions:
         return ""
-    scale, named = _scale(plot), _named(plot)
+    shown = [end for _, point, value in plot.values() for end in (value, point.low, point.high)]
+    scale, named = make_scale((end for end in shown if end is not None), errors=errors), _named(plot)
     right = WIDTH - (_LABELS if named else RIGHT)
     step = (right - LEFT) / len(versions)
     turned = any(step < 8 * len(version) for version in versions)
@@ -162,18 +216,6 @@ def render_figure(plot: Plot) -> str:
     )  # fmt: skip
 
 
-def _scale(plot: Plot) -> Scale:
-    values = [value for _, _, value in plot.values()]
-    ends = [end for _, point, _ in plot.values() for end in (point.low, point.high) if end is not None]
-    errors = plot.unit == FLOORS
-    positive = [value for value in values if 0 < value < math.inf]
-    wide = bool(positive) and max(positive) > 20 * min(positive) and min(values) > 0
-    return make_scale(
-        (*values, *ends), logarithmic=errors or wide, around=(1.0, FAIL_FACTOR) if errors else (),
-        ends=(LEAST, MOST) if errors else (0.0, math.inf),
-    )  # fmt: skip
-
-
 def _named(plot: Plot) -> list[Series]:
     """Return the lines that are written beside: all of a few; of many those of errors that are too large."""
     known = {id(line) for line, _, _ in plot.values()}
@@ -200,7 +242,10 @@ def _tick(tick: float, plot: Plot, scale: Scale) -> str:
     values = [value for _, _, value in plot.values()]
     below = tick == scale.low and any(value < scale.low for value in values)
     above = tick == scale.high and any(value > scale.high for value in values)
-    return ("≤ " if below else "≥ " if above else "") + tick_text(tick)
+    words = f"{tick:.12g}"
+    if tick > 0 and abs(power := math.log10(tick)) >= 4 and abs(power - round(power)) < 1e-6:
+        words = "10" + str(round(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return ("≤ " if below else "≥ " if above else "") + words
 
 
 def spread_apart(places: Sequence[float], space: float, low: float, high: float) -> list[float]:
@@ -221,3 +266,76 @@ def _extremes(plot: Plot) -> list[str]:
     worst = max(found, key=lambda item: (not math.isfinite(item[2]), item[2] if item[2] == item[2] else 0.0))
     least = min(found, key=lambda item: item[2] if math.isfinite(item[2]) else math.inf)
     return [f"{short(v)} {plot.unit} ({line.label} at {p.version})" for line, p, v in (worst, least)]
+
+
+Values = Callable[[Entry], list[float]]  # one value for each engine of an entry
+Middle = Callable[[list[float]], float]  # what stands for several engines
+
+
+def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot, ...]:
+    """Return errors against the noise floor and latencies, by finding, of what has values at two versions."""
+    found = (
+        plot for number, table in enumerate(make_tables(entries)) for section in table.sections
+        for plot in _plots(number, table, section, calibration)
+    )  # fmt: skip
+    return tuple(plot for plot in found if len(plot.versions) > 1)
+
+
+def _plots(number: int, table: Table, section: Section, calibration: Calibration) -> Iterator[Plot]:
+    """Yield errors by the worst engine, latencies by the middle one."""
+    where, finding = table.title.partition(" · ")[0], section.repro.id
+    kinds: tuple[tuple[str, str, str, Values, Middle], ...] = (
+        ("error", "error against the noise floor", FLOORS, lambda e: floors_of(e, calibration),
+         lambda values: max(values, key=nan_last)),
+        ("latency", "latency", "ms", latencies_of, statistics.median),
+    )  # fmt: skip
+    for kind, title, unit, values, middle in kinds:
+        series = []
+        for row in section.rows:
+            cells = zip(table.columns, row.entries, strict=True)
+            points = tuple(_point(version.name, entry, values, middle) for version, entry in cells)
+            if any(point.value is not None for point in points):
+                series.append(Series(label=row.case.id, unit=unit, points=points))
+        yield Plot(
+            name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
+            series=tuple(series), table=number, finding=finding,
+            must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
+        )  # fmt: skip
+
+
+def _point(version: str, entry: Entry | None, values: Values, middle: Middle) -> Point:
+    found = values(entry) if entry is not None else []
+    if entry is None or not found:
+        return Point(version=version, value=None)
+    finite = sorted(value for value in found if math.isfinite(value))
+    low, high = (finite[0], finite[-1]) if len(finite) > 1 else (None, None)
+    return Point(version=version, word=cell_text(entry), value=middle(found), low=low, high=high)
+
+
+def floors_of(entry: Entry, calibration: Calibration) -> list[float]:
+    """Return the error of the worst output of each engine that an entry rests on, in noise floors."""
+    found = []
+    for record in entry.records:
+        subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+        for build in record.builds if record.ended == RAN and subject.noise else ():
+            floors = read_floors(build, subject).values()
+            found += [max(floors, key=nan_last)] if floors else []
+    return found
+
+
+def latencies_of(entry: Entry) -> list[float]:
+    """Return the latency of each engine that an entry rests on, in milliseconds.
+
+    It is what the backend measured over several runs, else what the case measured by itself; a single run is
+    no latency.
+    """
+    found = []
+    for record in entry.records:
+        builds = record.data.get("builds") or [record.data]
+        for build, measured in zip(builds, record.builds, strict=False) if record.ended == RAN else ():
+            engine = build.get("engine")
+            latency = engine.get("latency") if isinstance(engine, Mapping) else None
+            value = latency.get("median_ms") if isinstance(latency, Mapping) else measured.scalars.get("ms")
+            if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
+                found.append(float(value))
+    return found

@@ -122,7 +122,7 @@ def render_junit(entries: Sequence[Entry]) -> str:
 
     suites = [
         (table.title, [(entry.cell, describe(entry), _result(entry)) for entry in table.entries()])
-        for table in make_tables(entries, all_rows=True)
+        for table in make_tables(entries)
     ]
     return templates().get_template("junit.xml").render(suites=suites)
 

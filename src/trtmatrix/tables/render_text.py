@@ -21,14 +21,14 @@ _LEAST_WIDTH = 60
 _CELL_WIDTH = 28  # of the widest column that a block must have room for
 
 
-def render_text(entries: Sequence[Entry], *, width: int = 100, all_rows: bool = False) -> str:
+def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     """Return the tables, a legend, and what there is to say about them.
 
-    No line is wider than ``width`` (60 at least). Rows without any evidence are folded, unless ``all_rows``.
+    No line is wider than ``width`` (60 at least). Rows without any evidence are folded.
     """
     width = max(width, _LEAST_WIDTH)
-    tables = make_tables(entries, all_rows=all_rows)
-    parts = ["\n".join(_render_table(table, width, fold=not all_rows)) for table in tables]
+    tables = make_tables(entries)
+    parts = ["\n".join(_render_table(table, width)) for table in tables]
     parts.append("\n".join(_legend(tables, width)))
     for title, remarks in find_remarks(entries):
         parts.append(
@@ -41,11 +41,11 @@ def render_text(entries: Sequence[Entry], *, width: int = 100, all_rows: bool = 
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _render_table(table: Table, width: int, *, fold: bool) -> Iterator[str]:
+def _render_table(table: Table, width: int) -> Iterator[str]:
     yield from _wrap(one_line(table.title), width)
     for line in kind_lines(table.boards):
         yield from _wrap(line, width, _INDENT)
-    lines = [_lines(section, width, fold=fold) for section in table.sections]
+    lines = [_lines(section, width) for section in table.sections]
     for number, columns in enumerate(_split(table, [line for mine in lines for line in mine], width)):
         if number:
             yield ""
@@ -62,14 +62,14 @@ class _Line:
     is_row: bool
 
 
-def _lines(section: Section, width: int, *, fold: bool) -> list[_Line]:
+def _lines(section: Section, width: int) -> list[_Line]:
     """Return a section's lines. Rows of which nothing is known at a block's versions are folded there too."""
     most = width - _CELL_WIDTH - 2 * len(_INDENT)
     rows = [
         _Line(
             label=shorten(one_line(row.label), most), is_row=True,
             texts=tuple(shorten(one_line(cell_text(entry)), _CELL_WIDTH) for entry in row.entries),
-            known=tuple(not fold or has_evidence(entry) for entry in row.entries),
+            known=tuple(map(has_evidence, row.entries)),
         )
         for row in section.rows
     ]  # fmt: skip

@@ -95,27 +95,27 @@ def fold_line(count: int, *, more: bool) -> str:
     return f"… {count} {'more ' if more else ''}{'case' if count == 1 else 'cases'} without evidence here"
 
 
-def make_tables(entries: Sequence[Entry], *, all_rows: bool = False) -> tuple[Table, ...]:
+def make_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
     """Group entries into tables: the GPUs in the order of the entries, the CPU last.
 
-    Rows in which no cell has evidence are folded, unless ``all_rows``.
+    Rows in which no cell has evidence are folded.
     """
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         on_gpu = entry.cell.version.product is Product.TENSORRT
         groups.setdefault(f"gpu {entry.cell.gpu.slug}" if on_gpu else "cpu", []).append(entry)
     names = [name for name in groups if name != "cpu"] + [name for name in groups if name == "cpu"]
-    return tuple(_table(groups[name], all_rows) for name in names)
+    return tuple(_table(groups[name]) for name in names)
 
 
-def _table(entries: Sequence[Entry], all_rows: bool) -> Table:
+def _table(entries: Sequence[Entry]) -> Table:
     named = {entry.cell.version.name: entry.cell.version for entry in entries}
     columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
     boards = find_kinds(entries)
     repros: dict[str, list[Entry]] = {}
     for entry in mark_boards(entries, boards):
         repros.setdefault(entry.cell.repro.id, []).append(entry)
-    sections = (_section(mine[-1].cell.repro, columns, mine, all_rows) for mine in repros.values())
+    sections = (_section(mine[-1].cell.repro, columns, mine) for mine in repros.values())
     return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections), boards=boards)
 
 
@@ -139,7 +139,7 @@ def describe_gpu(gpu: Gpu) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry], all_rows: bool) -> Section:
+def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry]) -> Section:
     """Return a repro's section of its own entries."""
     cases = {entry.cell.case.id: entry.cell.case for entry in mine}
     at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}
@@ -149,7 +149,7 @@ def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry], al
     ]
     shown, folded = list[Row](), list[Row]()
     for row in rows:
-        (shown if all_rows or any(map(has_evidence, row.entries)) else folded).append(row)
+        (shown if any(map(has_evidence, row.entries)) else folded).append(row)
     twins = tuple(make_twin_rows(repro, shown, columns))
     return Section(repro=repro, rows=tuple(shown), folded=tuple(folded), twins=twins)
 

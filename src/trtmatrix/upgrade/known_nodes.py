@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trtmatrix.model.static_check import NodeGroup, StaticCheck
-from trtmatrix.model.static_text import describe_versions, name_nodes, short_source, sum_up
+from trtmatrix.model.static_check import (
+    NodeGroup,
+    StaticCheck,
+    describe_versions,
+    name_nodes,
+    short_source,
+    sum_up,
+)
 from trtmatrix.upgrade.report import FactLine, ModelSection, Source, Weight, count
 
 

@@ -30,10 +30,10 @@ from trtmatrix.suite.model import Basis, Product, Verdict
 from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import Specifier
+from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.remarks import find_overruled
 from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
-from trtmatrix.tables.render_markdown import render_markdown
 from trtmatrix.tables.render_text import render_text
 
 GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}

@@ -17,7 +17,7 @@ from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import record_from
 from trtmatrix.suite.model import Verdict
-from trtmatrix.tables.matrix_plots import floors_of, latencies_of, make_plots
+from trtmatrix.tables.plots import floors_of, latencies_of, make_plots
 from trtmatrix.tables.render_html import render_html
 
 NOW = "2025-01-02 03:04 UTC"

@@ -17,14 +17,10 @@ def test_sample() -> None:
     check_golden("table.txt", render_text(sample_entries()))
 
 
-def test_sample_with_all_rows() -> None:
-    check_golden("table-all-rows.txt", render_text(sample_entries(), all_rows=True))
-
-
 @PATIENT
-@given(many_entries(), st.integers(min_value=60, max_value=140), st.booleans())
-def test_no_line_is_too_wide(entries: tuple[Entry, ...], width: int, every: bool) -> None:
-    lines = render_text(entries, width=width, all_rows=every).splitlines()
+@given(many_entries(), st.integers(min_value=60, max_value=140))
+def test_no_line_is_too_wide(entries: tuple[Entry, ...], width: int) -> None:
+    lines = render_text(entries, width=width).splitlines()
     assert max(map(len, lines)) <= width
     assert not any(line != line.rstrip() for line in lines)
 
@@ -32,7 +28,7 @@ def test_no_line_is_too_wide(entries: tuple[Entry, ...], width: int, every: bool
 @PATIENT
 @given(many_entries())
 def test_what_has_evidence_is_shown(entries: tuple[Entry, ...]) -> None:
-    text = " ".join(render_text(entries, all_rows=True).split())
+    text = " ".join(render_text(entries).split())
     assert all(cell_text(entry) in text for entry in entries if has_evidence(entry))
 
 

@@ -15,9 +15,9 @@ from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.board_kinds import find_kinds, kind_lines
+from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
-from trtmatrix.tables.render_markdown import render_markdown
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.upgrade.findings import Entries, make_case_line
 

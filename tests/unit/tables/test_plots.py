@@ -21,10 +21,10 @@ from trtmatrix.tables.plots import (
     Plot,
     Point,
     Series,
+    make_scale,
     render_figure,
     spread_apart,
 )
-from trtmatrix.tables.scale import make_scale
 
 PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, series=ERRORS, marked=frozenset({"10.8.0"}))
 
@@ -90,8 +90,8 @@ FLOATS = st.floats(allow_nan=True, allow_infinity=True)
 
 @PATIENT
 @given(st.lists(FLOATS, max_size=20), st.booleans(), FLOATS)
-def test_every_value_stands_on_the_scale(values: list[float], logarithmic: bool, other: float) -> None:
-    scale = make_scale([abs(value) for value in values], logarithmic=logarithmic)
+def test_every_value_stands_on_the_scale(values: list[float], errors: bool, other: float) -> None:
+    scale = make_scale([abs(value) for value in values], errors=errors)
     assert scale.low < scale.high
     for value in (*values, other):
         assert 0 <= scale.share(value) <= 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.tables.render_markdown import render_markdown
+from trtmatrix.tables.markdown import render_markdown
 
 
 def test_sample() -> None:
@@ -19,7 +19,7 @@ def test_sample() -> None:
 @given(many_entries())
 def test_every_table_row_has_as_many_cells_as_its_header(entries: tuple[Entry, ...]) -> None:
     width = 0
-    for line in render_markdown(entries, all_rows=True).splitlines():
+    for line in render_markdown(entries).splitlines():
         if line.startswith("|"):
             width = width or line.count("|")
             assert line.count("|") == width

@@ -5,7 +5,6 @@
   var names = ["gpu", "version", "finding", "precision", "only", "verdict"];
   var search = document.getElementById("text");
   var boxes = Array.prototype.slice.call(form.querySelectorAll("input[type=checkbox]"));
-  var unknown = [];
 
   function index(table) {
     var heads = Array.prototype.slice.call(table.tHead.rows[0].cells);
@@ -61,7 +60,7 @@
     var picked = {}, wanted = search.value.trim().toLowerCase();
     names.forEach(function (name) { picked[name] = chosen(name); });
     var filtered = wanted || names.some(function (name) { return picked[name].length; });
-    var seen = { rows: 0, all: 0, findings: {}, hidden: {}, tables: {}, without: {} };
+    var seen = { rows: 0, all: 0, findings: {} };
     tables.forEach(function (one) {
       var here = fits(picked.gpu, one.gpu), any = false;
       var columns = one.versions.map(function (version, at) { return !at || fits(picked.version, version); });
@@ -79,15 +78,11 @@
         group.body.hidden = !shown;
         seen.rows += shown;
         seen.all += all;
-        if (shown) { any = true; seen.findings[group.finding] = true; delete seen.hidden[group.finding]; }
-        else if (!seen.findings[group.finding]) { seen.hidden[group.finding] = true; }
+        if (shown) { any = true; seen.findings[group.finding] = true; }
       });
       one.heads.forEach(function (cell, at) { cell.hidden = !columns[at]; });
       one.frame.hidden = !any;
       if (one.folded) { one.folded.hidden = !any; one.folded.open = Boolean(filtered && any); }
-      var title = one.gpu.split(" · ")[0];
-      if (any) { seen.tables[title] = true; delete seen.without[title]; }
-      else if (!seen.tables[title]) { seen.without[title] = true; }
       plots.forEach(function (plot) {
         if (Number(plot.dataset.plot) === one.place) {
           plot.hidden = !(here && fits(picked.finding, plot.dataset.finding));
@@ -100,69 +95,39 @@
       document.querySelector("#pick-" + name + " .chosen").textContent =
         !words.length ? "all" : words.length > 2 ? words.length + " chosen" : words.join(", ");
     });
-    return picked;
   }
 
   function tell(seen, picked) {
-    var findings = Object.keys(seen.findings).length, hidden = Object.keys(seen.hidden);
-    var without = Object.keys(seen.without);
     var versions = boxes.filter(function (box) { return box.name === "version"; }).length;
-    document.getElementById("shown").textContent = seen.rows === seen.all && !picked.version.length
-      ? "Everything is shown: " + number(seen.all, "case") + "."
-      : number(seen.rows, "case") + " of " + seen.all + " shown, in " + number(findings, "finding") +
-        " and " + number(Object.keys(seen.tables).length, "table") + ".";
-    var gone = [];
-    if (seen.rows < seen.all) { gone.push(number(seen.all - seen.rows, "case")); }
-    if (hidden.length) { gone.push("all of " + hidden.join(", ")); }
-    if (picked.version.length) { gone.push(number(versions - picked.version.length, "version")); }
-    if (without.length) { gone.push("the table of " + without.join(" and that of ")); }
-    var said = gone.length ? "Hidden: " + gone.join("; ") + "." : "";
-    if (!seen.rows) { said = "Nothing fits. " + said; }
-    if (unknown.length) { said += " The address asks for what is not here: " + unknown.join(", ") + "."; }
-    document.getElementById("hidden").textContent = said;
+    var said = seen.rows === seen.all ? "Everything is shown: " + number(seen.all, "case")
+      : number(seen.rows, "case") + " of " + seen.all + " shown, of " +
+        number(Object.keys(seen.findings).length, "finding");
+    if (picked.version.length) { said += "; " + number(versions - picked.version.length, "version") + " hidden"; }
+    document.getElementById("shown").textContent = said + ".";
   }
 
-  function write(picked) {
-    var parts = names.filter(function (name) { return picked[name].length; }).map(function (name) {
-      return name + "=" + picked[name].map(encodeURIComponent).join(",");
-    });
-    if (search.value.trim()) { parts.push("text=" + encodeURIComponent(search.value.trim())); }
-    var bare = location.href.split("#")[0];
-    history.replaceState(null, "", parts.length ? bare + "#" + parts.join("&") : bare);
-  }
-
-  function decoded(value) {
-    try { return decodeURIComponent(value); } catch (error) { return value; }
+  function write() {
+    var asked = new URLSearchParams();
+    boxes.forEach(function (box) { if (box.checked) { asked.append(box.name, box.value); } });
+    if (search.value.trim()) { asked.append("text", search.value.trim()); }
+    var words = String(asked);
+    history.replaceState(null, "", location.href.split("#")[0] + (words && "#" + words));
   }
   function read() {
-    var hash = location.hash.slice(1), asked = {};
-    if (hash && hash.indexOf("=") < 0) { return; }
-    hash.split("&").forEach(function (part) {
-      var at = part.indexOf("=");
-      if (at > 0) { asked[part.slice(0, at)] = part.slice(at + 1); }
-    });
-    unknown = [];
-    names.forEach(function (name) {
-      var values = asked[name] ? asked[name].split(",").map(decoded) : [];
-      boxes.forEach(function (box) {
-        if (box.name === name) { box.checked = values.indexOf(box.value) >= 0; }
-      });
-      values.forEach(function (value) {
-        var known = boxes.some(function (box) { return box.name === name && box.value === value; });
-        if (!known) { unknown.push(name + " " + value); }
-      });
-    });
-    search.value = asked.text ? decoded(asked.text) : "";
+    if (location.hash.length > 1 && location.hash.indexOf("=") < 0) { return; }
+    var asked = new URLSearchParams(location.hash.slice(1));
+    boxes.forEach(function (box) { box.checked = asked.getAll(box.name).indexOf(box.value) >= 0; });
+    search.value = asked.get("text") || "";
     apply();
   }
+  function change() { apply(); write(); }
 
   form.addEventListener("submit", function (event) { event.preventDefault(); });
-  form.addEventListener("input", function () { unknown = []; write(apply()); });
+  form.addEventListener("input", change);
   document.getElementById("all").addEventListener("click", function () {
     boxes.forEach(function (box) { box.checked = false; });
     search.value = "";
-    unknown = [];
-    write(apply());
+    change();
     search.focus();
   });
   window.addEventListener("hashchange", function () {
