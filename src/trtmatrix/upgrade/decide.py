@@ -8,7 +8,7 @@ from dataclasses import replace
 from trtmatrix.suite.model import Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, fixed_word, make_findings, standing_of
-from trtmatrix.upgrade.performance import make_performance, make_series, summarise_performance
+from trtmatrix.upgrade.performance import make_performance, summarise_performance
 from trtmatrix.upgrade.question import Question, find_blind_spots, make_lacking
 from trtmatrix.upgrade.reasons import CHECK, CODE, MODEL, make_reasons
 from trtmatrix.upgrade.report import Change, Decision, FactLine, FindingLine, Lacking, Source, Upgrade, Weight
@@ -38,8 +38,7 @@ def decide(question: Question) -> Upgrade:
         summary=_summarise(question, decision, reasons, findings), reasons=reasons, findings=findings,
         gpu_and_driver=hardware, performance=performance, api=question.api,
         engines=make_engines(before, after), model=own.section if own else None,
-        errors=make_series(findings, entries, question.versions, "noise floors"),
-        latencies=make_series(findings, entries, question.versions, "ms"), lacking=lacking,
+        lacking=lacking,
         not_looked_at=find_blind_spots(question, findings), command=question.command,
     )  # fmt: skip
 

@@ -98,26 +98,6 @@ def find_move(
     return old, (new,)
 
 
-def asks_code_alone(args: argparse.Namespace, names: Sequence[str]) -> bool:
-    """Whether only the API can be asked about: a version is none of ``names``, but its API is known.
-
-    :class:`UsageError` where more is asked than what becomes of code.
-    """
-    known = {ANY, *names, *(name.rpartition(".")[0] for name in names)}  # 10.0.1 is meant for 10.0.1.6
-    beyond = [name for name in (args.before, args.after) if name not in known]
-    more = [f"--{name}" for name in ("gpu", "repro", "case", "model", "check") if getattr(args, name)]
-    code_alone = bool(args.code) and not more and args.after != ANY
-    if not beyond or any(read_surfaces(args.results).of(name) is None for name in beyond):
-        return code_alone and not names  # without a matrix nothing else tells that the API is not known
-    if code_alone:
-        return True
-    without = f" without {', '.join(more)}" if more else ""
-    raise UsageError(
-        f"{' and '.join(beyond)}: not in {args.matrix}; only what changes in its API is known. Ask for that "
-        f"by --api, or by --code DIR{without}; to ask for more add it to that file, as said at its top"
-    )
-
-
 def is_of_tensorrt(args: argparse.Namespace) -> bool:
     """Whether a move whose API is asked about is one of TensorRT's; each end's API is known, or is a version.
 
@@ -145,8 +125,9 @@ def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] 
     found = next((version for version in matrix.versions if version.name == name), None)
     if found is not None:
         return found
+    hint = "" if others else ". What changes in its API alone: --api, with --code DIR"
     names = [*(version.name for version in matrix.versions), *others]
-    raise UsageError(unlisted_version(option, name, names))
+    raise UsageError(unlisted_version(option, name, names) + hint)
 
 
 @dataclass(frozen=True, kw_only=True)

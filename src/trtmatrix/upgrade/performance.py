@@ -1,4 +1,4 @@
-"""Figures: latency, build time, size and memory at both versions, and what is plotted over all. Pure."""
+"""Figures: latency, build time, size and memory at both versions. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ from typing import Any
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import RAN, Record
-from trtmatrix.judge.words import has_evidence
-from trtmatrix.suite.matrix import Version
-from trtmatrix.tables.plots import Point, Series
 from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.report import FindingLine, PerformanceLine, Spread
+from trtmatrix.upgrade.report import PerformanceLine, Spread
 
 LEAST_VALUES = 3
 """Values a side must have before two are told apart."""
@@ -172,37 +169,3 @@ def summarise_performance(lines: Sequence[PerformanceLine]) -> tuple[Performance
 
 def _is_slower(line: PerformanceLine) -> bool:
     return line.before is not None and line.after is not None and line.after.low > line.before.high * SLOWER
-
-
-def make_series(
-    findings: Sequence[FindingLine], entries: Entries, versions: Sequence[Version], unit: str
-) -> tuple[Series, ...]:
-    """Return the error (unit "noise floors") or the latency ("ms") of each finding's case over the versions.
-
-    The case is the one that weighs most; among equals one that has numbers at both versions.
-    """
-    names = [version.name for version in sorted(versions, key=lambda version: version.release)]
-    made = []
-    for finding in findings:
-        first = finding.cases[0]
-        equal = [c for c in finding.cases if (c.weight, c.change) == (first.weight, first.change)]
-        case = max(equal, key=lambda c: (c.before.floors is not None) + (c.after.floors is not None)).case
-        points = tuple(_point(finding.repro, case, entries, name, unit) for name in names)
-        if any(point.value is not None for point in points):
-            made.append(Series(label=f"{finding.repro}/{case}", unit=unit, points=points))
-    return tuple(made)
-
-
-def _point(repro: str, case: str, entries: Entries, version: str, unit: str) -> Point:
-    entry = entries.at(repro, case, version)
-    if entry is None or not has_evidence(entry):
-        return Point(version=version, value=None, note="no evidence")
-    side = entries.side(repro, case, version)
-    floors = [] if side.floors is None else [side.floors]
-    values = _values(_engines(entry.records), "latency") if unit == "ms" else floors
-    if not values:
-        return Point(version=version, value=None, word=side.word, note=side.reason)
-    return Point(
-        version=version, value=statistics.median(values), low=min(values), high=max(values), word=side.word,
-        note=side.reason,
-    )  # fmt: skip

@@ -16,7 +16,6 @@ from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
-from trtmatrix.tables.plots import Series
 
 SCHEMA = 1
 """The number of the JSON's shape; docs/upgrade.schema.json describes it."""
@@ -270,8 +269,6 @@ class Upgrade:
     api: ApiSection = field(default_factory=ApiSection)
     engines: tuple[FactLine, ...] = ()
     model: ModelSection | None = None
-    errors: tuple[Series, ...] = ()
-    latencies: tuple[Series, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     not_looked_at: tuple[str, ...] = ()
     command: str = ""

@@ -24,8 +24,6 @@ SECTIONS = {
     "api": ("api",),
     "engines": ("engines",),
     "model": ("model",),
-    "errors": ("plots",),
-    "latencies": ("plots",),
     "lacking": ("lacking",),
     "not_looked_at": ("not-looked-at",),
 }
@@ -82,7 +80,6 @@ def test_every_field_has_its_section() -> None:
         "performance",
         "api",
         "engines",
-        "plots",
         "not-looked-at",
     ]
 
@@ -92,7 +89,7 @@ def test_what_a_report_has_not_is_not_shown(name: str) -> None:
     nothing: dict[str, Any] = {"api": ApiSection(), "model": None}
     empty: dict[str, Any] = {name: nothing.get(name, ())}
     shown = sections(page_of(replace(full_upgrade(), **empty)))
-    if name in {"errors", "latencies", "performance"}:  # the other plot, and that nothing ran at both
+    if name == "performance":  # that nothing ran at both
         assert set(SECTIONS[name]) <= set(shown)
     else:
         assert not set(SECTIONS[name]) & set(shown)
