@@ -69,7 +69,7 @@ def full_upgrade() -> Upgrade:
                 repro="gemm-mha-v2", case="fp16-h3", measure="latency", unit="ms",
                 before=Spread(median=0.28, low=0.27, high=0.31, count=50),
                 after=Spread(median=0.12, low=0.12, high=0.14, count=50), ratio=0.43, told_apart=True,
-                clocks="1980 MHz at both",
+                p_value=0.05, clocks="1980 MHz at both",
             ),
             PerformanceLine(
                 repro="gemm-mha-v2", case="fp16-h3", measure="engine size", unit="bytes",

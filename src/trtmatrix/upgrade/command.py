@@ -130,7 +130,7 @@ def _own(
     from trtmatrix.upgrade.model_section import make_model_section
 
     selection = replace(
-        context.selection, versions=(before.name, after.name), repros=(), cases=(),
+        context.selection, versions=tuple(dict.fromkeys((before.name, after.name))), repros=(), cases=(),
         gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
     )  # fmt: skip
     mine = open_model(replace(context, selection=selection), args)

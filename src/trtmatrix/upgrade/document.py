@@ -18,7 +18,7 @@ from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Evidence
-from trtmatrix.upgrade.performance import LEAST_VALUES, summarise_performance
+from trtmatrix.upgrade.performance import LEAST_CHANGE, summarise_performance
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
@@ -37,6 +37,7 @@ from trtmatrix.upgrade.report import (
     WorkaroundLine,
     count,
 )
+from trtmatrix.upgrade.slowdown import RULE
 
 TONES: Mapping[Enum, str] = {
     Decision.GO: "good", Decision.GO_WITH_WORKAROUNDS: "warn", Decision.DONT: "bad",
@@ -333,13 +334,16 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
     lines = upgrade.performance
     items = []
     for each in summarise_performance(lines):
-        said = f"{each.measure}: {each.ratio:.2f}× over {count(each.cases, 'case')} (geometric mean)"
-        left = f"; {each.not_compared} not comparable" if each.not_compared else ""
-        items.append(_item(f"{said}; told apart: {each.worse} worse, {each.better} better{left}"))
+        said = []
+        if each.ratio is not None:
+            said += [f"{each.ratio:.2f}× over {count(each.cases, 'case')} (geometric mean)"]
+            said += [f"told apart: {each.worse} worse, {each.better} better"]
+        whys = Counter(line.why_not for line in each.not_compared)
+        said += [f"{number} not comparable: {why}" for why, number in whys.most_common(2)]
+        items.append(_item(f"{each.measure}: {'; '.join(said)}"))
     if items:
         items.insert(0, _item("The same case at both versions, after ÷ before (below 1 is better):"))
-        apart = f"both sides have {LEAST_VALUES} values or more, and their spreads do not overlap"
-        items.append(_item(f"Told apart: {apart}."))
+        items.append(_item(f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×."))
     elif upgrade.findings and not lines:
         items.append(_item("No case has run at both versions here or in the records of this GPU."))
     yield from _lines(items)
@@ -355,7 +359,7 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
         table = Table(label="Engines that changed", heads=heads, rows=tuple(map(_figure_row, built)))
         yield Fold(title, (table,), brief=_FEW)
     if others:
-        title = f"{count(len(others), 'figure')} within the spread, not comparable, or of one version only"
+        title = f"{count(len(others), 'figure')} not significant, not comparable, or of one version only"
         table = Table(label="Other figures", heads=heads, rows=tuple(map(_figure_row, others)))
         yield Fold(title, (table,), opened=len(others) <= _FEW)
 
@@ -376,7 +380,8 @@ def ratio_text(line: PerformanceLine) -> str:
     if not math.isfinite(line.ratio):
         return short(line.ratio)
     change = f"{100 * (line.ratio - 1):+.3g}%" if line.ratio < 10 else f"× {short(line.ratio)}"
-    return change.replace("-", "−") + ("" if line.told_apart else ", within the spread")
+    told = f" (p = {short(line.p_value)})" if line.p_value is not None else ", not significant"
+    return change.replace("-", "−") + told
 
 
 def _spread_text(spread: Spread | None, unit: str) -> str:

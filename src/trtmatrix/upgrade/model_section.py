@@ -46,7 +46,7 @@ def make_model_section(
     """
     loaded, about = model_repro(context), read_about(context)
     own = [entry for entry in entries if entry.cell.repro.id == loaded.repro.id]
-    both = [e for name in (before, after) for e in own if e.cell.version.name == name]
+    both = [e for name in dict.fromkeys((before, after)) for e in own if e.cell.version.name == name]
     noise, outputs, sides = _noise(context, both), outputs_of(loaded), Entries(entries, calibration)
     section = ModelSection(
         name=Path(args.model).name, repro=loaded.repro.id,

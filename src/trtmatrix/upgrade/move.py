@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".sarif"), (".json", ".sarif")
 ANY = "any"
+MAX_SLOWDOWN = 1.1
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -73,7 +74,7 @@ def find_move(
     """Return the version moved from, and those that may be moved to: one, or all newer ones for ``any``.
 
     ``left_out``: versions that ``any`` does not mean. :class:`UsageError` where a name is none of
-    matrix.yaml's, both are the same, or of two products.
+    matrix.yaml's, or they are of two products.
     """
     names = [version.name for version in matrix.versions]
     old = _find_version(matrix, "--from", before)
@@ -88,8 +89,6 @@ def find_move(
         return old, tuple(newer)
     new = _find_version(matrix, "--to", after)
     others = ", ".join(version.name for version in same if version is not old) or "no other"
-    if new is old:
-        raise UsageError(f"--from and --to are both {old.name}: move to {others}, or ask --to any")
     if new.product is not old.product:
         raise UsageError(
             f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays "
@@ -192,7 +191,8 @@ def make_question(
     left_out = tuple(r.id for r in context.plain_repros if args.repro and r.id not in args.repro)
     return Question(
         before=before, after=after, gpu=gathered.gpu, matrix=context.matrix, entries=gathered.entries,
-        gpu_word=gathered.gpu_word, options=tuple(file_options(args)), restricted=restricted,
+        max_slowdown=None if args.no_performance else args.max_slowdown, gpu_word=gathered.gpu_word,
+        options=tuple(file_options(args)), restricted=restricted,
         left_out=tuple(name for name in left_out if name != "controls"), command=command_of(args),
     )  # fmt: skip
 
@@ -213,7 +213,12 @@ def command_of(args: argparse.Namespace) -> str:
         words += [f"--{name}", ",".join(getattr(args, name))] if getattr(args, name) else []
     words += model_options(args, "check")
     words += [word for value in args.code for word in ("--code", str(value))]
-    words += [f"--{name.replace('_', '-')}" for name in ("explain", "no_run") if getattr(args, name)]
+    words += ["--max-slowdown", f"{args.max_slowdown:g}"] if args.max_slowdown != MAX_SLOWDOWN else []
+    words += [
+        f"--{name.replace('_', '-')}"
+        for name in ("explain", "no_run", "no_performance")
+        if getattr(args, name)
+    ]
     return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(args)])}"
 
 

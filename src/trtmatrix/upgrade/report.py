@@ -17,7 +17,7 @@ from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
 
-SCHEMA = 1
+SCHEMA = 2
 """The number of the JSON's shape; docs/upgrade.schema.json describes it."""
 
 
@@ -177,8 +177,9 @@ class PerformanceLine:
     """One figure of one case at both versions.
 
     ``measure``: latency (ms), build time (s), engine size (bytes), device memory (bytes). ``ratio`` is after
-    over before, of the medians. ``told_apart``: the spreads do not overlap. ``clocks``: those of both in
-    words; ``why_not``: why the two must not be compared (another driver, other clocks), or nothing.
+    over before, of the medians. ``told_apart``: significantly different, with the rank test's ``p_value``;
+    ``beyond_limit``: significantly more than --max-slowdown times the figure before. ``clocks``: those of
+    both in words; ``why_not``: why the two must not be compared (other or unknown clocks), or nothing.
     """
 
     repro: str
@@ -189,6 +190,8 @@ class PerformanceLine:
     after: Spread | None
     ratio: float | None
     told_apart: bool
+    p_value: float | None = None
+    beyond_limit: bool = False
     clocks: str = ""
     why_not: str = ""
 

@@ -40,7 +40,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--atol", "0"], "--atol is about your own model"),
         (["-o", "report.pdf"], "the suffix must be one of .html, .md, .json"),
         (["-o", "/no/such/folder/report.md"], "there is no folder /no/such/folder"),
-        (["--from", "10.8.0"], "--from and --to are both 10.8.0: move to "),
+        (["--max-slowdown", "0.9"], "a factor of 1 or more is wanted"),
         (["--to", "10.8.1"], "--to 10.8.1: not listed; known are 8.5.1.7"),
         (["--from", "10.0.1"], "--from 10.0.1: not listed; perhaps you meant 10.0.1.6"),
         (["--from", "latest"], "--from latest: not listed; known are 8.5.1.7, 8.5.2.2"),
