@@ -90,10 +90,11 @@ def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_command_is_told_as_it_was_given() -> None:
     words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
+    words += ["--max-slowdown", "1.2", "--no-performance"]
     args = cli.make_parser().parse_args([*MOVE, *words])
     assert command_of(args) == (
-        "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src --no-run "
-        "--results 'my results'"
+        "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src "
+        "--max-slowdown 1.2 --no-run --no-performance --results 'my results'"
     )
     again = cli.make_parser().parse_args(["upgrade", *shlex.split(command_of(args))[4:]])
     assert vars(again) == vars(args)
