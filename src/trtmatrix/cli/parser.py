@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -265,9 +266,18 @@ def _upgrade(parser: ArgumentParser) -> None:
     _option(group, "--check", "FILE.py", check, type=Path)
     _flag(group, "--explain", "find the first layer of the model that goes wrong, if any does")
     _flag(group, "--no-run", "decide from stored records; run nothing")
+    slow = "how many times the latency, memory, engine size or build time may be what it was"
+    _option(group, "--max-slowdown", "FACTOR", slow, type=_factor, default=1.1)
+    _flag(group, "--no-performance", "leave latency, memory, engine size and build time out")
     _flag(group, "--full", "print the whole report instead of one screen")
     output = "also write the report as .html, .md or .json, or the uses in code as .sarif; may be repeated"
     _repeated(group, "--output -o", "FILE", output, type=Path)
+
+
+def _factor(text: str) -> float:
+    if not math.isfinite(factor := float(text)) or factor < 1:
+        raise argparse.ArgumentTypeError("a factor of 1 or more is wanted, such as 1.10")
+    return factor
 
 
 def _report(parser: ArgumentParser) -> None:

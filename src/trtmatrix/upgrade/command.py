@@ -28,7 +28,6 @@ from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.move import (
     ANY,
     Gathered,
-    asks_code_alone,
     check_options,
     find_move,
     gather,
@@ -47,11 +46,9 @@ NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 def upgrade_command(args: argparse.Namespace) -> ExitCode:
     """Say whether to move from one version to another; the exit code is the answer."""
     check_options(args)
-    if args.api or (not args.matrix.exists() and asks_code_alone(args, ())):
+    if args.api:
         return _tell_api(args)
     context = open_context(args)
-    if asks_code_alone(args, [version.name for version in context.matrix.versions]):
-        return _tell_api(args)
     left_out: frozenset[str] = frozenset()
     if args.after == ANY:  # the agreed versions, and those that were measured
         stored = read_records(context.project.results)
@@ -133,7 +130,7 @@ def _own(
     from trtmatrix.upgrade.model_section import make_model_section
 
     selection = replace(
-        context.selection, versions=(before.name, after.name), repros=(), cases=(),
+        context.selection, versions=tuple(dict.fromkeys((before.name, after.name))), repros=(), cases=(),
         gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
     )  # fmt: skip
     mine = open_model(replace(context, selection=selection), ModelOptions.of(vars(args)))

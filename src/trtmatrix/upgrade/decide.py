@@ -8,9 +8,9 @@ from dataclasses import replace
 from trtmatrix.suite.model import Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, fixed_word, make_findings, standing_of
-from trtmatrix.upgrade.performance import make_performance, make_series, summarise_performance
+from trtmatrix.upgrade.performance import make_performance
 from trtmatrix.upgrade.question import Question, find_blind_spots, make_lacking
-from trtmatrix.upgrade.reasons import CHECK, CODE, MODEL, make_reasons
+from trtmatrix.upgrade.reasons import CHECK, CODE, MODEL, PERFORMANCE, make_reasons
 from trtmatrix.upgrade.report import Change, Decision, FactLine, FindingLine, Lacking, Source, Upgrade, Weight
 
 _BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
@@ -20,14 +20,17 @@ def decide(question: Question) -> Upgrade:
     """Return the whole report: the answer, why, and what there is to know."""
     before, after, entries, own = question.before, question.after, question.entries, question.own
     findings = make_findings(entries, before.name, after.name)
-    performance = make_performance(entries, before.name, after.name)
+    limit = question.max_slowdown
+    mine, performance = (
+        make_performance(found, before.name, after.name, limit) if found and limit else ()
+        for found in (own.entries if own else None, entries)
+    )
     if own is not None:  # what is not known of the findings is told and decides nothing
-        performance = (*make_performance(own.entries, before.name, after.name), *performance)
         findings = tuple(
             replace(f, weight=Weight.NOTE) if f.weight is Weight.LACKING else f for f in findings
         )
     hardware = make_hardware(before, after, question.gpu, question.matrix)
-    reasons = make_reasons(question, findings, hardware, summarise_performance(performance))
+    reasons = make_reasons(question, findings, hardware, mine, performance)
     decision = settle(reasons, own=own is not None)
     lacking = (*_lacking_model(question, reasons), *make_lacking(question, findings))
     if any(line.topic == "GPU" and line.weight is Weight.AGAINST for line in hardware):
@@ -36,10 +39,9 @@ def decide(question: Question) -> Upgrade:
         product=after.product, before=before.name, after=after.name, gpu=question.gpu.name,
         gpu_note=_describe_gpu(question), decision=decision,
         summary=_summarise(question, decision, reasons, findings), reasons=reasons, findings=findings,
-        gpu_and_driver=hardware, performance=performance, api=question.api,
+        gpu_and_driver=hardware, performance=(*mine, *performance), api=question.api,
         engines=make_engines(before, after), model=own.section if own else None,
-        errors=make_series(findings, entries, question.versions, "noise floors"),
-        latencies=make_series(findings, entries, question.versions, "ms"), lacking=lacking,
+        lacking=lacking,
         not_looked_at=find_blind_spots(question, findings), command=question.command,
     )  # fmt: skip
 
@@ -99,6 +101,8 @@ def _summarise(
             text = (
                 f"Go: nothing that was looked at is worse at {after}, and enough was seen to be right there."
             )
+            if told := [reason.text for reason in reasons if reason.topic == PERFORMANCE]:
+                text = f"Go: no result is worse at {after}, and enough are right there. But {told[0]}."
         case Decision.GO_WITH_WORKAROUNDS:
             needed = ", ".join(topics(Weight.WORKAROUND))
             text = f"Go, with work-arounds for {needed}: without them {after} is worse."

@@ -18,8 +18,7 @@ from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.outcome import Evidence
-from trtmatrix.tables.plots import Plot
-from trtmatrix.upgrade.performance import LEAST_VALUES, summarise_performance
+from trtmatrix.upgrade.performance import LEAST_CHANGE, summarise_performance
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
@@ -38,6 +37,7 @@ from trtmatrix.upgrade.report import (
     WorkaroundLine,
     count,
 )
+from trtmatrix.upgrade.slowdown import RULE
 
 TONES: Mapping[Enum, str] = {
     Decision.GO: "good", Decision.GO_WITH_WORKAROUNDS: "warn", Decision.DONT: "bad",
@@ -58,7 +58,6 @@ EVIDENCE: Mapping[Evidence, str] = {
 _MARKS = "[PASS]: recorded elsewhere or before a change, (PASS): reported, ¹: on one build."
 _BRIEF = {Change.REGRESSED: 5, Change.UNCHANGED_BAD: 3, Change.FIXED: 3}
 """How many cases of a finding a terminal shows."""
-_MOST_BARS = 40
 _FEW = 12
 """So many rows of what is folded are shown unfolded."""
 
@@ -143,37 +142,7 @@ class Command:
     text: str
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A plot over the versions."""
-
-    kind: ClassVar[str] = "figure"
-    plot: Plot
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """A figure at both versions: ``change`` in words with its ``tone``.
-
-    ``sides``: each version, its figure in words, and lowest, median and highest as shares of the row's width.
-    """
-
-    label: str
-    change: str
-    tone: str
-    sides: tuple[tuple[str, str, tuple[float, float, float]], ...]
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Figures as bars, the worst first; their numbers stand in the tables beside them."""
-
-    kind: ClassVar[str] = "bars"
-    title: str
-    bars: tuple[Bar, ...]
-
-
-Block = Lines | Fold | Table | Command | Figure | Bars
+Block = Lines | Fold | Table | Command
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +184,6 @@ def make_document(upgrade: Upgrade) -> Document:
         ("performance", "Performance", _performance(upgrade)),
         ("api", "Your code and the API" if api.code else "API", _api(api, before, after)),
         ("engines", "Engines to rebuild", _lines(map(_fact_item, upgrade.engines))),
-        ("plots", "Over the versions", _plots(upgrade)),
         ("not-looked-at", "Not looked at", _lines(_item(text) for text in upgrade.not_looked_at)),
     )
     sections = ((name, title, tuple(blocks)) for name, title, blocks in made)
@@ -366,22 +334,19 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
     lines = upgrade.performance
     items = []
     for each in summarise_performance(lines):
-        said = f"{each.measure}: {each.ratio:.2f}× over {count(each.cases, 'case')} (geometric mean)"
-        left = f"; {each.not_compared} not comparable" if each.not_compared else ""
-        items.append(_item(f"{said}; told apart: {each.worse} worse, {each.better} better{left}"))
+        said = []
+        if each.ratio is not None:
+            said += [f"{each.ratio:.2f}× over {count(each.cases, 'case')} (geometric mean)"]
+            said += [f"told apart: {each.worse} worse, {each.better} better"]
+        whys = Counter(line.why_not for line in each.not_compared)
+        said += [f"{number} not comparable: {why}" for why, number in whys.most_common(2)]
+        items.append(_item(f"{each.measure}: {'; '.join(said)}"))
     if items:
         items.insert(0, _item("The same case at both versions, after ÷ before (below 1 is better):"))
-        apart = f"both sides have {LEAST_VALUES} values or more, and their spreads do not overlap"
-        items.append(_item(f"Told apart: {apart}."))
+        items.append(_item(f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×."))
     elif upgrade.findings and not lines:
         items.append(_item("No case has run at both versions here or in the records of this GPU."))
     yield from _lines(items)
-    if latencies := [x for x in lines if x.measure == "latency" and x.ratio and not x.why_not]:
-        latencies.sort(key=lambda line: -(line.ratio or 0))
-        more = f", the {_MOST_BARS} worst of {len(latencies)}" if len(latencies) > _MOST_BARS else ""
-        title = f"Latency before and after, the worst first{more}: each pair on a scale of its own"
-        bars = (_bar(line, upgrade.before, upgrade.after) for line in latencies[:_MOST_BARS])
-        yield Bars(title, tuple(bars))
     told = sorted((x for x in lines if x.told_apart and not x.why_not), key=lambda x: -(x.ratio or 0))
     others = [line for line in lines if not line.told_apart or line.why_not]
     heads = ("case", "measure", upgrade.before, upgrade.after, "change", "clocks")
@@ -394,22 +359,9 @@ def _performance(upgrade: Upgrade) -> Iterator[Block]:
         table = Table(label="Engines that changed", heads=heads, rows=tuple(map(_figure_row, built)))
         yield Fold(title, (table,), brief=_FEW)
     if others:
-        title = f"{count(len(others), 'figure')} within the spread, not comparable, or of one version only"
+        title = f"{count(len(others), 'figure')} not significant, not comparable, or of one version only"
         table = Table(label="Other figures", heads=heads, rows=tuple(map(_figure_row, others)))
         yield Fold(title, (table,), opened=len(others) <= _FEW)
-
-
-def _bar(line: PerformanceLine, before: str, after: str) -> Bar:
-    spreads = [(before, line.before), (after, line.after)]
-    most = max((spread.high for _, spread in spreads if spread), default=1.0) or 1.0
-    tone = ("bad" if (line.ratio or 0) > 1 else "good") if line.told_apart else ""
-    return Bar(
-        label=f"{line.repro}/{line.case}", change=ratio_text(line), tone=tone,
-        sides=tuple(
-            (name, _spread_text(s, line.unit), (s.low / most, s.median / most, s.high / most))
-            for name, s in spreads if s
-        ),
-    )  # fmt: skip
 
 
 def _figure_row(line: PerformanceLine) -> Row:
@@ -428,7 +380,8 @@ def ratio_text(line: PerformanceLine) -> str:
     if not math.isfinite(line.ratio):
         return short(line.ratio)
     change = f"{100 * (line.ratio - 1):+.3g}%" if line.ratio < 10 else f"× {short(line.ratio)}"
-    return change.replace("-", "−") + ("" if line.told_apart else ", within the spread")
+    told = f" (p = {short(line.p_value)})" if line.p_value is not None else ", not significant"
+    return change.replace("-", "−") + told
 
 
 def _spread_text(spread: Spread | None, unit: str) -> str:
@@ -529,13 +482,3 @@ def _check_words(check: CheckOutcome) -> tuple[Span, str]:
     figure = f"{check.label or 'figure'} = {short(check.figure)}" if check.figure is not None else ""
     more = "; ".join(part for part in (figure, check.error) if part)
     return Span(said, "chip", tone), f"your acceptance {check.script}{': ' + more if more else ''}"
-
-
-def _plots(upgrade: Upgrade) -> Iterator[Block]:
-    for name, title, series in (
-        ("errors", "Error over the versions, against the noise floor", upgrade.errors),
-        ("latencies", "Latency over the versions", upgrade.latencies),
-    ):
-        if series:
-            marked = frozenset({upgrade.before, upgrade.after})
-            yield Figure(Plot(name=name, title=title, unit=series[0].unit, series=series, marked=marked))

@@ -143,6 +143,8 @@ def _matrix_line(topic: str, text: str) -> FactLine:
 def make_engines(before: Version, after: Version) -> tuple[FactLine, ...]:
     """Return what was built with the old version and must be made again: plans, caches, plugins."""
     match after.product:
+        case _ if before.name == after.name:
+            return ()
         case Product.TENSORRT:
             return tuple(_tell_rebuilds(before.name, before.release, after.name, after.release))
         case Product.TENSORRT_RTX:

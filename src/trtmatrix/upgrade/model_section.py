@@ -46,7 +46,7 @@ def make_model_section(
     """
     loaded, about = model_repro(context), read_about(context)
     own = [entry for entry in entries if entry.cell.repro.id == loaded.repro.id]
-    both = [e for name in (before, after) for e in own if e.cell.version.name == name]
+    both = [e for name in dict.fromkeys((before, after)) for e in own if e.cell.version.name == name]
     noise, outputs, sides = _noise(context, both), outputs_of(loaded), Entries(entries, calibration)
     section = ModelSection(
         name=Path(args.model).name, repro=loaded.repro.id,
@@ -89,7 +89,9 @@ def add_extras(
             troubles.append(f"{what}: {_words(error)}")
 
     own = [entry for entry in entries if entry.cell.repro.id == section.repro]
-    outputs = KeptOutputs(context, _pair(own, before, after), (before, after), troubles)
+    shown = {entry.cell.version.name: entry for entry in own if entry.evidence in SHOWN}
+    pair = (shown.get(before), shown.get(after))
+    outputs = KeptOutputs(context, pair, (before, after), troubles)
     attempt("the two versions' outputs could not be compared", outputs.compare)
     if getattr(args, "check", None) is not None:
         attempt(f"--check {args.check} could not be run", lambda: outputs.check(Path(args.check)))
@@ -107,24 +109,6 @@ def add_extras(
 
 def _words(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _pair(entries: Sequence[Entry], before: str, after: str) -> Pair:
-    """Return the model's entries at both versions, of one case and, where there is, of one GPU.
-
-    Those with kept outputs come first, then those that were measured here.
-    """
-
-    def worth(entry: Entry | None) -> tuple[bool, bool]:
-        return bool(entry and _kept(entry)), bool(entry and entry.evidence is Evidence.MEASURED)
-
-    groups: dict[tuple[str, str], dict[str, Entry]] = {}
-    for entry in entries:
-        if entry.cell.version.name in {before, after} and entry.evidence in SHOWN:
-            place = (entry.cell.case.id, entry.cell.gpu.slug)
-            groups.setdefault(place, {})[entry.cell.version.name] = entry
-    pairs: list[Pair] = [(group.get(before), group.get(after)) for group in groups.values()]
-    return max(pairs, key=lambda pair: tuple(map(worth, pair)), default=(None, None))
 
 
 def _kept(entry: Entry) -> Mapping[str, Mapping[str, str]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".sarif"), (".json", ".sarif")
 ANY = "any"
+MAX_SLOWDOWN = 1.1
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -74,7 +75,7 @@ def find_move(
     """Return the version moved from, and those that may be moved to: one, or all newer ones for ``any``.
 
     ``left_out``: versions that ``any`` does not mean. :class:`UsageError` where a name is none of
-    matrix.yaml's, both are the same, or of two products.
+    matrix.yaml's, or they are of two products.
     """
     names = [version.name for version in matrix.versions]
     old = _find_version(matrix, "--from", before)
@@ -89,34 +90,12 @@ def find_move(
         return old, tuple(newer)
     new = _find_version(matrix, "--to", after)
     others = ", ".join(version.name for version in same if version is not old) or "no other"
-    if new is old:
-        raise UsageError(f"--from and --to are both {old.name}: move to {others}, or ask --to any")
     if new.product is not old.product:
         raise UsageError(
             f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays "
             f"inside one product; from {old.name} to {others}"
         )
     return old, (new,)
-
-
-def asks_code_alone(args: argparse.Namespace, names: Sequence[str]) -> bool:
-    """Whether only the API can be asked about: a version is none of ``names``, but its API is known.
-
-    :class:`UsageError` where more is asked than what becomes of code.
-    """
-    known = {ANY, *names, *(name.rpartition(".")[0] for name in names)}  # 10.0.1 is meant for 10.0.1.6
-    beyond = [name for name in (args.before, args.after) if name not in known]
-    more = [f"--{name}" for name in ("gpu", "repro", "case", "model", "check") if getattr(args, name)]
-    code_alone = bool(args.code) and not more and args.after != ANY
-    if not beyond or any(read_surfaces(args.results).of(name) is None for name in beyond):
-        return code_alone and not names  # without a matrix nothing else tells that the API is not known
-    if code_alone:
-        return True
-    without = f" without {', '.join(more)}" if more else ""
-    raise UsageError(
-        f"{' and '.join(beyond)}: not in {args.matrix}; only what changes in its API is known. Ask for that "
-        f"by --api, or by --code DIR{without}; to ask for more add it to that file, as said at its top"
-    )
 
 
 def is_of_tensorrt(args: argparse.Namespace) -> bool:
@@ -146,8 +125,9 @@ def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] 
     found = next((version for version in matrix.versions if version.name == name), None)
     if found is not None:
         return found
+    hint = "" if others else ". What changes in its API alone: --api, with --code DIR"
     names = [*(version.name for version in matrix.versions), *others]
-    raise UsageError(unlisted_version(option, name, names))
+    raise UsageError(unlisted_version(option, name, names) + hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +192,8 @@ def make_question(
     left_out = tuple(r.id for r in context.plain_repros if args.repro and r.id not in args.repro)
     return Question(
         before=before, after=after, gpu=gathered.gpu, matrix=context.matrix, entries=gathered.entries,
-        gpu_word=gathered.gpu_word, options=tuple(file_options(args)), restricted=restricted,
+        max_slowdown=None if args.no_performance else args.max_slowdown, gpu_word=gathered.gpu_word,
+        options=tuple(file_options(args)), restricted=restricted,
         left_out=tuple(name for name in left_out if name != "controls"), command=command_of(args),
     )  # fmt: skip
 
@@ -233,7 +214,12 @@ def command_of(args: argparse.Namespace) -> str:
         words += [f"--{name}", ",".join(getattr(args, name))] if getattr(args, name) else []
     words += model_options(args, "check")
     words += [word for value in args.code for word in ("--code", str(value))]
-    words += [f"--{name.replace('_', '-')}" for name in ("explain", "no_run") if getattr(args, name)]
+    words += ["--max-slowdown", f"{args.max_slowdown:g}"] if args.max_slowdown != MAX_SLOWDOWN else []
+    words += [
+        f"--{name.replace('_', '-')}"
+        for name in ("explain", "no_run", "no_performance")
+        if getattr(args, name)
+    ]
     return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(args)])}"
 
 

@@ -1,4 +1,4 @@
-"""Figures: latency, build time, size and memory at both versions, and what is plotted over all. Pure."""
+"""Figures: latency, build time, size and memory at both versions. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,15 @@ from typing import Any
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import RAN, Record
-from trtmatrix.judge.words import has_evidence
-from trtmatrix.suite.matrix import Version
-from trtmatrix.tables.plots import Point, Series
 from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.report import FindingLine, PerformanceLine, Spread
+from trtmatrix.upgrade.report import PerformanceLine, Spread
+from trtmatrix.upgrade.slowdown import SAME_CLOCKS, Figure, p_value_below, p_value_beyond, why_not_compared
 
-LEAST_VALUES = 3
-"""Values a side must have before two are told apart."""
-
-SLOWER = 1.1
-"""A figure that is worse by more than this factor, beyond both spreads, is worth a note."""
-
-SAME_CLOCKS = 0.05
-"""How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
+LEAST_CHANGE = 1 + SAME_CLOCKS
+"""What a time must differ by to be told apart: clocks that count as the same may differ by as much."""
 
 TIMES = ("latency", "build time")
-"""Figures that hang on how busy the host and the GPU were: only told apart with the clocks under load."""
+"""Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "latency": ("ms", "run_ms"), "build time": ("s", "build_seconds"),
@@ -37,8 +29,13 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 Engine = Mapping[str, Any]
 
 
-def make_performance(entries: Entries, before: str, after: str) -> tuple[PerformanceLine, ...]:
-    """Return each figure of each case that was measured or recorded at both versions; no controls."""
+def make_performance(
+    entries: Entries, before: str, after: str, limit: float
+) -> tuple[PerformanceLine, ...]:  # fmt: skip
+    """Return each figure of each case that was measured or recorded at both versions; no controls.
+
+    ``limit``: what the figure after may be of that before.
+    """
     lines: list[PerformanceLine] = []
     for entry in entries.all:
         cell = entry.cell
@@ -46,33 +43,35 @@ def make_performance(entries: Entries, before: str, after: str) -> tuple[Perform
             continue
         was = entries.at(cell.repro.id, cell.case.id, before)
         if was is not None and was.record is not None and entry.record is not None:
-            lines += _compare(was, entry)
+            lines += _compare(was, entry, limit)
     return tuple(lines)
 
 
-def _compare(was: Entry, will: Entry) -> Iterator[PerformanceLine]:
+def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]:
     """Yield each measure that both sides have.
 
     Where one side has no latency over many runs, single runs of both are compared; an engine that was not
     timed at all is no hindrance.
     """
     old, new = _engines(was.records), _engines(will.records)
-    clocks, why_not = _conditions(was.records, old, will.records, new)
+    conditions = _conditions(was.records, will.records)
     timed = [engine for engine in (*old, *new) if "run_ms" in engine]
     many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
-    loaded = all(_clocks(engine) for engine in (*old, *new))
     for measure, (unit, _) in MEASURES.items():
-        ours, theirs = (_values(engines, measure, many=many) for engines in (old, new))
+        ours, theirs = (_figures(engines, measure, many=many) for engines in (old, new))
         if not ours or not theirs:
             continue
+        why_not = conditions or why_not_compared(ours, theirs, clocked=measure in TIMES)
+        least = LEAST_CHANGE if measure in TIMES else 1.0
+        tests = [test(ours, theirs, least) for test in (p_value_beyond, p_value_below)] if not why_not else []
+        found = [p_value for p_value in tests if p_value is not None]
+        beyond = None if why_not else p_value_beyond(ours, theirs, limit)
         before, after = _spread(ours), _spread(theirs)
-        enough = min(before.count, after.count) >= LEAST_VALUES
-        apart = after.low > before.high or after.high < before.low
         yield PerformanceLine(
             repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, before=before,
-            after=after, ratio=after.median / before.median,
-            told_apart=apart and enough and not why_not and (loaded or measure not in TIMES),
-            clocks=clocks, why_not=why_not,
+            after=after, ratio=after.median / before.median, told_apart=bool(found),
+            p_value=next(iter(found), None), beyond_limit=beyond is not None,
+            clocks=_describe_clocks(was.records, old, will.records, new), why_not=why_not,
         )  # fmt: skip
 
 
@@ -82,41 +81,47 @@ def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:
     return tuple(build["engine"] for build in builds if isinstance(build.get("engine"), Mapping))
 
 
-def _values(engines: Sequence[Engine], measure: str, *, many: bool = True) -> list[float]:
+def _figures(engines: Sequence[Engine], measure: str, *, many: bool) -> list[Figure]:
     """Return one of :data:`MEASURES` of every engine that has it as a positive number."""
-    values = []
+    found = []
     for engine in engines:
-        value, latency = engine.get(MEASURES[measure][1]), engine.get("latency")
-        if measure == "latency" and many and isinstance(latency, Mapping):
-            value = latency.get("median_ms", value)
-        if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
-            values.append(float(value))
-    return values
+        value = engine.get(MEASURES[measure][1])
+        spread = engine.get("latency") if measure == "latency" and many else None
+        spread = spread if isinstance(spread, Mapping) else {}
+        numbers = [spread.get(name, value) for name in ("median_ms", "low_ms", "high_ms")]
+        if all(isinstance(n, (int, float)) and math.isfinite(n) and n > 0 for n in numbers):
+            clock = _clocks(engine).get("sm_mhz")
+            median, low, high = map(float, numbers)
+            sm_mhz = float(clock) if isinstance(clock, (int, float)) else None
+            found.append(Figure(median=median, low=min(low, median), high=max(high, median), sm_mhz=sm_mhz))
+    return found
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def _spread(figures: Sequence[Figure]) -> Spread:
+    values = [figure.median for figure in figures]
     return Spread(median=statistics.median(values), low=min(values), high=max(values), count=len(values))
 
 
-def _conditions(
-    was: Sequence[Record], old: Sequence[Engine], will: Sequence[Record], new: Sequence[Engine]
-) -> tuple[str, str]:
-    """Return the clocks of both sides in words, and why the two must not be compared, or nothing."""
+def _conditions(was: Sequence[Record], will: Sequence[Record]) -> str:
+    """Return why no figure of two sides may be compared, or nothing."""
     for name, word in (("driver", "driver"), ("variant", "GPU variant")):
         ours, theirs = (sorted({str(r.gpu.get(name) or "?") for r in side}) for side in (was, will))
         if ours != theirs:
-            return "", f"{word} {', '.join(ours)} against {', '.join(theirs)}"
+            return f"{word} {', '.join(ours)} against {', '.join(theirs)}"
     power = [_clock_values([record.gpu for record in side], "power_limit_w") for side in (was, will)]
-    if all(power) and power[0] != power[1]:
-        return "", f"power limit {_span(power[0])} W against {_span(power[1])} W"
-    limit = f", power limit {_span(power[0])} W" if power[0] else ""
+    differ = all(power) and power[0] != power[1]
+    return f"power limit {_span(power[0])} W against {_span(power[1])} W" if differ else ""
+
+
+def _describe_clocks(
+    was: Sequence[Record], old: Sequence[Engine], will: Sequence[Record], new: Sequence[Engine]
+) -> str:
+    """Return the clocks and the power limit of both sides in words."""
+    power = _clock_values([record.gpu for record in (*was, *will)], "power_limit_w")
+    limit = f", power limit {_span(power)} W" if power else ""
     loaded = [_clock_values(side, "sm_mhz") for side in (old, new)]
-    if not all(loaded):
-        return f"clocks under load not recorded{limit}", ""
-    words = f"SM {_span(loaded[0])} MHz → {_span(loaded[1])} MHz{limit}"
-    slow, fast = sorted(statistics.median(values) for values in loaded)
-    differ = f"SM clock {_span(loaded[0])} MHz against {_span(loaded[1])} MHz"
-    return words, differ if fast > slow * (1 + SAME_CLOCKS) else ""
+    clocks = f"SM {_span(loaded[0])} MHz → {_span(loaded[1])} MHz" if all(loaded) else ""
+    return f"{clocks or 'clocks under load not recorded'}{limit}"
 
 
 def _clocks(facts: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -136,73 +141,38 @@ def _span(values: Sequence[float]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PerformanceSummary:
-    """One measure over all cases that may be compared.
+    """One measure over all cases of both versions.
 
-    ``ratio``: geometric mean of after over before; ``worse`` and ``better`` count those told apart,
-    ``slower`` are those worse by more than :data:`SLOWER` beyond both spreads, the worst first.
+    ``ratio``: geometric mean of after over before of the ``cases`` that may be compared, or None; ``worse``
+    and ``better`` count those told apart; ``beyond``: those beyond the limit, the worst first;
+    ``not_compared``: those that may not be compared, the largest ratio first.
     """
 
     measure: str
     cases: int
-    ratio: float
+    ratio: float | None
     worse: int
     better: int
-    slower: tuple[PerformanceLine, ...]
-    not_compared: int
+    beyond: tuple[PerformanceLine, ...]
+    not_compared: tuple[PerformanceLine, ...]
 
 
 def summarise_performance(lines: Sequence[PerformanceLine]) -> tuple[PerformanceSummary, ...]:
-    """Return a summary a measure; a measure without a comparable case has none."""
+    """Return a summary a measure; a measure that no case has at both versions has none."""
     summaries = []
     for measure in MEASURES:
-        mine = [line for line in lines if line.measure == measure]
-        ratios = [(line.ratio, line) for line in mine if line.ratio and not line.why_not]
-        if not ratios:
+        mine = [(line.ratio, line) for line in lines if line.measure == measure and line.ratio]
+        mine.sort(key=lambda pair: -pair[0])
+        ratios = [ratio for ratio, line in mine if not line.why_not]
+        if not mine:
             continue
-        apart = [(ratio, line) for ratio, line in ratios if line.told_apart]
-        slower = [line for _, line in sorted(apart, key=lambda pair: -pair[0]) if _is_slower(line)]
+        apart = [ratio for ratio, line in mine if line.told_apart]
         summary = PerformanceSummary(
-            measure=measure, cases=len(ratios), not_compared=len(mine) - len(ratios), slower=tuple(slower),
-            ratio=math.exp(statistics.fmean(math.log(ratio) for ratio, _ in ratios)),
-            worse=sum(ratio > 1 for ratio, _ in apart), better=sum(ratio < 1 for ratio, _ in apart),
+            measure=measure, cases=len(ratios),
+            ratio=math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None,
+            worse=sum(ratio > 1 for ratio in apart), better=sum(ratio < 1 for ratio in apart),
+            beyond=tuple(line for _, line in mine if line.beyond_limit),
+            not_compared=tuple(line for _, line in mine if line.why_not),
         )  # fmt: skip
         summaries.append(summary)
     return tuple(summaries)
-
-
-def _is_slower(line: PerformanceLine) -> bool:
-    return line.before is not None and line.after is not None and line.after.low > line.before.high * SLOWER
-
-
-def make_series(
-    findings: Sequence[FindingLine], entries: Entries, versions: Sequence[Version], unit: str
-) -> tuple[Series, ...]:
-    """Return the error (unit "noise floors") or the latency ("ms") of each finding's case over the versions.
-
-    The case is the one that weighs most; among equals one that has numbers at both versions.
-    """
-    names = [version.name for version in sorted(versions, key=lambda version: version.release)]
-    made = []
-    for finding in findings:
-        first = finding.cases[0]
-        equal = [c for c in finding.cases if (c.weight, c.change) == (first.weight, first.change)]
-        case = max(equal, key=lambda c: (c.before.floors is not None) + (c.after.floors is not None)).case
-        points = tuple(_point(finding.repro, case, entries, name, unit) for name in names)
-        if any(point.value is not None for point in points):
-            made.append(Series(label=f"{finding.repro}/{case}", unit=unit, points=points))
-    return tuple(made)
-
-
-def _point(repro: str, case: str, entries: Entries, version: str, unit: str) -> Point:
-    entry = entries.at(repro, case, version)
-    if entry is None or not has_evidence(entry):
-        return Point(version=version, value=None, note="no evidence")
-    side = entries.side(repro, case, version)
-    floors = [] if side.floors is None else [side.floors]
-    values = _values(_engines(entry.records), "latency") if unit == "ms" else floors
-    if not values:
-        return Point(version=version, value=None, word=side.word, note=side.reason)
-    return Point(
-        version=version, value=statistics.median(values), low=min(values), high=max(values), word=side.word,
-        note=side.reason,
-    )  # fmt: skip

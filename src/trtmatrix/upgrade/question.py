@@ -43,7 +43,8 @@ class Question:
 
     ``gpu_word`` is how commands name the GPU. ``options``: what every command needs beside (other files than
     the usual). ``restricted``: the options that narrow what is looked at, as typed. ``left_out``: findings
-    that they leave out. ``code``: code was named, so that an API difference that is not known is lacking.
+    that they leave out. ``max_slowdown``: how many times the figure before one after may be; None leaves
+    performance out. ``code``: code was named, so that an API difference that is not known is lacking.
     """
 
     before: Version
@@ -56,6 +57,7 @@ class Question:
     restricted: str = ""
     left_out: tuple[str, ...] = ()
     own: Own | None = None
+    max_slowdown: float | None = 1.1
     api: ApiSection = field(default_factory=ApiSection)
     code: bool = False
     command: str = ""
@@ -190,6 +192,8 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> tup
         spots.append(f"The versions in between: {', '.join(between)}.")
     if question.after.product is Product.TENSORRT:
         spots.append(f"Other GPUs than {question.gpu.name}: ask once for each that you deploy on.")
+    if question.max_slowdown is None:
+        spots.append("Latency, memory, engine size and build time: left out by --no-performance.")
     spots.append("Precisions that no case has: BF16, INT8, FP8, INT4.")
     spots.append("Throughput under load, several streams at once, and the memory of a whole service.")
     if question.own is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -15,13 +16,24 @@ from trtmatrix.suite.model import Basis
 from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.findings import HEAVIEST, Standing, fixed_word, standing_of
-from trtmatrix.upgrade.performance import SLOWER, PerformanceSummary
+from trtmatrix.upgrade.performance import summarise_performance
 from trtmatrix.upgrade.question import Own, Question, describe_lack
-from trtmatrix.upgrade.report import CaseLine, Change, FactLine, FindingLine, Source, Weight, count
+from trtmatrix.upgrade.report import (
+    CaseLine,
+    Change,
+    FactLine,
+    FindingLine,
+    PerformanceLine,
+    Source,
+    Weight,
+    count,
+)
 from trtmatrix.upgrade.samples import FLOORS
 
 MODEL, CHECK, CODE = "your model", "your acceptance", "your code"
 """Topics of what is the user's own."""
+
+PERFORMANCE = "performance"
 
 LONGEST = 120
 """Characters of a case's own reason; the findings below have all of it."""
@@ -32,7 +44,7 @@ SOURCES = 3
 
 def make_reasons(
     question: Question, findings: Sequence[FindingLine], hardware: Sequence[FactLine],
-    performance: Sequence[PerformanceSummary],
+    mine: Sequence[PerformanceLine], performance: Sequence[PerformanceLine],
 ) -> tuple[FactLine, ...]:  # fmt: skip
     """Return the reasons; with the user's own model what is unknown of the findings is no reason."""
     lines = [line for line in hardware if line.weight is Weight.AGAINST]
@@ -42,15 +54,35 @@ def make_reasons(
     if question.own is not None:
         told = [replace(r, weight=Weight.NOTE) if r.weight is Weight.LACKING else r for r in told]
     lines += [*told, *_tell_code(question)]
-    for summary in performance:
-        if summary.slower:
-            worst = summary.slower[0]
-            text = (
-                f"{summary.measure}: {len(summary.slower)} of {summary.cases} cases are worse by more than "
-                f"{SLOWER:g}× beyond the spread, most {worst.repro}/{worst.case} ({worst.ratio or 0:.2f}×)"
-            )
-            lines.append(_reason("performance", text, Weight.NOTE, Evidence.RECORDED.value))
+    lines += _tell_performance(question, mine, MODEL, Weight.AGAINST)
+    lines += _tell_performance(question, performance, PERFORMANCE, Weight.NOTE)
     return tuple(sorted(lines, key=_rank))
+
+
+def _tell_performance(
+    question: Question, lines: Sequence[PerformanceLine], topic: str, weight: Weight
+) -> Iterator[FactLine]:
+    """Yield each measure that is beyond the limit, which weighs ``weight``; then what is not comparable.
+
+    Of what is not comparable only a latency whose ratio is beyond the limit is told.
+    """
+    limit = question.max_slowdown or math.inf
+    for each in summarise_performance(lines):
+        if each.beyond:
+            worst = each.beyond[0]
+            text = (
+                f"{each.measure}: {len(each.beyond)} of {count(each.cases, 'case')} significantly beyond "
+                f"{limit:g}×, most {worst.repro}/{worst.case} ({worst.ratio or 0:.2f}×)"
+            )
+            yield _reason(topic, text, weight, Evidence.RECORDED.value)
+        silent = [x for x in each.not_compared if (x.ratio or 0) > limit]
+        if silent and each.measure == "latency":
+            worst = silent[0]
+            text = (
+                f"{each.measure}: {count(len(silent), 'case')} beyond {limit:g}× not comparable, most "
+                f"{worst.repro}/{worst.case} ({worst.ratio or 0:.2f}×): {worst.why_not}"
+            )
+            yield _reason(PERFORMANCE, text, Weight.NOTE, Evidence.RECORDED.value)
 
 
 def _rank(line: FactLine) -> int:

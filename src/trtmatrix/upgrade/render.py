@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
-from markupsafe import Markup
 
-from trtmatrix.common.short import short
 from trtmatrix.tables.html_page import COPY, GLYPHS, is_safe, make_style
 from trtmatrix.tables.html_page import render_page as render_shell
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
-from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.document import (
     Block,
     Command,
     Document,
-    Figure,
     Fold,
     Item,
     Lines,
@@ -31,12 +27,6 @@ from trtmatrix.upgrade.report import count
 
 _STYLE = """
 .name { min-width: 15rem; }
-.bars { list-style: none; padding: 0; max-width: 66rem; } .bars li { margin: .6rem 0; }
-.bar { display: grid; grid-template-columns: 5rem 1fr 15rem; gap: .6rem; align-items: center; }
-.bar svg { width: 100%; height: 1rem; } .bar rect { fill: var(--mark-line); }
-.bar .bad { fill: var(--mark-bad); } .bar .good { fill: var(--mark-good); }
-.bar path { stroke: var(--ink); stroke-width: 2; vector-effect: non-scaling-stroke; }
-@media (max-width: 40rem) { .bar { grid-template-columns: 1fr; gap: 0; } }
 .in1 { margin-left: 1.2rem; } .in2 { margin-left: 2.4rem; } .in3 { margin-left: 3.6rem; }
 """
 
@@ -60,25 +50,15 @@ def render_markdown(document: Document) -> str:
     return _fit(parts)
 
 
-def _fit(parts: Sequence[str]) -> str:
+def _fit(parts: list[str]) -> str:
     """Join what fits: what is folded yields first, the longest of it first of all."""
-    room = MOST_CHARACTERS - len(_CUT) - 8
-    shortest = sorted(range(len(parts)), key=lambda number: (_folds(parts[number]), len(parts[number])))
-    if any(not _folds(part) and len(part) > room for part in parts):
-        shortest = list(range(len(parts)))
-    kept, left = set(), room
-    for number in shortest:
-        if len(parts[number]) + 2 <= left:
-            left -= len(parts[number]) + 2
-            kept.add(number)
-    gone = [part for number, part in enumerate(parts) if number not in kept]
-    noun = "fold" if all(map(_folds, gone)) else "part"
-    told = [_CUT.format(count(len(gone), noun))] if gone else []
-    return "\n\n".join([*(part for number, part in enumerate(parts) if number in kept), *told]) + "\n"
-
-
-def _folds(part: str) -> bool:
-    return part.startswith("<details>")
+    gone, noun = 0, "fold"
+    while sum(len(part) + 2 for part in parts) > MOST_CHARACTERS - len(_CUT) - 8:
+        longest = max(parts, key=lambda part: (part.startswith("<details>"), len(part)))
+        noun = noun if longest.startswith("<details>") else "part"
+        parts.remove(longest)
+        gone += 1
+    return "\n\n".join([*parts, *([_CUT.format(count(gone, noun))] if gone else [])]) + "\n"
 
 
 def _render_block(block: Block, *, inner: bool = False) -> Iterator[str]:
@@ -101,10 +81,6 @@ def _render_block(block: Block, *, inner: bool = False) -> Iterator[str]:
             yield fold(title, "\n\n".join(part for b in blocks for part in _render_block(b, inner=True)))
         case Command(text=text) if text:
             yield fence(text)
-        case Figure(plot=plot):
-            yield fold(f"{plot.title} ({plot.unit})", _render_plot(plot))
-        case _:
-            pass
 
 
 def _render_item(item: Item) -> str:
@@ -137,18 +113,9 @@ def _render_span(word: str | Span) -> str:
     return f"{before}{shown}{after}"
 
 
-def _render_plot(plot: Plot) -> str:
-    """Return a plot's values as a table."""
-    rows = []
-    for line in plot.series[:_MOST]:
-        at = {p.version: p.word or short(p.value) for p in line.points if p.value is not None}
-        rows.append([code(line.label), *(plain(at.get(version, "")) for version in plot.versions)])
-    return table(["", *plot.versions], rows)
-
-
 def render_page(document: Document) -> str:
     """Return the page; what the report does not have is not shown."""
-    body = _template().render(doc=document, figure=_figure, glyphs=GLYPHS)
+    body = _template().render(doc=document, glyphs=GLYPHS)
     title = f"{document.title}: {document.answer.lower()}"
     return render_shell(title, [body], style=make_style(_STYLE), script=COPY)
 
@@ -175,7 +142,3 @@ def _line(text: str) -> str:
 def _typed(text: str) -> str:
     """Return a text with its line breaks; other control characters become spaces."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
-
-
-def _figure(plot: Plot) -> Markup:
-    return Markup(render_figure(plot))  # noqa: S704 - made of escaped texts

@@ -9,11 +9,9 @@ from trtmatrix.suite.outcome import Evidence
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.document import (
     EVIDENCE,
-    Bars,
     Block,
     Command,
     Document,
-    Figure,
     Fold,
     Item,
     Lines,
@@ -76,8 +74,6 @@ def _show_block(
                 yield from _show_block(inner, sources, depth + 1, brief)
         case Command(text=text):
             yield from _break_command(text, WIDTH, "    ") if text else ()
-        case Figure() | Bars():
-            pass
     sources |= dict.fromkeys(_sources_of(block))
 
 
@@ -127,7 +123,7 @@ def _sources_of(block: Block) -> Iterator[Source]:
             yield from (source for row in rows for fold in row.under for source in _sources_of(fold))
         case Fold(blocks=blocks):
             yield from (source for inner in blocks for source in _sources_of(inner))
-        case Command() | Figure() | Bars():
+        case Command():
             pass
 
 

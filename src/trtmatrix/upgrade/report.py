@@ -16,9 +16,8 @@ from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.outcome import Evidence
-from trtmatrix.tables.plots import Series
 
-SCHEMA = 1
+SCHEMA = 2
 """The number of the JSON's shape; docs/upgrade.schema.json describes it."""
 
 
@@ -178,8 +177,9 @@ class PerformanceLine:
     """One figure of one case at both versions.
 
     ``measure``: latency (ms), build time (s), engine size (bytes), device memory (bytes). ``ratio`` is after
-    over before, of the medians. ``told_apart``: the spreads do not overlap. ``clocks``: those of both in
-    words; ``why_not``: why the two must not be compared (another driver, other clocks), or nothing.
+    over before, of the medians. ``told_apart``: significantly different, with the rank test's ``p_value``;
+    ``beyond_limit``: significantly more than --max-slowdown times the figure before. ``clocks``: those of
+    both in words; ``why_not``: why the two must not be compared (other or unknown clocks), or nothing.
     """
 
     repro: str
@@ -190,6 +190,8 @@ class PerformanceLine:
     after: Spread | None
     ratio: float | None
     told_apart: bool
+    p_value: float | None = None
+    beyond_limit: bool = False
     clocks: str = ""
     why_not: str = ""
 
@@ -270,8 +272,6 @@ class Upgrade:
     api: ApiSection = field(default_factory=ApiSection)
     engines: tuple[FactLine, ...] = ()
     model: ModelSection | None = None
-    errors: tuple[Series, ...] = ()
-    latencies: tuple[Series, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     not_looked_at: tuple[str, ...] = ()
     command: str = ""

@@ -40,7 +40,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--atol", "0"], "--atol is about your own model"),
         (["-o", "report.pdf"], "the suffix must be one of .html, .md, .json"),
         (["-o", "/no/such/folder/report.md"], "there is no folder /no/such/folder"),
-        (["--from", "10.8.0"], "--from and --to are both 10.8.0: move to "),
+        (["--max-slowdown", "0.9"], "a factor of 1 or more is wanted"),
         (["--to", "10.8.1"], "--to 10.8.1: not listed; known are 8.5.1.7"),
         (["--from", "10.0.1"], "--from 10.0.1: not listed; perhaps you meant 10.0.1.6"),
         (["--from", "latest"], "--from latest: not listed; known are 8.5.1.7, 8.5.2.2"),
@@ -90,10 +90,11 @@ def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_command_is_told_as_it_was_given() -> None:
     words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
+    words += ["--max-slowdown", "1.2", "--no-performance"]
     args = cli.make_parser().parse_args([*MOVE, *words])
     assert command_of(args) == (
-        "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src --no-run "
-        "--results 'my results'"
+        "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src "
+        "--max-slowdown 1.2 --no-run --no-performance --results 'my results'"
     )
     again = cli.make_parser().parse_args(["upgrade", *shlex.split(command_of(args))[4:]])
     assert vars(again) == vars(args)

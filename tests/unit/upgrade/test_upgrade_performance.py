@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from bench import latency
 from builders import make_case, make_cell, make_entry, make_record, make_repro
-from upgrades import NEW, OLD, ask
+from upgrades import NEW, OLD, ask, entries_for, own
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import record_from
@@ -18,6 +19,7 @@ from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.performance import make_performance, summarise_performance
 from trtmatrix.upgrade.report import Decision, PerformanceLine, Weight
+from trtmatrix.upgrade.slowdown import rank_p_value
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
 
@@ -37,7 +39,7 @@ def timed(cell: Cell, latencies: Sequence[float], gpu: dict[str, Any] | None = N
 
 
 def compare(old: Entry, new: Entry) -> list[PerformanceLine]:
-    return list(make_performance(Entries([old, new]), OLD, NEW))
+    return list(make_performance(Entries([old, new]), OLD, NEW, 1.1))
 
 
 def cells(case: Case | None = None) -> tuple[Cell, Cell]:
@@ -62,7 +64,8 @@ def test_few_values_and_spreads_that_overlap_are_not_told_apart(
     old, new = cells()
     (line,) = compare(timed(old, before), timed(new, after))
     assert line.ratio is not None
-    assert not line.told_apart
+    assert (line.told_apart, line.p_value) == (False, None)
+    assert bool(line.why_not) is (min(len(before), len(after)) < 3), "too few engines is a reason"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,8 @@ def test_what_was_measured_under_other_conditions_is_not_compared(change: dict[s
     old, new = cells()
     (line,) = compare(timed(old, (1.0, 1.0, 1.0)), timed(new, (2.0, 2.0, 2.0), {**GPU, **change}))
     assert (line.why_not, line.told_apart) == (why, False)
-    assert summarise_performance([line]) == ()
+    (summary,) = summarise_performance([line])
+    assert (summary.cases, summary.ratio, summary.not_compared) == (0, None, (line,))
 
 
 @pytest.mark.parametrize(
@@ -107,8 +111,10 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
     facts: dict[str, Any] = {"clocks": None, "build_seconds": 1.0, "engine_bytes": 10}
     slow = timed(new, (9.0, 9.0, 9.0), build_seconds=9.0, engine_bytes=90)
     lines = {line.measure: line for line in compare(timed(old, (1.0, 1.0, 1.0), **facts), slow)}
-    apart = {"latency": False, "build time": False, "engine size": True}
-    assert {name: line.told_apart for name, line in lines.items()} == apart
+    unknown = "clocks under load not recorded"
+    why_not = {"latency": unknown, "build time": unknown, "engine size": ""}
+    assert {name: line.why_not for name, line in lines.items()} == why_not
+    assert {name: line.told_apart for name, line in lines.items()} == {n: not w for n, w in why_not.items()}
 
 
 @pytest.mark.parametrize("odd", [0.0, -1.0, float("nan"), "fast", None])
@@ -122,7 +128,7 @@ def test_the_summary_is_the_geometric_mean_and_names_the_slower() -> None:
     (summary,) = summarise_performance(lines)
     assert summary.ratio == pytest.approx(4 ** (1 / 3))
     assert (summary.cases, summary.worse, summary.better) == (3, 2, 1)
-    assert [line.case for line in summary.slower] == ["c", "a"]
+    assert [line.case for line in summary.beyond] == ["c", "a"]
 
 
 def of_case(case: str, after: float) -> list[PerformanceLine]:
@@ -130,10 +136,50 @@ def of_case(case: str, after: float) -> list[PerformanceLine]:
     return compare(timed(old, (1.0, 1.0, 1.0)), timed(new, (after, after, after)))
 
 
-@pytest.mark.parametrize(("after", "told"), [(1.05, False), (1.11, True), (3.0, True), (0.5, False)])
-def test_slower_is_a_note_and_never_decides(after: float, told: bool) -> None:
+@pytest.mark.parametrize(("after", "told"), [(1.09, False), (1.11, True), (3.0, True), (0.5, False)])
+def test_a_slower_case_is_a_note_and_a_slower_model_of_ones_own_is_not_to_be_moved(
+    after: float, told: bool
+) -> None:
     old, new = cells()
-    upgrade = decide(ask([timed(old, (1.0, 1.0, 1.0)), timed(new, (after, after, after))]))
+    entries = [timed(old, (1.0, 1.0, 1.0)), timed(new, (after, after, after))]
+    upgrade = decide(ask(entries))
     assert upgrade.decision is Decision.GO
     notes = [reason for reason in upgrade.reasons if reason.topic == "performance"]
     assert [note.weight for note in notes] == ([Weight.NOTE] if told else [])
+    assert ("But latency" in upgrade.summary) is told
+    mine = replace(own("good3", "good3"), entries=Entries(entries))
+    good = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
+    assert decide(ask(good, own=mine)).decision is (Decision.DONT if told else Decision.GO)
+    assert decide(ask(good, own=mine, max_slowdown=4.0)).decision is Decision.GO
+    left_out = decide(ask(good, own=mine, max_slowdown=None))
+    assert (left_out.decision, left_out.performance) == (Decision.GO, ())
+    assert any("--no-performance" in spot for spot in left_out.not_looked_at)
+
+
+def test_a_slowdown_that_is_not_comparable_is_told_beside_go() -> None:
+    old, new = cells()
+    upgrade = decide(ask([timed(old, (1.0, 1.0, 1.0), clocks=None), timed(new, (3.0, 3.0, 3.0))]))
+    assert upgrade.decision is Decision.GO
+    assert "not comparable, most sdpa-scale/" in upgrade.summary
+    assert "(3.00×): clocks under load not recorded" in upgrade.summary
+
+
+def test_the_same_version_twice_is_neither_worse_nor_better() -> None:
+    old, _ = cells()
+    lines = make_performance(Entries([timed(old, (1.0, 1.2, 1.5))]), OLD, OLD, 1.1)
+    assert [(line.ratio, line.told_apart, line.why_not) for line in lines] == [(1.0, False, "")]
+
+
+def test_the_rank_test_is_exact_and_counts_a_tie_against_a_difference() -> None:
+    assert rank_p_value((1, 2, 3), (4, 5, 6)) == 1 / 20
+    assert rank_p_value((1, 2, 4), (3, 5, 6)) == 2 / 20
+    assert rank_p_value((1, 2, 3, 4), (5, 6, 7, 8)) == 1 / 70
+    assert rank_p_value((1, 1, 1), (1, 1, 1)) == 1
+
+
+def test_a_labelled_set_of_latencies_is_told_apart_as_its_labels_say() -> None:
+    counts = latency.measure(700, seed=1)
+    for slower in (False, True):
+        mine = [counts[name] for name, kind in latency.KINDS.items() if kind.slower is slower]
+        called = sum(number for _, number, _ in mine) / sum(pairs for pairs, _, _ in mine)
+        assert called >= 0.99 if slower else called <= 0.01
