@@ -10,8 +10,8 @@ import pytest
 from trtmatrix.common.border import read_json
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
-from trtmatrix.run import intake as module
-from trtmatrix.run.intake import Intake
+from trtmatrix.run import worker as module
+from trtmatrix.run.worker import Intake
 from trtprobe.delivery import Delivery
 
 MOST = 1000

@@ -23,8 +23,8 @@ from requests import exceptions
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import InsecureRequestWarning
 
-from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import shorten
+from trtmatrix.common.processes import ask_all
 from trtmatrix.images.manifests import (
     ACCEPTED,
     INDEXES,

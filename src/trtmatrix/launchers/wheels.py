@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ConfigError, MachineryError
-from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import is_offline, need_network
+from trtmatrix.common.paths import hold
 
 UV = (sys.executable, "-m", "uv")
 WHEELHOUSE = "wheelhouse"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.model.explain_search import Ending, Found, Graph, Node, Reading, Search, conclude, is_wrong
 from trtmatrix.model.outcomes import WrongLayer
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.model.static_check import NodeAt, NodeGroup, StaticCheck
 
 SCHEMA = 1

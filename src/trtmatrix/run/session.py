@@ -29,8 +29,7 @@ from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.run.perform import Options, able, make_run, tidy
 from trtmatrix.run.recorder import Recorded, Recorder
-from trtmatrix.run.state import Run
-from trtmatrix.run.tasks import Task, TaskQueue, new_run_id
+from trtmatrix.run.tasks import Run, Task, TaskQueue, new_run_id
 from trtmatrix.run.worker import Stopped, Worker
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause

@@ -9,8 +9,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.counting import counted
-from trtmatrix.common.short import short
+from trtmatrix.common.words import counted, short
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.tables.html_page import templates
 from trtmatrix.tables.scale import Scale, make_scale, tick_text

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.tables.html_page import COPY, GLYPHS, is_safe, make_style
 from trtmatrix.tables.html_page import render_page as render_shell
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table

@@ -14,8 +14,7 @@ from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
-from trtmatrix.suite.model import Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 from trtmatrix.tables.plots import Series
 
 SCHEMA = 1

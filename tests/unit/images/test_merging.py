@@ -17,7 +17,7 @@ from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.images import merge
 from trtmatrix.records import store
-from trtmatrix.records.kept_outputs import kept_file
+from trtmatrix.records.store import kept_file
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
 

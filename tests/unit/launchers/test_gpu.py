@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.launchers.gpu import named_gpus
-from trtmatrix.suite.gpus import Gpu, slug_of
-from trtmatrix.suite.model import PART
+from trtmatrix.suite.model import PART, Gpu, slug_of
 
 HERE = (
     Gpu(slug="tesla-t4", name="Tesla T4", compute="7.5", datacenter=True, driver="535.1", index=0),
