@@ -52,7 +52,7 @@ class Task:
 
     ``run``: the id of the run that its record is stored under; ``rebuilds``: the least number of engines;
     ``confirms``: the run whose verdict is doubted, if any; ``alone``: in a fresh process that serves no other
-    cell; ``files``: the folder with the case's files, where it is not the case's own.
+    cell.
     """
 
     cell: Cell
@@ -60,7 +60,6 @@ class Task:
     rebuilds: int = 1
     confirms: str = ""
     alone: bool = False
-    files: str = ""
 
     @property
     def case(self) -> tuple[str, str]:
@@ -92,7 +91,7 @@ class Task:
             "cell": vars(self.cell.id), "run": self.run, "repro_file": loaded.file.name,
             "params": {**case.params, **case.tolerance}, "seconds": case.seconds,
             "builds": builds, "processes": processes, "needs": sorted(case.needs),
-            "files": self.files or files, "keep_outputs": True, "alone": self.alone,
+            "files": files, "keep_outputs": True, "alone": self.alone,
             "dangerous": case.dangerous,
         }  # fmt: skip
 
