@@ -17,11 +17,10 @@ from trtmatrix.cli.entry import make_parser
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.record import BUILT, RAN, write_number
 from trtmatrix.plan.context import open_context
-from trtmatrix.plan.digests import cell_digests
+from trtmatrix.plan.stale import cell_digests
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.digest import digest_own_code
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import Cause, Product
+from trtmatrix.suite.model import Cause, Gpu, Product
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 20250102

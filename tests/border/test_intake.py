@@ -10,8 +10,8 @@ import pytest
 
 from trtmatrix.common.border import RECORD
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.run import intake
-from trtmatrix.run.intake import Intake
+from trtmatrix.run import worker
+from trtmatrix.run.worker import Intake
 from trtprobe.channel import connect
 
 RIGHT = {"0.record.json", "0/a b é.npy"}
@@ -93,7 +93,7 @@ def test_all_outputs_of_a_cell_count_together(here: Here) -> None:
 
 
 def test_a_cell_has_so_many_files(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "MOST", 5)
+    monkeypatch.setattr(worker, "MOST", 5)
     for number in range(9):
         here.send(f"0/{number}.npy")
     assert len(here.left()) == 5

@@ -11,8 +11,7 @@ from shown import sample_entries
 from tests.browser.conftest import Open
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import has_evidence
-from trtmatrix.suite.model import Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.tables.table import make_tables
 
 TABLES = make_tables(sample_entries())

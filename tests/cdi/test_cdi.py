@@ -19,9 +19,8 @@ import pytest
 from trtmatrix.launchers.container import ContainerSpec, GpuOptions, Limits, make_container_spec
 from trtmatrix.launchers.containers import create_container
 from trtmatrix.launchers.docker_engine import find_engine, open_client
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
-from trtmatrix.suite.model import Known
+from trtmatrix.suite.model import Gpu, Known
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 IMAGE = "trtmatrix/test:latest"

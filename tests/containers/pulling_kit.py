@@ -21,9 +21,8 @@ from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.pulls import Puller
 from trtmatrix.plan.context import own_platform
 from trtmatrix.plan.lockfile import Lock, pin_of
-from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
-from trtmatrix.suite.model import Known
+from trtmatrix.suite.model import CPU, Known
 from trtmatrix.suite.plan import Keep, Launch
 
 LIBRARY = Fact(value="1.0", known=Known.MEASURED, source="here")

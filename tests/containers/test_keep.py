@@ -18,12 +18,11 @@ from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
-from trtmatrix.common.owner import own_identity
+from trtmatrix.common.paths import own_identity
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.pulled import Use, open_ledger, read_ledger
-from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.plan import Keep, Launch
+from trtmatrix.suite.plan import Keep, Launch, short_name
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +158,7 @@ def reference_of(launch: Launch) -> str:
     return launch.version.origin.reference
 
 
-LIVING = "from trtmatrix.common.owner import own_identity; print(own_identity(), flush=True); input()"
+LIVING = "from trtmatrix.common.paths import own_identity; print(own_identity(), flush=True); input()"
 
 
 @pytest.mark.engines

@@ -24,8 +24,8 @@ from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.plan.lockfile import Lock, pin_matrix
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, execute, terms_of
-from trtmatrix.run.state import Run
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.run.tasks import Run
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Pull
 
 LAYER = 24 << 20

@@ -16,8 +16,7 @@ from trtmatrix.judge.entry import expected_verdict, find_expectation
 from trtmatrix.judge.factors import ALLOWED
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.cells import Selection, expand
-from trtmatrix.suite.gpus import NO_GPU
-from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.model import NO_GPU, Control, Product, Verdict
 from trtmatrix.suite.repro_files import read_repros
 from trtprobe.cell import load_repro
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trtmatrix.run.intake import Intake
+from trtmatrix.run.worker import Intake
 from trtprobe.files import write_json
 
 HERE = Path(__file__).resolve().parent

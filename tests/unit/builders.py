@@ -11,15 +11,23 @@ from trtmatrix.judge.entry import Entry, find_expectation
 from trtmatrix.judge.judge import judge, read_figure
 from trtmatrix.judge.record import RAN, SCHEMA, Record, record_from, write_number
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import CPU, Gpu
-from trtmatrix.suite.keys import check_keys
+from trtmatrix.suite.keys import Document, check_keys
 from trtmatrix.suite.matrix import Matrix, Source, Version
-from trtmatrix.suite.model import Basis, CellId, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import (
+    CPU,
+    Basis,
+    CellId,
+    Control,
+    Evidence,
+    Exclusion,
+    Gpu,
+    Outcome,
+    Product,
+    Verdict,
+)
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Specifier
-from trtmatrix.suite.yamltext import Document
 
 H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"

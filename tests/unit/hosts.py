@@ -15,9 +15,8 @@ from trtmatrix.images.rules import Level, rule_of
 from trtmatrix.launchers.references import RegistryError
 from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Plan, Pull, make_plan
 from trtmatrix.suite.repros import Case
 

@@ -19,10 +19,10 @@ from trtmatrix.judge.record import RAN
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.run.state import Run
+from trtmatrix.run.tasks import Run
 from trtmatrix.suite.cells import Cell, Selection
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtprobe.files import write_json

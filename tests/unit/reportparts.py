@@ -9,8 +9,7 @@ from typing import Any
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
 from trtmatrix.judge.differences import Difference
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
-from trtmatrix.suite.model import Cause, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Cause, Evidence, Verdict
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,

@@ -24,8 +24,7 @@ from hypothesis import strategies as st
 from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Basis, Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import Basis, Cause, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Twin, Workaround
 
 VERSIONS = (

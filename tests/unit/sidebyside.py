@@ -14,7 +14,7 @@ from prepare.test_cases import loaded
 
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.run.execute import execute_plan
-from trtmatrix.run.state import Run
+from trtmatrix.run.tasks import Run
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case

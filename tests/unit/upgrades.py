@@ -22,10 +22,8 @@ from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.outcomes import CheckOutcome
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source
-from trtmatrix.suite.model import Verdict
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion, Gpu, Verdict
 from trtmatrix.suite.repros import Repro, Workaround
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries, make_case_line

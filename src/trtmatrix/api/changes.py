@@ -8,7 +8,7 @@ from typing import Any
 
 from trtmatrix.api.types import Behaviour, ChangeKind
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.yamltext import parse_yaml
+from trtmatrix.suite.keys import parse_yaml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,15 +16,15 @@ from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
-from trtmatrix.common.remembered import Remembered
+from trtmatrix.common.paths import Remembered
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.launchers.containers import read_contents
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.images import pull_by_name
 from trtmatrix.plan.context import read_matrix
-from trtmatrix.suite.image_names import HeldImage, find_image
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Source, Version
 from trtmatrix.suite.model import Known, Product, is_release
+from trtmatrix.suite.plan import HeldImage, find_image
 from trtmatrix.upgrade.question import DOOR
 
 FOLDER = "bisect"

@@ -22,12 +22,9 @@ from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform
 from trtmatrix.suite.cells import CONTROLS, nearest_names
-from trtmatrix.suite.gpus import CPU, Gpu
-from trtmatrix.suite.image_names import registry_name
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
-from trtmatrix.suite.model import Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
-from trtmatrix.suite.plan import Isolation, Pull
+from trtmatrix.suite.model import CPU, Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
+from trtmatrix.suite.plan import Isolation, Pull, registry_name
 from trtmatrix.suite.repros import Case, Repro
 from trtmatrix.upgrade.move import choose_gpu, file_options, model_options
 from trtmatrix.upgrade.question import DOOR

@@ -17,9 +17,7 @@ from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, sto
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
 from trtmatrix.suite.cells import Selection, nearest_names, unlisted_version
-from trtmatrix.suite.gpus import CPU, NO_GPU
-from trtmatrix.suite.model import CellId, Product, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import CPU, NO_GPU, CellId, Evidence, Product, Verdict
 from trtmatrix.suite.plan import Pull
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case

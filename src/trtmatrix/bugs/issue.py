@@ -17,8 +17,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
-from trtmatrix.suite.model import Control, Product, Verdict, release_of
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Control, Evidence, Product, Verdict, release_of
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 
 FORMS = Path(__file__).with_name("forms")

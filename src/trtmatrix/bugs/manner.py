@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR

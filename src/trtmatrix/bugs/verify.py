@@ -20,19 +20,17 @@ from typing import Any
 
 from trtmatrix.bugs.gather import RUN, SCRIPT
 from trtmatrix.bugs.script import read_recorded
-from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.archive import ChangedError, read_archive
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import is_offline
-from trtmatrix.common.owner import own_identity
-from trtmatrix.common.paths import scratch_folder
-from trtmatrix.common.unpack import ChangedError, read_archive
+from trtmatrix.common.paths import own_identity, scratch_folder
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
 from trtmatrix.launchers.containers import remove_leftovers
 from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, inspect_image
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.launchers.wheels import find_wheelhouse, install_wheels
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.model import Gpu, Product
 from trtmatrix.suite.plan import Engine
 
 Tell = Callable[[str], None]

@@ -21,8 +21,7 @@ from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
 from trtmatrix.run.perform import Result, find_stale, perform, served_among
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence, Gpu
 from trtmatrix.suite.plan import Host, Pull
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported

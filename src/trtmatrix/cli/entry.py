@@ -32,7 +32,7 @@ OPTIONS = {
 """The type of a command's options, in ``options``; others have it beside them, such as ``LockOptions``."""
 
 MODULES = {
-    "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "check": "cli.checking",
+    "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "check": "cli.listing",
     "report": "cli.reporting",
     "upgrade": "upgrade.command", "surfaces": "api.read_bindings", "bundle": "bugs.make",
     "bisect": "bugs.bisect", "minimise": "bugs.minimise", "lock": "images.lock", "pack": "images.pack",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trtmatrix.cli.options import IN_ARRAY
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import Project, write_output, write_whole
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Pull, make_plan
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
     cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
     if not cells:
         return ""
-    from trtmatrix.run.announce import image_words
+    from trtmatrix.run.planned import image_words
 
     launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
     return image_words(launches, context, survey.host.engine)

@@ -1,17 +1,26 @@
-"""Writes an archive: one folder as ``.tar.gz``, the same bytes for the same files, whole or not at all."""
+"""Archives: one folder as ``.tar.gz``, the same bytes for the same files, whole or not at all.
+
+One that is read may come from anyone: files alone, into one folder, their digests checked.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import os
+import re
+import shutil
 import tarfile
-from collections.abc import Mapping
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
 
-from trtmatrix.common.errors import UsageError
+from trtmatrix.common.border import ARRAY, BorderError, opened, read_file, remove_tree
+from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
 from trtmatrix.common.paths import whole_file
 
 SUFFIX = ".tar.gz"
@@ -97,3 +106,199 @@ def _write_tar(out: IO[bytes], folder: str, files: Files) -> None:
             info.mode = 0o755 if name.endswith(".sh") else 0o644
             with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
                 archive.addfile(info, stream)
+
+
+LARGEST = 1_000_000_000
+"""Bytes that an archive may have when unpacked."""
+
+MOST = 10_000
+"""Files that it may have."""
+
+HEADER = 1 << 24
+"""Bytes that are read at once at most: a tar's own notes on a file are held in memory whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """How much an archive may hold: bytes unpacked, and files; and the command that makes such ones."""
+
+    size: int
+    files: int
+    maker: str
+
+
+class ChangedError(TrtMatrixError):
+    """Files of an archive are not those that its list of digests names; ``problems`` has one line each."""
+
+    exit_code = ExitCode.SURPRISE
+
+    def __init__(self, file: Path, problems: list[str]) -> None:
+        """Keep the problems."""
+        super().__init__("\n".join([f"{file}: is not as it was made:", *(f"  {one}" for one in problems)]))
+        self.problems = tuple(problems)
+
+
+def read_archive(file: Path, folder: Path, bounds: Bounds | None = None) -> Path:
+    """Unpack an archive into a folder that is empty or not there; returns the folder with its files.
+
+    :class:`UsageError` where it is no archive of ours, or holds what could harm (links, devices, paths that
+    lead out, more than can be meant); :class:`ChangedError` where files differ from SHA256SUMS, are missing
+    or extra. Where it raises, nothing is left but what was there. ``bounds``: of a bundle where not given.
+    """
+    bounds = bounds or Bounds(size=LARGEST, files=MOST, maker="bundle make")
+    if not file.is_file():
+        raise UsageError(f"{file}: is not there, or is no file: name the archive that {bounds.maker} wrote")
+    made = not folder.exists()
+    if not made and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder}: an archive is unpacked into an empty folder, and this is none")
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        top = _unpack(file, folder, bounds)
+        _check(file, top)
+    except BaseException:
+        _empty(folder, gone=made)
+        raise
+    return top
+
+
+def _empty(folder: Path, *, gone: bool) -> None:
+    for inner in folder.iterdir():
+        if inner.is_dir() and not inner.is_symlink():
+            remove_tree(inner)
+        else:
+            inner.unlink()
+    if gone:
+        folder.rmdir()
+
+
+def _unpack(file: Path, folder: Path, bounds: Bounds) -> Path:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as plain:
+            _decompress(file, plain, bounds)
+            plain.seek(0)
+            return _extract(file, plain, folder, bounds)
+    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(
+            f"{file}: cannot be unpacked: {reason}: it may be cut short, or no archive of {bounds.maker}"
+        ) from error
+
+
+def _decompress(file: Path, plain: IO[bytes], bounds: Bounds) -> None:
+    size = 0
+    with gzip.open(file, "rb") as packed:
+        while block := packed.read(1 << 20):
+            size += len(block)
+            if size > bounds.size:
+                raise UsageError(f"{file}: unpacks to more than {bounds.size:,} bytes: it is not unpacked")
+            plain.write(block)
+
+
+class _Careful:
+    """A file from which no more than HEADER bytes are read at once."""
+
+    def __init__(self, plain: IO[bytes]) -> None:
+        self._plain = plain
+        self.tell, self.seek = plain.tell, plain.seek
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= HEADER:
+            raise tarfile.ReadError(f"its notes on a file have {size:,} bytes")
+        return self._plain.read(size)
+
+
+def _extract(file: Path, plain: IO[bytes], folder: Path, bounds: Bounds) -> Path:
+    """Write the files of a tar; returns their common folder."""
+    seen: set[str] = set()
+    tops: set[str] = set()
+    with tarfile.open(fileobj=_Careful(plain), mode="r:") as archive:  # type: ignore[call-overload]  # reads alone
+        for member in archive:
+            name = member.name.removesuffix("/")
+            if reason := _refused(member, name, seen):
+                raise UsageError(f"{file}: holds {name[:200]!r}, {reason}: it is not unpacked")
+            seen.add(name.casefold())
+            tops.add(name.partition("/")[0])
+            if len(seen) > bounds.files or len(tops) > 1:
+                many = f"more than {bounds.files:,} files"
+                what = many if len(tops) == 1 else "more than one folder at its top"
+                raise UsageError(f"{file}: holds {what}: it is no archive of {bounds.maker}")
+            target = folder / name
+            if member.isdir():
+                target.mkdir(parents=True, exist_ok=True)
+            else:
+                _write(archive, member, target)
+    if not tops or not (folder / min(tops)).is_dir():
+        raise UsageError(f"{file}: holds no folder with files: it is no archive of {bounds.maker}")
+    return folder / min(tops)
+
+
+def _refused(member: tarfile.TarInfo, name: str, seen: set[str]) -> str:
+    """Return why a member is not unpacked, or nothing."""
+    parts = name.split("/")
+    if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE} or member.issparse():
+        return "which is neither file nor folder"
+    if not name or name.startswith("/") or "\\" in name or re.search(r"[\x00-\x1f\x7f]", name):
+        return "a path that is not relative and plain"
+    if any(part in {"", ".", ".."} for part in parts) or re.match(r"[A-Za-z]:", name):
+        return "a path that leads elsewhere"
+    if len(name) > 400 or any(len(part.encode("utf-8", "surrogateescape")) > 250 for part in parts):
+        return "a name that is too long"
+    if name.casefold() in seen:
+        return "which is in it twice"
+    return ""
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = archive.extractfile(member)
+    if source is None:
+        raise tarfile.ReadError(f"{member.name} has no content")
+    mode = 0o755 if target.name.endswith(".sh") else 0o644
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    with os.fdopen(descriptor, "wb") as out:
+        shutil.copyfileobj(source, out, 1 << 20)
+    target.chmod(mode)
+
+
+def _check(file: Path, top: Path) -> None:
+    if problems := find_differences(top):
+        raise ChangedError(file, problems)
+
+
+def find_differences(top: Path) -> list[str]:
+    """Say which files of a folder are not those of its list of digests."""
+    sums = top / SUMS
+    if not sums.is_file():
+        return [f"{SUMS} is missing"]
+    try:
+        wanted = parse_sums(read_file(sums).decode())
+    except ValueError as error:
+        return [f"{SUMS} {error}"]
+    there = {path.relative_to(top).as_posix(): path for path in _files(top) if path != sums}
+    problems = [f"{name} is missing" for name in sorted(wanted.keys() - there.keys())]
+    problems += [f"{name} is extra: {SUMS} does not name it" for name in sorted(there.keys() - wanted.keys())]
+    for name in sorted(wanted.keys() & there.keys()):
+        try:
+            with opened(there[name], ARRAY) as (stream, _):
+                found = digest_stream(stream)
+        except BorderError as error:
+            problems.append(f"{name} {error}")
+            continue
+        if found != wanted[name]:
+            problems.append(f"{name} differs: sha256 {found}, and {SUMS} says {wanted[name]}")
+    return problems
+
+
+def parse_sums(text: str) -> Mapping[str, str]:
+    """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
+        if match is None or match[2] in found:
+            raise ValueError(f"line {number} is no digest of a file, or names one again")
+        found[match[2]] = match[1]
+    return found
+
+
+def _files(top: Path) -> Iterator[Path]:
+    return (path for path in sorted(top.rglob("*")) if path.is_file())

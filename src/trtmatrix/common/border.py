@@ -11,7 +11,9 @@ import contextlib
 import errno
 import math
 import os
+import shutil
 import stat
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -124,62 +126,12 @@ def check_name(name: str) -> str:
 
 def remove_tree(folder: Path) -> None:
     """Remove a folder with all in it, however deep, as far as that can be done; no link is followed."""
-    with contextlib.suppress(OSError):
-        here = _open_folder(str(folder), None)
-        try:
-            stack = [("", _identity(here), _unlink_files(here))]  # the folders that we are in: neither paths
-            while True:  # nor calls nor descriptors grow with their number
-                name, _, inner = stack[-1]
-                if inner:
-                    with contextlib.suppress(OSError):
-                        following = _open_folder(child := inner.pop(), here)
-                        os.close(here)
-                        here, folders = following, list[str]()
-                        stack.append((child, _identity(here), folders))
-                        folders += _unlink_files(here)
-                    continue
-                stack.pop()
-                if not stack:
-                    break
-                above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=here)
-                os.close(here)
-                here = above
-                if _identity(here) != stack[-1][1]:  # somebody has moved it
-                    break
-                with contextlib.suppress(OSError):
-                    os.rmdir(name, dir_fd=here)
-        finally:
-            os.close(here)
-        folder.rmdir()
-
-
-def _open_folder(name: str, above: int | None) -> int:
-    """Open a folder that is no link; one that its owner may not look into is changed so that they may."""
-    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-    seen = os.open(name, flags | os.O_PATH, dir_fd=above)
     try:
-        itself = f"/proc/self/fd/{seen}"  # the very folder, whatever has its name by now
-        if os.fstat(seen).st_mode & 0o700 != 0o700:
-            os.chmod(itself, 0o700)  # noqa: PTH101
-        return os.open(itself, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    finally:
-        os.close(seen)
-
-
-def _identity(folder: int) -> tuple[int, int]:
-    facts = os.fstat(folder)
-    return facts.st_dev, facts.st_ino
-
-
-def _unlink_files(folder: int) -> list[str]:
-    """Remove what is no folder; returns the names of the folders."""
-    folders = []
-    for name in os.listdir(folder):
-        try:
-            os.unlink(name, dir_fd=folder)
-        except OSError:  # what unlink says of a folder depends on the file system
-            folders.append(name)
-    return folders
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):  # deeper than Python goes, or its owner may not look into a part of it
+        if folder.is_dir() and not folder.is_symlink():
+            for command in (["chmod", "-R", "u+rwX"], ["rm", "-rf"]):
+                subprocess.run([*command, "--", folder], stderr=subprocess.DEVNULL, check=False)
 
 
 # --- Arrays

@@ -1,20 +1,25 @@
-"""Where things lie: the project's files, the user's cache, the probe."""
+"""Where things lie, who owns and who holds them: the project's files, the user's cache, the probe."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar, cast
 
 import trtprobe
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.owner import is_dead, own_identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,3 +182,116 @@ def publish_folder(partial: Path, target: Path) -> None:
         remove_tree(partial)
         if not target.is_dir():
             raise
+
+
+def own_identity() -> str:
+    """Return ``boot:namespace:pid:start``, which no other process ever has."""
+    pid = os.getpid()
+    return f"{_boot()}:{_namespace()}:{pid}:{_start_time(pid)}"
+
+
+def is_dead(identity: str) -> bool:
+    """Whether an owner is known to be gone; an owner that cannot be seen from here counts as alive."""
+    try:
+        boot, namespace, pid, start = identity.split(":")
+        number = int(pid)
+    except ValueError:
+        return False
+    if boot != _boot():
+        return True
+    if namespace != _namespace():
+        return False
+    return _start_time(number) != start
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _namespace() -> str:
+    return str(Path("/proc/self/ns/pid").stat().st_ino)
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process started, in clock ticks since boot, or an empty string."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+SECONDS = 0.2
+TOLD_SECONDS = 10.0
+_TURNS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""POSIX locks are a process's: its own threads take turns."""
+
+
+@contextlib.contextmanager
+def hold(file: Path, note: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock; ``note`` is told who has it where that takes long.
+
+    POSIX locks pass between hosts on NFS 4, Lustre mounted with flock, GPFS and BeeGFS; ``OSError`` where a
+    file system has none.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _TURNS[str(file)], file.open("a+") as stream:
+        told = time.monotonic() + TOLD_SECONDS
+        while True:
+            try:
+                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except (BlockingIOError, PermissionError):
+                if time.monotonic() > told:
+                    stream.seek(0)
+                    note(f"waiting for {file}, held by {stream.read().strip() or 'somebody'}")
+                    told = float("inf")
+                time.sleep(SECONDS)
+        stream.truncate(0)
+        stream.write(f"{os.uname().nodename}, process {os.getpid()}")
+        stream.flush()
+        yield
+
+
+@contextlib.contextmanager
+def hold_folder(folder: Path) -> Iterator[None]:
+    """Hold a folder itself against other processes of this host, which leaves no file behind."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+T = TypeVar("T", str, list[str], dict[str, str])
+
+KEPT = 30
+"""Files that are kept; the oldest go."""
+
+
+class Remembered:
+    """Values by content in ``<cache>/known``."""
+
+    def __init__(self, cache: Path) -> None:
+        """Name the folder."""
+        self.folder = cache / "known"
+
+    def recall(self, kind: str, content: str, compute: Callable[[], T]) -> T:
+        """Return what ``compute`` gives for a content, computed only where it is not remembered.
+
+        What ``compute`` raises is raised each time. A folder that cannot be written is no error.
+        """
+        path = self.folder / f"{kind}-{sha256(content.encode()).hexdigest()[:40]}.json"
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            known = json.loads(path.read_bytes())
+            if known["content"] == content:
+                return cast("T", known["value"])
+        value = compute()
+        with contextlib.suppress(OSError):
+            with whole_file(path) as out:
+                out.write(json.dumps({"content": content, "value": value}).encode())
+            files = sorted(self.folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+            for file in files[KEPT:]:
+                file.unlink(missing_ok=True)
+        return value

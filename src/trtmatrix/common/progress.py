@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from trtmatrix.common.counting import counted, duration
+from trtmatrix.common.words import counted, duration
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, image_of, need_here
 from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
@@ -14,7 +14,7 @@ from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import give_gpu
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock
-from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
 PROBE_LEAST_MEMORY = 48 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.images.checks import Facts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
@@ -14,10 +14,9 @@ from trtmatrix.launchers.references import parse_reference
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.cells import select_versions
-from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.outcome import Exclusion
-from trtmatrix.suite.plan import Engine, Excluded, Launch, Pull, count_excluded, make_plan
+from trtmatrix.suite.model import Exclusion
+from trtmatrix.suite.plan import Engine, Excluded, Launch, Pull, count_excluded, is_own, make_plan
 
 
 @dataclass(frozen=True, kw_only=True)

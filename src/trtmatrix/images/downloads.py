@@ -10,9 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
-from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import Engine, Keep, Launch
+from trtmatrix.suite.plan import Engine, Keep, Launch, is_own
 
 GB = 10**9
 LOW = 5 * GB

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
-from trtmatrix.common.file_lock import hold_folder
-from trtmatrix.common.paths import whole_file
+from trtmatrix.common.paths import hold_folder, whole_file
 from trtmatrix.images.lock_report import (
     UNRESOLVED,
     UPDATE,
@@ -28,8 +27,8 @@ from trtmatrix.images.pins import asked_base, read_builds
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, format_matrix_lock, mirrored, parse_matrix_lock
 from trtmatrix.suite.cells import select_versions
-from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin, Version
+from trtmatrix.suite.plan import is_own
 
 SECONDS = 3600.0
 """How long all registries together may take: each question has limits of its own."""

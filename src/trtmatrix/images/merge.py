@@ -18,9 +18,9 @@ from typing import Any
 
 from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
-from trtmatrix.common.counting import counted
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
-from trtmatrix.common.file_lock import hold_folder
+from trtmatrix.common.paths import hold_folder
+from trtmatrix.common.words import counted
 from trtmatrix.images.record_packs import (
     Incoming,
     Refused,
@@ -30,8 +30,7 @@ from trtmatrix.images.record_packs import (
 )
 from trtmatrix.judge.record import Record, parse_object
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.records.kept_outputs import kept_file
-from trtmatrix.records.store import kept_digests, read_records, record_path, write_blob, write_new
+from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_blob, write_new
 from trtmatrix.suite.repro_files import stored_repros
 
 SCHEMA = 2

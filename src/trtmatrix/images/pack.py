@@ -28,10 +28,9 @@ from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
 from trtmatrix.images.unpacker import BLOCK, GLIBC
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
-from trtmatrix.suite.gpus import NO_GPU
-from trtmatrix.suite.image_names import short_name
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.model import NO_GPU
+from trtmatrix.suite.plan import Launch, short_name
 
 if TYPE_CHECKING:
     import docker

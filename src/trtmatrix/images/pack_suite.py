@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.images.unpacker import GLIBC, is_plain
 from trtmatrix.launchers.wheels import download_wheels, index_options, target_options, without_passwords
 from trtmatrix.suite.digest import PACKAGES

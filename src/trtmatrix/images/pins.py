@@ -12,9 +12,8 @@ from trtmatrix.launchers.docker_engine import ImageFacts, inspect_image
 from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.plan.lockfile import LockedBuild, pin_of
-from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Launch, is_own
 
 Look = Callable[[str], "ImageFacts | None"]
 """Finds an image of this host by its name."""

@@ -10,19 +10,27 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.archive import SUFFIX, SUMS, Written, digest_of, sums_text, write_archive, write_size
+from trtmatrix.common.archive import (
+    SUFFIX,
+    SUMS,
+    Bounds,
+    Written,
+    digest_of,
+    find_differences,
+    read_archive,
+    sums_text,
+    write_archive,
+    write_size,
+)
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
 from trtmatrix.common.jsontext import check_depth, to_json
-from trtmatrix.common.unpack import Bounds, find_differences, read_archive
 from trtmatrix.judge.noise import check_noise
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context
-from trtmatrix.records.kept_outputs import kept_file
-from trtmatrix.records.store import kept_digests, read_records, record_path
+from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
-from trtmatrix.suite.gpus import CPU, slug_of
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.model import CPU, Product, slug_of
 from trtmatrix.tables.table import one_line
 
 RECORDS, OUTPUTS = "records", "outputs"

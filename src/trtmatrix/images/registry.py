@@ -24,8 +24,8 @@ from requests.adapters import HTTPAdapter
 from requests.utils import parse_dict_header
 from urllib3.exceptions import InsecureRequestWarning
 
-from trtmatrix.common.deadline import ask_all
 from trtmatrix.common.errors import shorten
+from trtmatrix.common.processes import ask_all
 from trtmatrix.images.manifests import (
     ACCEPTED,
     ManifestError,

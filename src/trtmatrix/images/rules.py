@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion
 
 
 class Level(str, Enum):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Basis, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.model import Basis, Control, Evidence, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Repro
 
 CONFIRMED = CONFIRMING_BUILDS + 1

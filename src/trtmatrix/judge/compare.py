@@ -14,8 +14,7 @@ from trtmatrix.judge.entry import BOARD, Entry, Stored, are_comparable, find_exp
 from trtmatrix.judge.judge import read_figure
 from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Basis, CellId, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Basis, CellId, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
 
 __all__ = ["Entry", "Stored", "exit_codes", "is_current", "make_entries", "newest", "without_refused"]

@@ -13,8 +13,7 @@ from trtmatrix.judge.judge import combine, judge_record, other_shapes
 from trtmatrix.judge.record import BUILT, RAN, Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Cause, CellId, Control, Product, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import Cause, CellId, Control, Outcome, Product, Verdict
 
 CONFIRMING_BUILDS = 3
 """Engines that are built in a fresh process before a failure is believed."""

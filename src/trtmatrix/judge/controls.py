@@ -8,10 +8,8 @@ from operator import itemgetter
 
 from trtmatrix.judge.entry import Entry, are_comparable
 from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
-from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
-from trtmatrix.suite.model import CellId, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import CPU, CellId, Control, Evidence, Gpu, Product, Verdict
 from trtmatrix.suite.repros import Case, Repro
 
 

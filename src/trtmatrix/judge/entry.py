@@ -13,9 +13,7 @@ from packaging.version import Version as Release
 
 from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import NO_GPU, Gpu
-from trtmatrix.suite.model import Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.model import NO_GPU, Control, Evidence, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import Expectation, Specifier
 

@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, why_no_floor
 from trtmatrix.judge.numbers import Subject, judge_build, measured, nan_last, read_floors
 from trtmatrix.judge.record import BUILT, RAN, Measured, Record
 from trtmatrix.suite.matrix import Version
-from trtmatrix.suite.model import Cause, Known, Product, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import Cause, Known, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Case, Repro
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.factors import (
     ALLOWED,
@@ -29,8 +29,7 @@ from trtmatrix.judge.factors import (
 )
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of
 from trtmatrix.judge.record import Measured
-from trtmatrix.suite.model import Control, Product, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import Control, Outcome, Product, Verdict
 from trtmatrix.suite.repros import BEYOND, Case, Defect
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Cause, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 
 NOT_SUPPORTED = "–"
 NO_EVIDENCE = "·"

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from trtmatrix.common.archive import digest_of
 from trtmatrix.common.border import remove_tree
-from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import need_network
-from trtmatrix.common.paths import scratch_folder
+from trtmatrix.common.paths import hold, scratch_folder
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.child_runtimes import Runtime, find_runtime
 from trtmatrix.launchers.container import (
     SCRATCH,
@@ -37,8 +36,8 @@ from trtmatrix.launchers.launcher import (
     log_tail,
     run_session,
 )
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 BEGAN = "began"

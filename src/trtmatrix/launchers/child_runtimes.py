@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import SCRATCH, Limits
 from trtmatrix.launchers.gpu import SLURM_JOB
-from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Gpu
 
 ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}")
 NO_NETWORK = ("--net", "--network=none")

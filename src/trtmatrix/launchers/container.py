@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.owner import own_identity
-from trtmatrix.common.paths import probe_folder
+from trtmatrix.common.paths import own_identity, probe_folder
 from trtmatrix.launchers.gpu import SLURM_CLUSTER, SLURM_JOB
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch, is_driver_enough
 from trtprobe.plans import ALL as ALL_PLANS
 

@@ -21,8 +21,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.jsontext import parse_json
-from trtmatrix.common.owner import is_dead, own_identity
-from trtmatrix.common.remembered import Remembered
+from trtmatrix.common.paths import Remembered, is_dead, own_identity
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.offline import trouble_of
 from trtmatrix.launchers.references import MACHINES
-from trtmatrix.suite.image_names import ENGINE, short_name
-from trtmatrix.suite.plan import Engine, GpuAccess
+from trtmatrix.suite.plan import ENGINE, Engine, GpuAccess, short_name
 
 if TYPE_CHECKING:
     import docker

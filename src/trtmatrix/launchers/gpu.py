@@ -16,7 +16,7 @@ from typing import Any
 
 import trtmatrix
 from trtmatrix.common.errors import UsageError
-from trtmatrix.suite.gpus import Gpu, plain_name, slug_of
+from trtmatrix.suite.model import Gpu, plain_name, slug_of
 
 NVML = "libnvidia-ml.so.1"
 """The driver's library, as its bindings look for it."""

@@ -16,17 +16,16 @@ from pathlib import Path
 import docker
 import docker.errors
 
-from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.offline import need_network
-from trtmatrix.common.owner import is_dead, own_identity
+from trtmatrix.common.paths import is_dead, own_identity
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import image_origin
 from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.launchers.pulled import Ledger, PulledImage, Speed, Use, open_ledger, read_ledger
 from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
-from trtmatrix.suite.image_names import OWN, HeldImage, find_image, is_own
 from trtmatrix.suite.matrix import ImageOrigin, Origin
-from trtmatrix.suite.plan import Keep, Launch
+from trtmatrix.suite.plan import OWN, HeldImage, Keep, Launch, find_image, is_own
 from trtmatrix.tables.table import one_line
 
 AT_ONCE = 2

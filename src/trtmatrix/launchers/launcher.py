@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Launch
 
 HEARTBEAT_SECONDS = 1.0

@@ -13,8 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trtmatrix.common.owner import is_dead
-from trtmatrix.common.paths import whole_file
+from trtmatrix.common.paths import is_dead, whole_file
 
 FILE, LOCK = "pulled.json", "pulled.lock"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from trtmatrix.common.archive import digest_of
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
-from trtmatrix.common.remembered import Remembered
-from trtmatrix.suite.image_names import SUFFIXES
+from trtmatrix.common.paths import Remembered
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
+from trtmatrix.suite.plan import SUFFIXES
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 """What engines call a machine, and what registries do."""

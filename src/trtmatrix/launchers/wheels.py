@@ -20,10 +20,10 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from trtmatrix.common.border import remove_tree
-from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import ConfigError, MachineryError
-from trtmatrix.common.file_lock import hold
 from trtmatrix.common.offline import is_offline, need_network
+from trtmatrix.common.paths import hold
+from trtmatrix.common.processes import run_to_end
 
 UV = (sys.executable, "-m", "uv")
 WHEELHOUSE = "wheelhouse"

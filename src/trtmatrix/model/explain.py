@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR

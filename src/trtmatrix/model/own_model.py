@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.remembered import Remembered
+from trtmatrix.common.paths import Remembered
 from trtmatrix.judge.advice import OWN_MODEL
 from trtmatrix.onnxmodel.tensors import (
     Range,

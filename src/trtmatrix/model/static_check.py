@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.onnxmodel.matching import Place, Wiring, find_places, make_wirings
 from trtmatrix.suite.model import release_of

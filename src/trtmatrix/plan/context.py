@@ -16,8 +16,8 @@ from trtmatrix.launchers.references import MACHINES, parse_reference, read_file,
 from trtmatrix.plan.lockfile import REMEDY, Lock, parse_matrix_lock, pin_matrix
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.digest import Code
-from trtmatrix.suite.image_names import ENGINE, SUFFIXES
 from trtmatrix.suite.matrix import Matrix, parse_matrix
+from trtmatrix.suite.plan import ENGINE, SUFFIXES
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 from trtmatrix.suite.repros import Repro
 
@@ -72,7 +72,7 @@ class Context:
 
     ``controls``: these go along. ``code``: digests of this program's own code. The images of ``matrix`` are
     known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``engine``: which one is meant
-    (:data:`trtmatrix.suite.image_names.SUFFIXES`). ``told``: warnings that were
+    (:data:`trtmatrix.suite.plan.SUFFIXES`). ``told``: warnings that were
     shown, which are not shown again by a command of many runs.
     """
 

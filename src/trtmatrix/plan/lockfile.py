@@ -13,10 +13,9 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.keys import check_keys, in_order, keys, schema_number
+from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
 from trtmatrix.suite.model import PART
-from trtmatrix.suite.yamltext import parse_yaml
 
 HEADER = """\
 # Which image each name of matrix.yaml stood for. Written by `nox -s lock -- --update`, reviewed in git,

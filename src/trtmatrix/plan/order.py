@@ -10,9 +10,8 @@ from datetime import datetime
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.model import CellId
+from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Launch
 
 Seconds = Mapping[CellId, float]

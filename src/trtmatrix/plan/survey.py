@@ -13,14 +13,12 @@ from trtmatrix.judge.record import Record
 from trtmatrix.judge.standing import Standing, standing_of
 from trtmatrix.launchers.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.plan.context import Context, own_platform
-from trtmatrix.plan.digests import current_digests, origin_digests
+from trtmatrix.plan.stale import current_digests, origin_digests
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell, expand
-from trtmatrix.suite.gpus import NO_GPU, Gpu
-from trtmatrix.suite.image_names import CHILDREN
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
-from trtmatrix.suite.model import CellId, Product
-from trtmatrix.suite.plan import Engine, Excluded, Host, Plan, Pull, make_plan
+from trtmatrix.suite.model import NO_GPU, CellId, Gpu, Product
+from trtmatrix.suite.plan import CHILDREN, Engine, Excluded, Host, Plan, Pull, make_plan
 
 
 class Nodes(Protocol):

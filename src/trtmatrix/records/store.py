@@ -1,4 +1,7 @@
-"""Records on disk: whole or not at all, never overwritten, damaged ones set aside."""
+"""Records and kept outputs on disk: whole or not at all, never overwritten, damaged records set aside.
+
+Kept outputs are read block by block: one may be larger than the memory that is there.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.border import (
@@ -20,12 +23,15 @@ from trtmatrix.common.border import (
     check_name,
     open_file,
     opened,
+    opened_npz,
+    read_array,
     read_file,
     read_head,
 )
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.differences import Tensor
 from trtmatrix.judge.record import (
     NewerRecordError,
     Pool,
@@ -36,6 +42,10 @@ from trtmatrix.judge.record import (
     record_from,
 )
 from trtmatrix.suite.model import CellId
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 
 DAMAGED = ".damaged"
 
@@ -269,3 +279,49 @@ def _write_npz(out: IO[bytes], array: IO[bytes]) -> None:
         archive.open("output.npy", "w", force_zip64=True) as stream,
     ):
         shutil.copyfileobj(array, stream, BLOCK)
+
+
+ELEMENTS = 1 << 18
+"""Elements that are read together."""
+
+
+def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
+    """Return an output that was kept, as ``kept`` of a record names it; None where it is gone or damaged."""
+    file = kept_file(cache, str(facts.get("sha256", "")))
+    try:
+        with opened_npz(file) as archive, archive.member("output") as (stream, size):
+            head = read_head(stream, size)
+    except (OSError, BorderError):
+        return None
+    return Tensor(dtype=str(head.dtype), shape=head.shape, blocks=lambda: _blocks(file))
+
+
+def kept_file(cache: Path, digest: str) -> Path:
+    """Return the file of a kept output; see :func:`trtmatrix.records.store.keep_outputs`."""
+    return cache / "outputs" / f"{digest}.npz"
+
+
+def unpack_kept(cache: Path, digest: str, target: Path) -> None:
+    """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
+    with (
+        opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
+        target.open("wb") as out,
+    ):  # fmt: skip
+        shutil.copyfileobj(stream, out, 1 << 20)
+
+
+def _blocks(file: Path) -> Iterator[NDArray[Any]]:
+    import numpy as np
+
+    with opened_npz(file) as archive, archive.member("output") as (stream, size):
+        head = read_head(stream, size)
+        if head.fortran and len(head.shape) > 1:  # rare: read whole, in row-major order
+            stream.seek(0)
+            flat = np.ascontiguousarray(read_array(stream, size)).reshape(-1)
+            yield from (flat[start : start + ELEMENTS] for start in range(0, head.count, ELEMENTS))
+            return
+        for start in range(0, head.count, ELEMENTS):
+            wanted = min(ELEMENTS, head.count - start) * head.dtype.itemsize
+            if len(data := stream.read(wanted)) != wanted:
+                raise BorderError("it ends too early")
+            yield np.frombuffer(data, head.dtype)

@@ -15,8 +15,7 @@ from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, perform
 from trtmatrix.suite.cells import CONTROLS
 from trtmatrix.suite.matrix import WheelsOrigin
-from trtmatrix.suite.model import Product, Verdict
-from trtmatrix.suite.outcome import Exclusion, Outcome
+from trtmatrix.suite.model import Exclusion, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded, Launch, Pull
 
 SAID = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY, Verdict.INVALID})

@@ -8,21 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
 
 from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
 from trtmatrix.common.interrupts import ending
 from trtmatrix.judge.confirm import sample_cells
 from trtmatrix.launchers.launcher import Ready, WrongVersion
-from trtmatrix.plan.order import estimate_seconds, group_cases, join_images, order_launches
+from trtmatrix.plan.order import (
+    Seconds,
+    equal_boards,
+    estimate_seconds,
+    group_cases,
+    join_images,
+    order_launches,
+    split_launch,
+)
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.run.recorder import Recorder, host_facts, write_failed
-from trtmatrix.run.schedule import MakingReady, Schedule
-from trtmatrix.run.state import CELLS, Executor, Run
-from trtmatrix.run.tasks import TaskQueue
+from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue
 from trtmatrix.run.worker import Stopped, Worker
-from trtmatrix.suite.model import Cause, CellId
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import Cause, CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
 
 CASES = "cases prepared"
@@ -138,3 +147,163 @@ def _run_launch(ready: Ready, run: Run) -> None:
         return
     if run.images is not None:
         run.images.ended(ready.launch)
+
+
+INSTALLATIONS = 2
+"""Environments that are made side by side."""
+
+ON_CPU = 2
+"""Launches that run side by side on the CPU: building and measuring are mostly single-threaded."""
+
+CPU_CELLS = 20
+"""As many cells of one launch at least are worth a process of their own beside another."""
+
+
+@dataclass(kw_only=True, eq=False)
+class Group:
+    """The launches of one model of GPU, or of the CPU, in order; each of ``boards`` takes one at a time.
+
+    ``expected``: launches that are not ready yet; ``split``: one of so many cells for each board may be run
+    on several, none where it is 0.
+    """
+
+    boards: tuple[Gpu, ...]
+    expected: list[Launch]
+    split: int
+    ready: list[Ready] = field(default_factory=list)
+    busy: int = 0
+
+
+class Schedule:
+    """Gives each board of this host what it runs next. For many threads."""
+
+    def __init__(
+        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: Seconds, *, split_cpu: bool
+    ) -> None:
+        """Sort the launches into groups; their order stays. ``split_cpu``: one may be run in parts there."""
+        boards = tuple(boards)
+        by_slug: dict[str, list[Launch]] = {}
+        for launch in launches:
+            by_slug.setdefault(launch.gpu.slug if launch.gpu.present else "", []).append(launch)
+        on_cpu = by_slug.pop("", [])
+        self.groups = [
+            Group(boards=equal_boards(mine[0].gpu, boards), expected=mine, split=1)
+            for mine in by_slug.values()
+        ]
+        if on_cpu:
+            count = ON_CPU if split_cpu else min(ON_CPU, len(on_cpu))
+            split = CPU_CELLS if split_cpu else 0
+            self.groups.append(Group(boards=(on_cpu[0].gpu,) * count, expected=on_cpu, split=split))
+        self._seconds = seconds
+        self._place = {id(launch): number for number, launch in enumerate(launches)}
+        self._group = {id(launch): group for group in self.groups for launch in group.expected}
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._error: BaseException | None = None
+
+    def put(self, launch: Launch, ready: Ready | None) -> None:
+        """Say that a launch is ready, or that it never will be (None)."""
+        with self._changed:
+            group = self._group[id(launch)]
+            group.expected = [other for other in group.expected if other is not launch]
+            if ready is not None:
+                group.ready.append(ready)
+                group.ready.sort(key=lambda item: self._place[id(item.launch)])
+            self._changed.notify_all()
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Give out nothing any more; every board raises the ``error``, where there is one."""
+        with self._changed:
+            self._stopped, self._error = True, error or self._error
+            self._changed.notify_all()
+
+    def work(self, group: Group, board: Gpu, run_launch: Callable[[Ready], None]) -> None:
+        """Run one launch after another on a board, until its group has no more."""
+        while (ready := self._take(group)) is not None:
+            try:
+                run_launch(replace(ready, launch=ready.launch.on(board)) if board.present else ready)
+            finally:
+                with self._changed:
+                    group.busy -= 1
+
+    def _take(self, group: Group) -> Ready | None:
+        """Return the next launch of a group once one is ready; None where none will be."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or group.ready or not group.expected)
+            if self._error is not None:
+                raise self._error
+            if self._stopped or not group.ready:
+                return None
+            ready = group.ready.pop(0)
+            idle = len(group.boards) - group.busy - len(group.ready)
+            parts = min(idle, len(ready.launch.cells) // group.split) if group.split else 1
+            if parts > 1 and not (group.expected and not ready.launch.gpu.present):
+                ready = self._split(group, ready, parts)
+            group.busy += 1
+            return ready
+
+    def _split(self, group: Group, ready: Ready, parts: int) -> Ready:
+        """Return the first part of a launch; the others are the next in its group."""
+        first, *others = split_launch(ready.launch, parts, self._seconds)
+        for other in others:
+            self._place[id(other)] = -1
+        group.ready[:0] = [replace(ready, launch=other) for other in others]
+        self._changed.notify_all()
+        return replace(ready, launch=first)
+
+
+class MakingReady:
+    """Makes launches ready in threads, while others run: what is here at once, then pulls, builds, wheels.
+
+    ``told``: called with each launch, and what it is ready with, or why it cannot be. The threads are left
+    behind by a run that is interrupted: a pull cannot be called off; the engine ends it with this process.
+    """
+
+    def __init__(self, run: Run, told: Callable[[Launch, Ready | BaseException], None]) -> None:
+        """Keep who makes ready, and who is told."""
+        self._run, self._told = run, told
+        self._lock = threading.Lock()
+        self._had: dict[str, MachineryError | None] = {}
+
+    def start(self, launches: Sequence[Launch]) -> None:
+        """Begin: pulls and builds one after another, installations a few at a time."""
+        queues: dict[str, list[Launch]] = {}
+        for launch in launches:
+            how = "pull" if launch.pull else "build" if launch.build else "install"
+            queues.setdefault("here" if self._run.is_here(launch) else how, []).append(launch)
+        for how, queue in queues.items():
+            for _ in range(min(INSTALLATIONS if how == "install" else 1, len(queue))):
+                threading.Thread(target=self._work, args=(queue,), daemon=True).start()
+
+    def _work(self, queue: list[Launch]) -> None:
+        while not self._run.stop.is_set():
+            with self._lock:
+                if not queue:
+                    return
+                launch = queue.pop(0)
+            found: Ready | BaseException
+            try:
+                found = self._make(launch)
+            except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
+                found = error
+            try:
+                self._told(launch, found)
+            except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
+                self._told(launch, RuntimeError(f"{launch.version.name}: {error!r}"))
+
+    def _make(self, launch: Launch) -> Ready:
+        """Make a launch ready; an image that several launches want is had once, and fails once."""
+        origin, launcher = launch.version.origin, self._run.launcher_of(launch)
+        if not launch.lacks_image or not isinstance(origin, ImageOrigin):
+            return launcher.make_ready(launch)
+        if origin.image in self._had:
+            if (failed := self._had[origin.image]) is not None:
+                raise failed
+            return replace(launcher.make_ready(replace(launch, pull=False, build=False)), launch=launch)
+        try:
+            ready = launcher.make_ready(launch)
+        except MachineryError as error:  # another version may be pinned for what is in the image
+            self._had[origin.image] = None if isinstance(error, WrongVersion) else error
+            raise
+        self._had[origin.image] = None
+        return ready

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs i
     from trtmatrix.images.preflight import Terms
     from trtmatrix.launchers.images import Images
     from trtmatrix.launchers.launcher import Launcher
-    from trtmatrix.run.state import Executor, Run
+    from trtmatrix.run.tasks import Executor, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +181,8 @@ def execute(
 ) -> Run:  # fmt: skip
     """Run the cells of the plan that are not served; returns the run with its records."""
     from trtmatrix.common.progress import QuietProgress, open_progress
-    from trtmatrix.run.announce import announce
     from trtmatrix.run.execute import execute_plan
+    from trtmatrix.run.planned import announce
 
     check_writable({"--results": context.project.local, "--cache": context.project.cache})
     if options.quiet:
@@ -224,8 +224,7 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     from trtmatrix.launchers.wheels import find_wheelhouse
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
-    from trtmatrix.run.state import Run
-    from trtmatrix.run.tasks import new_run_id
+    from trtmatrix.run.tasks import Run, new_run_id
 
     project, launches = context.project, survey.plan.here
     interpreters = InterpreterLauncher(

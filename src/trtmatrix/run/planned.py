@@ -1,17 +1,17 @@
-"""What ``run --plan`` prints: what would be pulled, built and started and what not; nothing is done."""
+"""What ``run --plan`` prints, and what a run says before it starts: what is fetched, run and kept."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.counting import counted, duration
+from trtmatrix.common.words import counted, duration
 from trtmatrix.images.downloads import Download, Need, Room, find_downloads, gigabytes, image_of, need_here
-from trtmatrix.images.preflight import preflight
+from trtmatrix.images.preflight import find_room, preflight
 from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import Limits, docker_command, make_container_spec
 from trtmatrix.launchers.pulled import pull_speed
@@ -19,10 +19,10 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_cells, order_launches
 from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options, here, tell_pins, terms_of
-from trtmatrix.run.state import Executor, PlannedJob
-from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.run.tasks import Executor, PlannedJob
+from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import CellId
-from trtmatrix.suite.plan import Excluded, Isolation, Launch, count_excluded
+from trtmatrix.suite.plan import Engine, Excluded, Isolation, Launch, count_excluded
 from trtmatrix.tables.render_list import origin_text
 
 
@@ -276,3 +276,52 @@ def _download_data(download: Download) -> dict[str, Any]:
         "versions": list(download.versions), "bytes": download.added,
         "layers": None if download.layers is None else [asdict(layer) for layer in download.layers],
     }  # fmt: skip
+
+
+ENVIRONMENT_BYTES = 210_000_000
+"""What an environment of wheels takes: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX."""
+CASE_BYTES = 5_500_000
+"""What a prepared case and its kept outputs take: 1.6 GB of all 298 cases."""
+
+
+def announce(
+    context: Context, survey: Survey, served: frozenset[CellId], is_here: Callable[[Launch], bool]
+) -> str:
+    """Return the sentence with which a run begins; sizes of wheels and cases are as earlier ones had them."""
+    every = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.launches]
+    launches = [launch for launch in every if launch.cells]
+    cells = [cell for launch in launches for cell in launch.cells]
+    new = {
+        launch.version.name for launch in launches
+        if launch.python is None and isinstance(launch.version.origin, WheelsOrigin) and not is_here(launch)
+    }  # fmt: skip
+    known = (context.project.cache / "cases").is_dir()
+    cases = set() if known else {(cell.repro.id, cell.case.id) for cell in cells}
+    size = len(new) * ENVIRONMENT_BYTES + len(cases) * CASE_BYTES
+    fetched = [image_words(launches, context, survey.host.engine)]
+    if new:
+        wheels = gigabytes(len(new) * ENVIRONMENT_BYTES)
+        fetched.append(f"{counted(len(new), 'Python environment')}, about {wheels}")
+    fetched = [words for words in fetched if words]
+    parts = [f"{counted(len(cells), 'test')} to run"]
+    parts.append(f"to fetch: {' and '.join(fetched)}" if fetched else "nothing to fetch")
+    if size:
+        room = find_room(context.project.cache)
+        parts.append(f"about {gigabytes(size)} will be kept in {room.path} ({gigabytes(room.free)} free)")
+    return "; ".join(parts)
+
+
+def image_words(launches: Iterable[Launch], context: Context, engine: Engine) -> str:
+    """Return how many images launches lack, their GB, and the time as far as known; nothing where none."""
+    downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
+    sizes = [each.added for each in downloads]
+    if not sizes:
+        return ""
+    if None in sizes:
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{' each' * (len(sizes) > 1)}"
+    size = sum(each for each in sizes if each is not None)
+    if not size:  # made of wheels on a base that is here, or is made here too
+        return f"{counted(len(sizes), 'image')} to build"
+    speed = pull_speed(context.project.cache)
+    time = f", {duration(size / speed)}" if speed else ""
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}{time}"

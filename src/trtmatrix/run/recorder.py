@@ -19,15 +19,13 @@ from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ready
-from trtmatrix.plan.digests import cell_digests
+from trtmatrix.plan.stale import cell_digests
 from trtmatrix.prepare.cases import read_content, read_noise_file
 from trtmatrix.prepare.intact import find_change
 from trtmatrix.records.store import keep_outputs, keep_record
-from trtmatrix.run.state import CELLS, Run
-from trtmatrix.run.tasks import Task
+from trtmatrix.run.tasks import CELLS, Run, Task
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.model import Cause, Gpu, Verdict
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ a trial crashes or hangs is replaced for the next one.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -17,27 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.border import ARRAY, BorderError, check_name, opened, read_array, remove_tree
+from trtmatrix.common.border import BorderError, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.progress import QuietProgress
 from trtmatrix.judge.entry import Entry, Stored
-from trtmatrix.judge.record import RAN, Record
+from trtmatrix.judge.record import Record
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.run.perform import Options, able, make_run, tidy
 from trtmatrix.run.recorder import Recorded, Recorder
-from trtmatrix.run.state import Run
-from trtmatrix.run.tasks import Task, TaskQueue, new_run_id
+from trtmatrix.run.tasks import Run, Task, TaskQueue, new_run_id
 from trtmatrix.run.worker import Stopped, Worker
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause
 from trtmatrix.suite.plan import Launch, Pull
 from trtmatrix.suite.repro_files import LoadedRepro
-from trtprobe.files import CaseFiles, strict
-from trtprobe.measure import measure_output
 
 POLL_SECONDS = 0.1
 """How often a caller who waits for a record looks whether the session itself has failed."""
@@ -125,26 +121,20 @@ class Session:
         """Run one cell in the open process, and return its record."""
         if self._thread is None:
             self._start()
-        folder = self._state.cases.prepare(loaded, cell.case)
+        self._state.cases.prepare(loaded, cell.case)
         run = new_run_id(self._state.clock)
         file = self._folder / f"{run.replace('-', '_')}.py"
         shutil.copyfile(loaded.file, file)
         self._repros[cell.repro.id] = replace(loaded, file=file)
-        bare = None
-        if results is None and not cell.case.tolerance:  # a tolerance is counted by the run itself
-            bare = _without_reference(folder)
         self._recorder.local = results / "local" if results else self._state.local
         try:
-            task = Task(cell=cell, run=run, alone=results is not None, files=bare.name if bare else "")
-            self._queue.add(task)
+            self._queue.add(Task(cell=cell, run=run, alone=results is not None))
             return self._wait_for(run)
         except BaseException:
             self._end(at_once=True)
             raise
         finally:
             file.unlink(missing_ok=True)
-            if bare is not None:
-                remove_tree(bare)
 
     def _wait_for(self, run: str) -> Record:
         """Wait for the record of a trial; raises what ended the session, where something has."""
@@ -194,12 +184,8 @@ class _TrialRecorder(Recorder):
         self.records: dict[str, Record] = {}
 
     def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> Recorded:
-        if task.files and not isinstance(data, BorderError):
-            case = self.state.cases.folder(self.state.repros[task.cell.repro.id], task.cell.case)
-            try:
-                _measure(data, folder, CaseFiles(case))
-            except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-                data = BorderError(f"its outputs cannot be measured: {error!r}")
+        if not task.alone and not isinstance(data, BorderError):
+            data.pop("kept", None)  # of a trial only the measurements count
         return self._answer(task, super().store(task, data, folder))
 
     def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
@@ -209,47 +195,3 @@ class _TrialRecorder(Recorder):
         self.records[task.run] = recorded.record
         self.stored.set()
         return recorded
-
-
-def _without_reference(case: Path) -> Path:
-    """Return a copy of a case's folder that has no reference, so that the probe compares nothing.
-
-    An output of another shape than its reference would cost the probe its warm process.
-    """
-    bare = Path(tempfile.mkdtemp(prefix="bare-", dir=case.parent))
-    bare.chmod(0o755)
-    for file in case.rglob("*"):
-        inside = file.relative_to(case)
-        if file.is_file() and inside.parts[0] not in {"reference", "defects"}:
-            (bare / inside).parent.mkdir(parents=True, exist_ok=True)
-            os.link(file, bare / inside)
-    return bare
-
-
-def _measure(data: dict[str, Any], folder: Path, case: CaseFiles) -> None:
-    """Fill in a trial's measurements from the outputs that it left, as the probe would have done.
-
-    An output of another shape than its reference has none; the record says so and names both shapes.
-    """
-    kept = data.pop("kept", {})
-    reference, shapes = case.reference, dict[str, str]()
-    if data["ended"] != RAN or not reference:
-        return
-    for number, build in [(0, data), *enumerate(data.get("builds", ()))]:
-        measured: dict[str, Any] = {}
-        for name in build["measurements"]["outputs"]:
-            mark = f"@{number}" if number else ""
-            output = None
-            if name + mark in kept:
-                with opened(folder / f"{check_name(name)}{mark}.npy", ARRAY, folder.parent) as (stream, size):
-                    output = read_array(stream, size)
-            if output is None or name not in reference:
-                continue
-            if output.shape != reference[name].shape:
-                shapes[name] = f"shape {output.shape}, the reference has {reference[name].shape}"
-            else:
-                measured[name] = strict(measure_output(output, reference[name]))
-        build["measurements"]["outputs"] = measured
-    if shapes:
-        data["ended"] = Cause.PROBE_FAILED.value
-        data["detail"] = "; ".join(f"{name}: {words}" for name, words in sorted(shapes.items()))

@@ -16,10 +16,9 @@ from trtmatrix.launchers.references import read_file, with_own_images
 from trtmatrix.plan.context import Context
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
-from trtmatrix.suite.gpus import Gpu, Seen
-from trtmatrix.suite.image_names import is_own
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import Engine, GpuAccess, Host
+from trtmatrix.suite.model import Gpu, Seen
+from trtmatrix.suite.plan import Engine, GpuAccess, Host, is_own
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.commands import run_to_end
 from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.processes import run_to_end
 
 SECONDS, SUBMIT_SECONDS = 60.0, 180.0  # sbatch itself tries again for a while
 

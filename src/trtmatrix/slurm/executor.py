@@ -25,14 +25,13 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import Seconds, estimate_seconds, known_cells
 from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
-from trtmatrix.run.state import CELLS, PlannedJob, Run
+from trtmatrix.run.tasks import CELLS, PlannedJob, Run
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import CellId
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import CellId, Exclusion
 from trtmatrix.suite.plan import Excluded, Launch
 from trtprobe.files import write_json
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from trtmatrix.common.border import BorderError, read_json
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.file_lock import hold
-from trtmatrix.common.paths import Project, publish_folder
+from trtmatrix.common.paths import Project, hold, publish_folder
 from trtmatrix.judge.record import NewerRecordError, Record, RecordError
 from trtmatrix.prepare.cases import copy_case
 from trtmatrix.records.store import take_record

@@ -15,10 +15,9 @@ from typing_extensions import Self
 
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.launchers.references import FILES
-from trtmatrix.suite.gpus import slug_of
-from trtmatrix.suite.image_names import SUFFIXES
-from trtmatrix.suite.keys import check_keys, in_order, keys, schema_number
-from trtmatrix.suite.yamltext import parse_yaml
+from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
+from trtmatrix.suite.model import slug_of
+from trtmatrix.suite.plan import SUFFIXES
 
 FILE, VARIABLE = "slurm.yaml", "TRTMATRIX_SITE"
 OWN = re.compile(

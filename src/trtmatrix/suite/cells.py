@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
-from trtmatrix.suite.model import CellId, Product
+from trtmatrix.suite.model import CPU, CellId, Gpu, Product
 from trtmatrix.suite.repros import Case, Repro
 
 

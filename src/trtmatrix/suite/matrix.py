@@ -21,9 +21,19 @@ from pydantic import (
 from typing_extensions import Self
 
 from trtmatrix.common.errors import ConfigError, shorten
-from trtmatrix.suite.keys import NotInFile, check_keys, in_order, keys, near, problem_at, schema_number
+from trtmatrix.suite.keys import (
+    Document,
+    NotInFile,
+    Path,
+    check_keys,
+    in_order,
+    keys,
+    near,
+    parse_yaml,
+    problem_at,
+    schema_number,
+)
 from trtmatrix.suite.model import PART, Known, Product, is_release, release_of
-from trtmatrix.suite.yamltext import Document, Path, parse_yaml
 
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
 _PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"

@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.digest import digest_code
-from trtmatrix.suite.keys import check_keys, in_order, near, problem_at
+from trtmatrix.suite.keys import Document, Path, check_keys, in_order, near, problem_at
 from trtmatrix.suite.model import PART, Basis, Control
 from trtmatrix.suite.repros import BEYOND, Case, Facts, Repro, Scalar
-from trtmatrix.suite.yamltext import Document, Path
 
 APART = ("FACTS", "cases")
 """What of a repro no run sees: what is told and expected of it. What is asked of cases has other digests."""

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.common.counting import counted, duration
+from trtmatrix.common.words import counted, duration
 from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
 from trtmatrix.suite.matrix import Version
-from trtmatrix.suite.model import Cause, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro
 from trtmatrix.tables.remarks import find_contradicted
 from trtmatrix.tables.summary import DOCTOR, Counts, count_products, reason_words

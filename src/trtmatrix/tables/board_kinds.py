@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from string import ascii_lowercase
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import BOARD_MARK
 

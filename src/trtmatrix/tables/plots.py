@@ -11,8 +11,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.counting import counted
-from trtmatrix.common.short import short
+from trtmatrix.common.words import counted, short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR

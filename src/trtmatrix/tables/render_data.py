@@ -11,8 +11,7 @@ from trtmatrix.judge.advice import advise
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import write_number
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
-from trtmatrix.suite.model import Basis, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Basis, Evidence, Verdict
 from trtmatrix.tables.board_kinds import find_kinds
 from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
 from trtmatrix.tables.summary import Counts, count_products, headline, why_not_run

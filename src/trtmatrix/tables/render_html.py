@@ -13,8 +13,7 @@ from dataclasses import replace
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.suite.matrix import Version
-from trtmatrix.suite.model import Cause, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Cause, Evidence, Verdict
 from trtmatrix.tables.answer import make_answer, short_names
 from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.html_page import is_safe, make_style, read_template, render_page, templates

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.judge.words import MUST_FAIL
 from trtmatrix.suite.matrix import Version
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, Mark, News, State, join_some, short_names

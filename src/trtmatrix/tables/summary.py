@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.counting import counted
+from trtmatrix.common.words import counted
 from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, marked, outcome_word
-from trtmatrix.suite.model import Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.plan import SITE_HAS
 from trtmatrix.tables.table import one_line
 

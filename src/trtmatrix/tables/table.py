@@ -11,9 +11,8 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import MUST_FAIL, has_evidence, marked
-from trtmatrix.suite.gpus import Gpu, Seen
 from trtmatrix.suite.matrix import Version
-from trtmatrix.suite.model import Control, Product
+from trtmatrix.suite.model import Control, Gpu, Product, Seen
 from trtmatrix.suite.repros import Case, Repro, Twin
 from trtmatrix.tables.board_kinds import BoardKind, find_kinds, mark_boards
 

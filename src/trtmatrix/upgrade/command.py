@@ -19,9 +19,8 @@ from trtmatrix.judge.standing import Standing
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import entries_of, find_additions, take_survey
 from trtmatrix.records.store import read_records
-from trtmatrix.suite.gpus import NO_GPU
 from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.model import NO_GPU, Product
 from trtmatrix.suite.plan import Launch, Pull
 from trtmatrix.upgrade.decide import choose_version, decide
 from trtmatrix.upgrade.findings import Entries
@@ -93,7 +92,7 @@ def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) ->
     """Return what is lacking with what each command fetches: images that are not here, GB and time."""
     from trtmatrix.launchers.gpu import find_gpus
     from trtmatrix.plan.survey import find_engine_of
-    from trtmatrix.run.announce import image_words
+    from trtmatrix.run.planned import image_words
 
     engine = find_engine_of(context, find_gpus())
     absent = [

@@ -12,12 +12,11 @@ from typing import ClassVar
 
 from trtmatrix.api.report import count_changes, met_behaviours, tell_api
 from trtmatrix.api.types import ApiSection
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.model.outcomes import CheckOutcome
-from trtmatrix.suite.model import Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.upgrade.performance import LEAST_CHANGE, summarise_performance
 from trtmatrix.upgrade.report import (
     CaseLine,

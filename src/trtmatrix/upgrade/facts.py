@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Compute, Driver, Fact, Matrix, Version
-from trtmatrix.suite.model import Known, Product
+from trtmatrix.suite.model import Gpu, Known, Product
 from trtmatrix.suite.plan import driver_suffices, is_driver_enough
 from trtmatrix.upgrade.report import FactLine, Source, Weight
 

@@ -15,9 +15,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import FLOORS, measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import cell_text
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation, Repro
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Side, Source, Weight, WorkaroundLine
 

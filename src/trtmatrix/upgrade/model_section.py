@@ -22,8 +22,7 @@ from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.suite.model import Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import ModelSection
 from trtmatrix.upgrade.samples import floor_words, make_samples, reference_words
@@ -152,7 +151,7 @@ class KeptOutputs:
         return {"differences": differences}
 
     def _tensors(self, entry: Entry) -> dict[str, Samples]:
-        from trtmatrix.records.kept_outputs import open_kept
+        from trtmatrix.records.store import open_kept
 
         kept = _kept(entry)
         return {
@@ -178,7 +177,7 @@ class KeptOutputs:
 
     def _unpack(self, script: Path, entry: Entry, folder: Path) -> list[dict[str, Path]]:
         """Unpack the kept outputs of each sample; one that cannot be is left out, and told of."""
-        from trtmatrix.records.kept_outputs import unpack_kept
+        from trtmatrix.records.store import unpack_kept
 
         kept, at = _kept(entry), entry.cell.version.name
         folder.mkdir()

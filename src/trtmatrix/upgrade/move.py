@@ -19,9 +19,8 @@ from trtmatrix.plan.context import Context, ProjectOptions, read_matrix
 from trtmatrix.plan.survey import entries_of, recorded_gpus, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import unlisted_version
-from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Matrix, Version
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.model import CPU, Gpu, Product
 from trtmatrix.suite.plan import Pull
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.question import DOOR, Question

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Version
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.model import Gpu, Product
 from trtmatrix.upgrade.findings import Entries, Standing, reported_elsewhere, standing_of
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Lacking, ModelSection, Weight, count
 

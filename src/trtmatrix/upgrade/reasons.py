@@ -12,8 +12,7 @@ from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome
-from trtmatrix.suite.model import Basis
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Basis, Evidence
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.findings import HEAVIEST, Standing, fixed_word, standing_of
 from trtmatrix.upgrade.performance import summarise_performance

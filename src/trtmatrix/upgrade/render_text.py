@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence
 from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.document import (
     EVIDENCE,

@@ -14,8 +14,7 @@ from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
-from trtmatrix.suite.model import Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 
 SCHEMA = 2
 """The number of the JSON's shape; docs/upgrade.schema.json describes it."""

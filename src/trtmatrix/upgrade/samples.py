@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import subject_of
 from trtmatrix.judge.noise import NO_FLOOR, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN
-from trtmatrix.suite.model import Product
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence, Product
 from trtmatrix.upgrade.report import SampleFigure
 
 FLOORS, RELATIVE = "floors", "relative L2 error"

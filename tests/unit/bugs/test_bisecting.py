@@ -36,8 +36,7 @@ from trtmatrix.bugs.search import Answer, Search
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Cause, Evidence, Exclusion, Outcome, Product, Verdict
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {

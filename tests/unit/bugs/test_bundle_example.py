@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trtmatrix.bugs.script import TEMPLATE, read_recorded
-from trtmatrix.common.unpack import read_archive
+from trtmatrix.common.archive import read_archive
 
 FOLDER = Path(__file__).resolve().parents[3] / "docs" / "examples" / "bundle"
 ARCHIVE = FOLDER / "wrong-scale-tf32-8.6.0.tar.gz"

@@ -19,8 +19,7 @@ from trtmatrix.bugs.manner import Kind, Manner, manner_in, manner_of, plain_mess
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge
-from trtmatrix.suite.model import Cause, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import Cause, Outcome, Verdict
 from trtmatrix.suite.repros import Case
 
 NOISE = {

@@ -18,7 +18,7 @@ from trtmatrix.common.errors import ExitCode
 from trtmatrix.run.perform import Result
 from trtmatrix.slurm.sitefile import EXAMPLE
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Excluded
 
 

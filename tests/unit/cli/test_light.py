@@ -20,7 +20,7 @@ from reprosource import SOURCE
 from trtmatrix.cli import entry as cli
 from trtmatrix.launchers.gpu import NVML
 from trtmatrix.plan.context import open_context
-from trtmatrix.plan.digests import current_digests, origin_digests
+from trtmatrix.plan.stale import current_digests, origin_digests
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.records.store import write_record
 from trtmatrix.suite.plan import Pull
@@ -39,7 +39,7 @@ ENGINE = {"docker", "requests", "urllib3"}
 NOT_FOR_LIST = {"pynvml", "tabulate", "http", "ssl"}
 NOT_FOR_HELP = {"pydantic", "yaml", "packaging", "numpy", "trtmatrix_repros", "trtmatrix.authoring"}
 RUNNING = {
-    "trtmatrix.run.execute", "trtmatrix.run.worker", "trtmatrix.run.state", "trtmatrix.launchers.containers",
+    "trtmatrix.run.execute", "trtmatrix.run.worker", "trtmatrix.run.tasks", "trtmatrix.launchers.containers",
 }  # fmt: skip
 STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system")
 

@@ -11,7 +11,7 @@ from builders import H200
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import UsageError
-from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Gpu
 from trtmatrix.upgrade.move import choose_gpu, command_of
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from trtmatrix.common.commands import run_to_end
+from trtmatrix.common.processes import run_to_end
 
 STARTS = "sleep 60 & echo $! > child; wait"
 

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from trtmatrix.common import deadline
-from trtmatrix.common.deadline import ask_all
+from trtmatrix.common import processes
+from trtmatrix.common.processes import ask_all
 from trtmatrix.images import preflight
 from trtmatrix.launchers.references import Trouble
 
@@ -45,7 +45,7 @@ def dripping() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadline, "PATIENCE", 0.2)
+    monkeypatch.setattr(processes, "PATIENCE", 0.2)
 
 
 def test_a_registry_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:

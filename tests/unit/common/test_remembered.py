@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.common.remembered import KEPT, Remembered
+from trtmatrix.common.paths import KEPT, Remembered
 
 
 class Counting:

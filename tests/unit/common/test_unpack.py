@@ -14,10 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trtmatrix.common import unpack
-from trtmatrix.common.archive import SUMS, write_archive
+from trtmatrix.common import archive
+from trtmatrix.common.archive import SUMS, ChangedError, parse_sums, read_archive, write_archive
 from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
-from trtmatrix.common.unpack import ChangedError, parse_sums, read_archive
 
 FILES = {
     "model.onnx": b"\0graph",
@@ -106,13 +105,13 @@ def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:
 
 
 def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unpack, "LARGEST", 5_000_000)
+    monkeypatch.setattr(archive, "LARGEST", 5_000_000)
     with pytest.raises(UsageError, match="unpacks to more than 5,000,000 bytes"):
         read_archive(made(tmp_path, ("a/zeros", bytes(6_000_000), {})), tmp_path / "out")
-    monkeypatch.setattr(unpack, "HEADER", 100_000)
+    monkeypatch.setattr(archive, "HEADER", 100_000)
     with pytest.raises(UsageError, match="notes on a file"):
         read_archive(made(tmp_path, ("a/x", b"", {"pax_headers": {"k": "v" * 200_000}})), tmp_path / "out")
-    monkeypatch.setattr(unpack, "MOST", 5)
+    monkeypatch.setattr(archive, "MOST", 5)
     with pytest.raises(UsageError, match="more than 5 files"):
         read_archive(made(tmp_path, *((f"a/{i}", b"", {}) for i in range(9))), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -9,7 +9,7 @@ import pytest
 from merges import Place, make_place
 
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.records.kept_outputs import kept_file
+from trtmatrix.records.store import kept_file
 
 
 @pytest.fixture

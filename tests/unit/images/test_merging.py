@@ -15,7 +15,7 @@ from reprosource import SOURCE
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.records import store
-from trtmatrix.records.kept_outputs import kept_file
+from trtmatrix.records.store import kept_file
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
 

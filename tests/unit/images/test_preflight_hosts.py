@@ -29,10 +29,8 @@ from trtmatrix.images.rules import RULES, rule_of
 from trtmatrix.launchers.references import Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import NO_GPU, Gpu
 from trtmatrix.suite.matrix import Driver
-from trtmatrix.suite.model import Known
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import NO_GPU, Exclusion, Gpu, Known
 from trtmatrix.suite.plan import GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"

@@ -20,7 +20,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import Survey
 from trtmatrix.run import perform
 from trtmatrix.run.perform import Options
-from trtmatrix.run.state import Run
+from trtmatrix.run.tasks import Run
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import Origin
 from trtmatrix.suite.plan import Engine, Host, Keep, Launch, Plan

@@ -10,8 +10,7 @@ from builders import make_case, make_cell, make_entry, make_expectation, make_re
 
 from trtmatrix.judge.advice import OWN_MODEL, advise
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Basis, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.model import Basis, Control, Evidence, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Workaround
 
 VERSIONS = {

@@ -25,9 +25,7 @@ from trtmatrix.judge.confirm import is_shared
 from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import NO_GPU, Gpu
-from trtmatrix.suite.model import Basis, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import NO_GPU, Basis, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import Specifier
 from trtmatrix.tables.markdown import render_markdown

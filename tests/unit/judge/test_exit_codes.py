@@ -17,8 +17,7 @@ from trtmatrix.judge.compare import (
     exit_codes,
     without_refused,
 )
-from trtmatrix.suite.model import Cause
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import Cause, Evidence, Exclusion
 
 SURPRISING = make_entry(value=9999.0)
 BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)

@@ -11,14 +11,13 @@ from builders import make_case, make_cell, make_record, make_repro, make_version
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.common.short import short
+from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import Calibration, parse_calibration
 from trtmatrix.judge.judge import judge, observed_differences, read_figure
 from trtmatrix.judge.numbers import measured
 from trtmatrix.judge.record import BUILT, ENDS, RAN, Record, write_number
 from trtmatrix.suite.matrix import Fact
-from trtmatrix.suite.model import Cause, Known, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import Cause, Known, Outcome, Verdict
 from trtmatrix.suite.repros import Case, Figure
 
 V107 = make_version("10.7.0", library="10.7.0.23")

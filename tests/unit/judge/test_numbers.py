@@ -18,8 +18,7 @@ from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.noise import Noise
 from trtmatrix.judge.numbers import Subject, judge_build
 from trtmatrix.judge.record import Measured
-from trtmatrix.suite.model import Control, Product, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import Control, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Case, Defect
 from trtprobe.measure import measure_with_signatures
 

@@ -21,8 +21,7 @@ from trtmatrix.plan.context import read_matrix
 from trtmatrix.plan.survey import recorded_gpus
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import CellId, Control, Product, Verdict
-from trtmatrix.suite.outcome import Outcome
+from trtmatrix.suite.model import CellId, Control, Outcome, Product, Verdict
 from trtmatrix.suite.repro_files import read_repros
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,11 +11,10 @@ import pytest
 from builders import make_version
 from goldenfile import check_golden
 
-from trtmatrix.common.owner import own_identity
-from trtmatrix.common.paths import probe_folder
+from trtmatrix.common.paths import own_identity, probe_folder
 from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
-from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 UUID = "GPU-11111111-2222-3333-4444-555555555555"

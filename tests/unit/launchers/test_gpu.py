@@ -6,8 +6,7 @@ import pytest
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.launchers.gpu import named_gpus
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import PART
+from trtmatrix.suite.model import PART, Gpu
 
 HERE = (
     Gpu(slug="tesla-t4", name="Tesla T4", compute="7.5", datacenter=True, driver="535.1", index=0),

@@ -17,8 +17,8 @@ from builders import make_cell, make_version
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images, builder_command, run_builder
 from trtmatrix.launchers.pulls import Puller
-from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import ImageOrigin, Pin
+from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Keep, Launch
 
 VERSION = make_version("10.7.0")

@@ -10,7 +10,7 @@ import pytest
 from trtmatrix.launchers.child_containers import count_oom_kills
 from trtmatrix.launchers.container import job_labels
 from trtmatrix.launchers.gpu import job_gpus
-from trtmatrix.suite.gpus import Gpu
+from trtmatrix.suite.model import Gpu
 
 NODE = tuple(Gpu(slug="nvidia-l4", name="NVIDIA L4", index=n, uuid=f"GPU-{n}") for n in range(4))
 

@@ -15,7 +15,7 @@ from trtmatrix.launchers.child_containers import child_command
 from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
 from trtmatrix.launchers.container import Limits, make_container_spec
 from trtmatrix.launchers.references import read_file
-from trtmatrix.suite.gpus import CPU
+from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Engine, Launch
 
 CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64

@@ -17,9 +17,8 @@ from engines import serving
 from trtmatrix.launchers import docker_engine
 from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
 from trtmatrix.launchers.docker_engine import find_address, find_engine
-from trtmatrix.suite.gpus import CPU
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
-from trtmatrix.suite.model import Known
+from trtmatrix.suite.model import CPU, Known
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 # As Podman 4.3.1 of Debian 12 says of itself.

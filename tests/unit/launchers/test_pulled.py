@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.common.owner import own_identity
+from trtmatrix.common.paths import own_identity
 from trtmatrix.launchers.pulled import (
     FILE,
     Ledger,

@@ -14,8 +14,7 @@ from trtmatrix.judge.standing import Standing, standing_of
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import find_hidden, take_survey
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import NO_GPU
-from trtmatrix.suite.model import Basis, Product, Verdict
+from trtmatrix.suite.model import NO_GPU, Basis, Product, Verdict
 from trtmatrix.suite.plan import Launch, Plan, Pull
 
 AGREED = ["8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0"]

@@ -21,8 +21,8 @@ from trtmatrix.plan.order import (
     split_launch,
 )
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.gpus import CPU, Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin
+from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Launch
 
 A, B, C = (make_case(name) for name in "abc")

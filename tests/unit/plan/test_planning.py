@@ -13,7 +13,7 @@ from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))

@@ -10,12 +10,10 @@ from builders import H200, make_case, make_cell, make_entry, make_record, make_v
 
 from trtmatrix.judge.compare import Entry, is_current
 from trtmatrix.judge.confirm import assess
-from trtmatrix.plan.digests import asked_digest, origin_digests
-from trtmatrix.plan.stale import find_changes
+from trtmatrix.plan.stale import asked_digest, find_changes, origin_digests
 from trtmatrix.run.perform import Options, why_run
 from trtmatrix.suite.matrix import ImageOrigin, Pin
-from trtmatrix.suite.model import Cause, Control, Verdict
-from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.model import Cause, Control, Evidence, Outcome, Verdict
 from trtmatrix.suite.plan import Engine, Host
 
 AGAIN = {

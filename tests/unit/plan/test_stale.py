@@ -32,9 +32,7 @@ from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_stale, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
-from trtmatrix.suite.gpus import NO_GPU
-from trtmatrix.suite.model import Cause
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Pull, make_plan
 from trtmatrix.suite.repro_files import read_repros
 

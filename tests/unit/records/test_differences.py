@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.judge.differences import Difference, Samples, Tensor, compare_outputs
-from trtmatrix.records import kept_outputs
-from trtmatrix.records.kept_outputs import open_kept, unpack_kept
-from trtmatrix.records.store import keep_outputs
+from trtmatrix.records import store
+from trtmatrix.records.store import keep_outputs, open_kept, unpack_kept
 
 NAMES = ("8.6.1", "10.8.0")
 
@@ -151,7 +150,7 @@ def keep(cache: Path, array: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_kept_outputs_are_read_in_blocks(array: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_outputs, "BLOCK", 2)
+    monkeypatch.setattr(store, "ELEMENTS", 2)
     kept = keep(tmp_path, array)
     found = open_kept(tmp_path, kept)
     assert found is not None

@@ -9,9 +9,9 @@ from nowhere import go_nowhere
 
 from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
-from trtmatrix.run.announce import announce, image_words
+from trtmatrix.run.planned import announce, image_words
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import NO_GPU
+from trtmatrix.suite.model import NO_GPU
 from trtmatrix.suite.plan import Launch, Pull
 
 

@@ -24,7 +24,7 @@ from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.records import store
-from trtmatrix.suite.gpus import CPU, Gpu
+from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
 

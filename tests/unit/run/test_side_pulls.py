@@ -22,7 +22,7 @@ from sidebyside import cells_of, perform, source_of, stored, wait
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.run.execute import execute_plan
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Launch
 
 

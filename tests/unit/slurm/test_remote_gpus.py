@@ -14,9 +14,8 @@ from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, parse_site
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import InterpreterOrigin
-from trtmatrix.suite.outcome import Evidence, Exclusion
+from trtmatrix.suite.model import Evidence, Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, make_plan
 
 NEW, OLD = "580.159.04", "570.86.15"

@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 from trtmatrix.judge.controls import ControlCounts, apply_controls, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import CONTROLS
-from trtmatrix.suite.model import Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Outcome
+from trtmatrix.suite.model import Control, Evidence, Outcome, Product, Verdict
 from trtmatrix.tables.summary import control_line, count_products
 
 COMMON = make_repro(

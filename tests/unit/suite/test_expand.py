@@ -19,8 +19,7 @@ from trtmatrix.suite.cells import (
     select_repros,
     select_versions,
 )
-from trtmatrix.suite.gpus import CPU, Gpu
-from trtmatrix.suite.model import CellId, Control, Product
+from trtmatrix.suite.model import CPU, CellId, Control, Gpu, Product
 from trtmatrix.suite.repros import Case, Repro
 
 VERSIONS = ("8.6.1", "10.7.0", "10.8.0", "10.10.0", "tensorrt-rtx-1.4", "onnxruntime-1.31.1")

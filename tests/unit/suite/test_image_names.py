@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtmatrix.suite.image_names import find_image
+from trtmatrix.suite.plan import find_image
 
 IMAGES = {
     "nvcr.io/nvidia/tensorrt:24.01-py3": "sha256:" + "a" * 64, "python:latest": "sha256:" + "b" * 64,

@@ -9,9 +9,8 @@ import pytest
 from builders import H200, make_case, make_cell, make_repro, make_version
 
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.gpus import CPU, NO_GPU, Gpu
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import CPU, NO_GPU, Exclusion, Gpu
 from trtmatrix.suite.plan import (
     Engine,
     Excluded,

@@ -21,8 +21,7 @@ from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Cause
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Cause, Evidence
 from trtmatrix.tables.render_data import render_json, render_junit
 
 NOW = "2025-01-02 03:04 UTC"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.yamltext import dotted, parse_yaml
+from trtmatrix.suite.keys import dotted, parse_yaml
 
 KEYS = st.text("abcxyz-_.", min_size=1, max_size=8)
 VALUES = st.recursive(

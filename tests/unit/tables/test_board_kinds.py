@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trtmatrix.bugs.redact import allowed_facts
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence
 from trtmatrix.tables.board_kinds import find_kinds, kind_lines
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.render_data import render_json

@@ -19,8 +19,7 @@ from builders import (
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import CAUSE_WORDS, EVIDENCE_MEANINGS, NOT_SUPPORTED, PRODUCT_NAMES, VERDICT_WORDS
-from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Basis, Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.render_data import render_json, render_junit
 from trtmatrix.tables.render_html import render_html

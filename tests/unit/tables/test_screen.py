@@ -27,9 +27,7 @@ from shown import PATIENT, many_entries
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.gpus import NO_GPU, Gpu
-from trtmatrix.suite.model import Cause, Control, Product, Verdict
-from trtmatrix.suite.outcome import Exclusion
+from trtmatrix.suite.model import NO_GPU, Cause, Control, Exclusion, Gpu, Product, Verdict
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
 from trtmatrix.tables.screen import LINES, print_coloured, render_screen

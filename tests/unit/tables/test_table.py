@@ -24,9 +24,7 @@ from shown import PATIENT, many_entries
 from trtmatrix.judge import words
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, full_words, legend, outcome_word
-from trtmatrix.suite.gpus import Gpu
-from trtmatrix.suite.model import Cause, Product, Verdict
-from trtmatrix.suite.outcome import Evidence, Exclusion, Outcome
+from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.remarks import (
     find_contradicted,

@@ -17,8 +17,7 @@ from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions, open_model
 from trtmatrix.plan.context import open_context
-from trtmatrix.suite.model import Product
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Evidence, Product
 from trtmatrix.upgrade.model_section import make_model_section
 from trtmatrix.upgrade.report import SampleFigure
 from trtmatrix.upgrade.samples import (

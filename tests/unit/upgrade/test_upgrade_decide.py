@@ -9,8 +9,7 @@ from builders import H200, make_case, make_expectation, make_repro, make_version
 from upgrades import NEW, OLD, ask, entries_for, entry
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Basis, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Basis, Evidence, Verdict
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.report import Change, Decision, Upgrade, Weight
 

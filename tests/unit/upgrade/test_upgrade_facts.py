@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from builders import H200, make_version
 
-from trtmatrix.suite.gpus import Gpu
 from trtmatrix.suite.matrix import Matrix, Source, Version
+from trtmatrix.suite.model import Gpu
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.report import FactLine, Weight
 

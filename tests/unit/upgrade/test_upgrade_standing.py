@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from trtmatrix.suite.model import Cause, Verdict
-from trtmatrix.suite.outcome import Evidence
+from trtmatrix.suite.model import Cause, Evidence, Verdict
 from trtmatrix.upgrade.findings import HEAVIEST, WORST, Standing, standing_of, weigh, weigh_own
 from trtmatrix.upgrade.report import Change, Side, Weight
 

@@ -1,15 +1,64 @@
-"""Asks many at the same time, and waits for no answer longer than there is time for."""
+"""Runs commands that may take long and asks many hosts at once; what is started ends with this process."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import queue
+import signal
+import subprocess
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
+
+PATIENCE_SECONDS = 5.0
+"""How long a command may take to clean up when this process ends before it."""
+
+
+def run_to_end(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float | None = None,
+    folder: Path | None = None,
+) -> tuple[int, str]:  # fmt: skip
+    """Run a command in a session of its own, in ``folder``; returns its exit code and all that it said.
+
+    One that cannot be started has code 127, one that takes longer than ``seconds`` code 124, as in a shell.
+    """
+    with tempfile.TemporaryFile() as said:
+        try:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+                start_new_session=True, cwd=folder,
+            )  # fmt: skip
+        except OSError as error:
+            return 127, f"{command[0]}: {error.strerror}"
+        end = partial(_end, child)
+        atexit.register(end)  # also where this process ends without unwinding
+        try:
+            code = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            code = 124
+        finally:
+            atexit.unregister(end)
+            if child.poll() is None:  # also where an interrupt ends the wait
+                end()
+        said.seek(0)
+        return code, said.read().decode("utf-8", "replace")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """End a command and what it started; its first signal lets it clean up."""
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(child.pid, number)
+            child.wait(timeout=PATIENCE_SECONDS)
+
 
 T = TypeVar("T")
 
