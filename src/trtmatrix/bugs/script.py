@@ -22,7 +22,7 @@ from trtmatrix.judge.numbers import Subject, read_signs, says_nothing
 from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Product
 
-TEMPLATE, CHECK = (Path(__file__).with_name(name) for name in ("template.py", "check.py"))
+TEMPLATE, CHECK = (Path(__file__).parent / "templates" / name for name in ("repro.py", "check.py"))
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "tf32": ("TF32",), "fp32": (), "fp16": ("TF32", "FP16"), "fp16-flag": ("TF32", "FP16"),
     "bf16": ("TF32", "BF16"),
