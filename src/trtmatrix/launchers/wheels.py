@@ -135,10 +135,14 @@ def index_options() -> list[str]:
     command = [sys.executable, "-m", "pip", "config", "list"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     settings = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
-    values = [
-        (option, value) for name, option in INDEXES.items() for value in settings.get(name, "").split("\\n")
+    options = [
+        f"{option}={value}"
+        for name, option in INDEXES.items()
+        for value in settings.get(name, "").replace("\\n", " ").split()
     ]
-    return [f"{option}={value}" for option, value in values if value]
+    if "extra-index-url" in settings:
+        options.append("--index-strategy=unsafe-best-match")  # the best of all of them, as pip takes it
+    return options
 
 
 def without_passwords(text: str) -> str:

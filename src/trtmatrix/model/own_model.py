@@ -93,13 +93,13 @@ def open_model(context: Context, options: ModelOptions) -> Context:
     The repro is written if it is new. :class:`UsageError` where an option about a model stands without one,
     or the model, its inputs or its profile cannot be used, with all that is wrong.
     """
-    from trtmatrix.onnxmodel.reading import read_model
-
     if options.model is None:
         about = {name: value for name, value in vars(options).items() if name != "precision"}
         if given := [f"--{name}" for name, value in about.items() if value not in (None, (), False, {})]:
             raise UsageError(f"{', '.join(given)}: of which model? name it by --model my.onnx")
         return context
+    from trtmatrix.onnxmodel.reading import read_model
+
     model = read_model(options.model, _digests(context.project.cache))
     inputs = choose_inputs(model, options.inputs, options.profile)
     folder = _write(context, model, inputs, options)

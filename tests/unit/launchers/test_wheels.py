@@ -21,3 +21,15 @@ def test_an_index_of_pip_s_own_is_seen(name: str, tmp_path: Path) -> None:
         env={"PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path), name: value},
     )  # fmt: skip
     assert done.stdout.strip() == f"--default-index={index}"
+
+
+def test_several_indexes_are_all_looked_at_as_pip_does() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": ":".join(sys.path), "HOME": "/", "PIP_EXTRA_INDEX_URL": "file:///a file:///b"},
+    )  # fmt: skip
+    assert done.stdout.split() == [
+        "--index=file:///a",
+        "--index=file:///b",
+        "--index-strategy=unsafe-best-match",
+    ]
