@@ -84,19 +84,30 @@ FACTS = {
     ],
 }  # fmt: skip
 
-PERMUTATIONS: Dict[str, Tuple[int, ...]] = {"102": (1, 0, 2), "120": (1, 2, 0), "210": (2, 1, 0)}
-SHAPE = (30, 39, 1)
+SHAPES: Dict[str, Tuple[int, ...]] = {"matrix": (30, 39), "wide": (30, 39, 7), "images": (2, 8, 13, 11)}
+SHAPE = (30, 39, 1)  # of all other forms
+OPERATORS = {"add": "Add", "subtract": "Sub"}
 ROWS, UPDATES, WIDTH = 64, 48, 32
 NOISE = ("form", "type", "precision")
 
 
 def cases() -> Iterator[Dict[str, Any]]:
-    for kind in ("int32", "float"):
-        for order in PERMUTATIONS:
+    for kind in ("int32", "float", "half"):
+        for order in ("102", "120", "210"):
             yield case("constant", kind, order)
-            yield case("inputs", kind, order, control="positive")
-    for form in ("onehot-computed", "onehot-constant", "onehot-alone", "onehot-right", "onehot-input"):
-        yield case(form, "float", "")
+            if kind != "half":
+                yield case("inputs", kind, order, control="positive")
+    for order in ("021", "201"):
+        yield case("constant", "int32", order)
+        yield case("constant", "float", order)
+    for form, orders in {"wide": ("102", "120", "210"), "matrix": ("10",), "images": ("0231",)}.items():
+        for order in orders:
+            yield case(form, "float", order)
+    for form in OPERATORS:
+        yield case(form, "float", "102")
+        yield case(form, "float", "210")
+    for form in ("computed", "identity", "constant", "alone", "right", "input"):
+        yield case("onehot-" + form, "float", "")
     yield case("no-transpose", "float", "", name="workaround-no-transpose-float")
     yield case("wrong-order", "float", "102", control="negative")
 
@@ -104,7 +115,7 @@ def cases() -> Iterator[Dict[str, Any]]:
 def case(form: str, kind: str, order: str, name: str = "", control: str = "") -> Dict[str, Any]:
     parts = [part for part in (form, "" if form.startswith("onehot") else kind, order) if part]
     made = name or ("control-" if control else "") + "-".join(parts)
-    params = {"form": form, "type": kind, "order": order, "precision": "fp32"}
+    params = {"form": form, "type": kind, "order": order, "precision": "fp16" if kind == "half" else "fp32"}
     return {"id": made, "params": params, **({"control": control} if control else {})}
 
 
@@ -115,8 +126,9 @@ def emulate(
     inputs, constant = drawn(params["form"], params["type"], seed)
     values = {name: array.astype(arithmetic.working) for name, array in inputs.items()}
     if not params["form"].startswith("onehot"):
-        other = values.get("b", constant)
-        return {"y": arithmetic.stored(values["a"] * other.astype(arithmetic.working))}
+        other = values.get("b", constant).astype(arithmetic.working)
+        compute = {"add": np.add, "subtract": np.subtract}.get(params["form"], np.multiply)
+        return {"y": arithmetic.stored(compute(values["a"], other))}
     if params["form"] == "onehot-right":
         product = arithmetic.matmul(values["updates"].T, constant.T).T
     else:
@@ -144,10 +156,10 @@ def product(graph: Any, params: Dict[str, Any], constant: Any) -> None:
     if params["form"] == "no-transpose":
         graph.node("Mul", "a", other, out="y")
         return
-    order = PERMUTATIONS[params["order"]]
-    back = [order.index(axis) for axis in range(3)]
+    order = [int(axis) for axis in params["order"]]
+    back = [order.index(axis) for axis in range(len(order))]
     turned = [graph.node("Transpose", name, perm=order) for name in ("a", other)]
-    multiplied = graph.node("Mul", *turned)
+    multiplied = graph.node(OPERATORS.get(params["form"], "Mul"), *turned)
     if params["form"] == "wrong-order":
         graph.node("Reshape", multiplied, graph.constant(list(SHAPE)), out="y")
     else:
@@ -159,7 +171,7 @@ def onehot(graph: Any, params: Dict[str, Any], constant: Any) -> None:
     import onnx
 
     form = params["form"]
-    if form == "onehot-computed":
+    if form in ("onehot-computed", "onehot-identity"):
         rows = graph.initializer("rows", np.arange(ROWS, dtype=np.float32)[:, None])
         index = graph.initializer("index", np.argmax(constant, axis=0).astype(np.float32)[None])
         factor = graph.node("Cast", graph.node("Equal", rows, index), to=onnx.TensorProto.FLOAT)
@@ -171,6 +183,8 @@ def onehot(graph: Any, params: Dict[str, Any], constant: Any) -> None:
         graph.node("Add", "data", graph.node("Transpose", right, perm=[1, 0]), out="y")
     elif form == "onehot-alone":
         graph.node("MatMul", factor, "updates", out="y")
+    elif form == "onehot-identity":  # as the output of another layer
+        graph.node("Identity", graph.node("Add", "data", graph.node("MatMul", factor, "updates")), out="y")
     else:
         graph.node("Add", "data", graph.node("MatMul", factor, "updates"), out="y")
 
@@ -189,8 +203,9 @@ def drawn(form: str, kind: str, seed: int) -> Tuple[Dict[str, Any], Any]:
         if form == "onehot-alone":
             del inputs["data"]
         return {**inputs, **({"onehot": constant} if form == "onehot-input" else {})}, constant
-    pair = [random.integers(-50, 50, SHAPE) if kind == "int32" else random.normal(size=SHAPE) for _ in "ab"]
-    a, b = (array.astype(np.int32 if kind == "int32" else np.float32) for array in pair)
+    shape = SHAPES.get(form, SHAPE)
+    pair = [random.integers(-50, 50, shape) if kind == "int32" else random.normal(size=shape) for _ in "ab"]
+    a, b = (array.astype({"int32": np.int32, "half": np.float16}.get(kind, np.float32)) for array in pair)
     return ({"a": a, "b": b} if form == "inputs" else {"a": a}), b
 
 
