@@ -13,7 +13,8 @@ from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images import pack_suite
 from trtmatrix.images.pack_format import open_target
-from trtmatrix.images.pack_suite import fetch_wheels, find_suite, without_passwords
+from trtmatrix.images.pack_suite import fetch_wheels, find_suite
+from trtmatrix.launchers.wheels import without_passwords
 from trtmatrix.suite.digest import PACKAGES
 
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false")
