@@ -18,7 +18,7 @@ from tests.models.conftest import Project
 from trtmatrix.bugs.redact import ALLOWED, Redactor, allowed_facts, known_values
 from trtmatrix.bugs.script import CHECK, TEMPLATE
 from trtmatrix.judge.record import parse_record
-from trtmatrix.prepare.intact import CASE, SEAL, digest_known, sealed
+from trtmatrix.prepare.cases import CASE, SEAL, digest_known, sealed
 
 
 @pytest.fixture

@@ -20,8 +20,7 @@ from tests.border.leaving import CELLS, Attack, Leaving, Left, Shown, reason, ru
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.judge.compare import make_entries
 from trtmatrix.plan.stale import find_reason
-from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.prepare.intact import find_change
+from trtmatrix.prepare.cases import CaseCache, find_change
 from trtmatrix.records.store import read_records
 
 UNDISTURBED: Shown = {

@@ -48,28 +48,31 @@ class Preparer(Protocol):
         """
 
 
+@dataclass(frozen=True)
 class CasePool:
-    """Prepares cases by processes that are started for it, and ended on every path."""
+    """Prepares the cases of a cache by processes that are started for it, and ended on every path."""
 
-    def __init__(self, cache: Path) -> None:
-        """Name the cache."""
-        self.cache, self.cases = cache, CaseCache(cache)
+    cache: Path
 
     def prepare(self, groups: Sequence[Sequence[Wanted]], stop: threading.Event) -> Iterator[Wanted]:
         """Yield each case once it is prepared; see :class:`Preparer`."""
-        if not groups:
-            return
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 
         tag, context = f"{os.urandom(6).hex()}-", multiprocessing.get_context("spawn")
-        told: SimpleQueue[tuple[str, str]] = context.SimpleQueue()
+        cases, told = CaseCache(self.cache, tag), context.SimpleQueue()
         pool = ProcessPoolExecutor(
             count_processes(len(groups)), context, initializer=_begin, initargs=(self.cache, tag, told)
         )
         try:
             left = {(str(item.loaded.file), item.case.id): item for group in groups for item in group}
-            futures = [pool.submit(_prepare_group, self._task(group)) for group in groups]
+            futures = [
+                pool.submit(_prepare_group, [
+                    (str(item.loaded.file), item.case.id, cases.folder(item.loaded, item.case).name)
+                    for item in group
+                ])
+                for group in groups
+            ]  # fmt: skip
             while left and not stop.is_set():
                 futures = [future for future in futures if not _is_done(future)]
                 while not told.empty():
@@ -79,14 +82,7 @@ class CasePool:
             for process in multiprocessing.active_children():
                 process.kill()
             pool.shutdown(cancel_futures=True)
-            CaseCache(self.cache, tag).remove_partial()
-
-    def _task(self, group: Sequence[Wanted]) -> list[tuple[str, str, str]]:
-        """Return the file, the id and the folder of each case."""
-        return [
-            (str(item.loaded.file), item.case.id, self.cases.folder(item.loaded, item.case).name)
-            for item in group
-        ]
+            cases.remove_partial()
 
 
 def _is_done(future: Future[None]) -> bool:
@@ -150,31 +146,27 @@ def _load(file: str) -> LoadedRepro:
 
 def count_processes(tasks: int) -> int:
     """Return how many processes prepare so many tasks: one a processor, as far as memory allows."""
-    processors = len(os.sched_getaffinity(0))
-    return max(1, min(tasks, processors, free_memory() // MEMORY))
+    return max(1, min(tasks, len(os.sched_getaffinity(0)), free_memory() // MEMORY))
 
 
 def free_memory() -> int:
     """Return the bytes that this process and its children may still take, of the host and of its cgroup."""
-    free = [_number(line) << 10 for line in _lines("/proc/meminfo") if line.startswith("MemAvailable:")]
-    groups = Path("/sys/fs/cgroup")
-    for limit, used, stat in (
-        ("memory.max", "memory.current", "memory.stat"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
-    ):
-        most, now = (_number(" ".join(_lines(str(groups / file)))) for file in (limit, used))
-        files = [line for line in _lines(str(groups / stat)) if line.startswith("inactive_file ")]
-        free += [most - now + sum(map(_number, files))] if most else []  # files' memory is given back
-    return max(0, min(free, default=MEMORY))
 
+    def numbers(file: str) -> dict[str, int]:
+        """Return the number in each line by the line's first word; of a lone number by nothing."""
+        try:
+            lines = [line.split() for line in Path(file).read_text(encoding="ascii").splitlines()]
+        except OSError:
+            return {}
+        return {
+            " ".join(words[:-1]): int(words[-1])
+            for words in ([word for word in line if word != "kB"] for line in lines)
+            if words and words[-1].isdecimal()
+        }
 
-def _lines(file: str) -> list[str]:
-    try:
-        return Path(file).read_text(encoding="ascii").splitlines()
-    except OSError:
-        return []
-
-
-def _number(text: str) -> int:
-    """Return the first number in a text; 0 where there is none (``max``)."""
-    return next((int(word) for word in text.split() if word.isdecimal()), 0)
+    free = [numbers("/proc/meminfo").get("MemAvailable:", MEMORY >> 10) << 10]
+    group = "/sys/fs/cgroup/memory"
+    if most := numbers(f"{group}.max").get("", 0):  # files' memory is given back
+        files = numbers(f"{group}.stat").get("inactive_file", 0)
+        free.append(most - numbers(f"{group}.current").get("", 0) + files)
+    return max(0, min(free))

@@ -1,4 +1,9 @@
-"""Prepares cases once: graph, inputs, float64 reference, noise, defects; kept by content in the cache."""
+"""Prepares cases once: graph, inputs, float64 reference, noise, defects; kept by content in the cache.
+
+A prepared case is only used as it was prepared: a changed bit in a reference must be no verdict. Its
+``case.json`` has the SHA-256 of each of its files, and its own. A file is read once a process, and looked at
+(inode, size, time of change) each time after that.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from trtmatrix.common.border import BorderError, read_json, remove_tree
+from trtmatrix.common.archive import digest_stream
+from trtmatrix.common.border import ARRAY, BorderError, opened, read_json, remove_tree
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.paths import publish_folder
-from trtmatrix.prepare.intact import CASE, digest_known, drop, find_change, sealed
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
 
@@ -27,6 +33,13 @@ if TYPE_CHECKING:  # only what prepares a case needs NumPy: a run that is served
 
 Blobs = dict[str, dict[str, Path]]
 """Defect → output → the file that holds the defect's shape."""
+
+CASE = "case.json"
+NOISE = "noise.json"
+SEAL = "seal"
+FOLDERS = ("inputs", "reference", "extra", "others")
+REMEMBERED = 8
+"""Arrays that are known again when another case gives them."""
 
 
 def case_key(loaded: LoadedRepro, case: Case) -> str:
@@ -54,10 +67,53 @@ def read_content(folder: Path) -> str:
     return str(read_json(folder / CASE)["content"])
 
 
-NOISE = "noise.json"
-FOLDERS = ("inputs", "reference", "extra", "others")
-REMEMBERED = 8
-"""Arrays that are known again when another case gives them."""
+# --- Whether a case is as it was prepared
+
+_KNOWN: dict[tuple[int, int, int, int], str] = {}
+"""Device, inode, size and time of change of a file that this process has read → its SHA-256."""
+
+
+def digest_known(file: Path) -> str:
+    """Return the SHA-256 of a file (hexadecimal), read where this process has not read it as it is."""
+    facts = os.stat(file, follow_symlinks=False)  # noqa: PTH116 - as Path's, but quicker
+    key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+    if key not in _KNOWN:
+        with opened(file, ARRAY) as (stream, _):
+            _KNOWN[key] = digest_stream(stream)
+    return _KNOWN[key]
+
+
+def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``case.json`` holds: facts with a digest of themselves."""
+    text = json.dumps(facts, sort_keys=True, allow_nan=False)
+    text = json.dumps(parse_json(text), sort_keys=True)  # as it is read again
+    return {**facts, SEAL: sha256(text.encode()).hexdigest()}
+
+
+def find_change(folder: Path) -> str:
+    """Return what of a prepared case is not as it was prepared, in words; nothing where all is.
+
+    ``OSError`` where a file is there and cannot be read.
+    """
+    name = CASE
+    try:
+        facts = read_json(folder / CASE)
+        if facts.pop(SEAL, "") != sealed(facts)[SEAL]:
+            return f"{CASE} differs"
+        wanted: dict[str, str] = facts["files"]
+        for name, digest in wanted.items():
+            if digest_known(folder / name) != digest:
+                return f"{name} differs"
+    except (FileNotFoundError, NotADirectoryError):
+        return f"{name} is gone"
+    except BorderError as error:
+        return f"{name} {error}"
+    start = len(str(folder)) + 1
+    files = (f"{place}/{name}"[start:] for place, _, names in os.walk(folder) for name in names)
+    return next((f"{name} is extra" for name in files if name not in wanted and name != CASE), "")
+
+
+# --- Preparing
 
 
 class CaseCache:
@@ -81,7 +137,7 @@ class CaseCache:
         if not folder.is_dir():
             return False
         if why := find_change(folder):
-            drop(folder, self.blobs)
+            remove_tree(folder)
             note(f"a prepared case is not as it was made, and is prepared anew: {why} in {folder}")
         return not why
 
@@ -93,9 +149,8 @@ class CaseCache:
         final = self.folder(loaded, case)
         if self.is_whole(final):
             return final
-        module = loaded.module
         try:
-            prepared = module.prepare(dict(case.params))
+            prepared = loaded.module.prepare(dict(case.params))
             models = {f"{key}.onnx": _model(prepared[key]) for key in ("model", "check") if key in prepared}
             others = dict(prepared.get("others", {}))
             models.update({f"others/{name}.onnx": _model(model) for name, model in others.items()})
@@ -111,7 +166,15 @@ class CaseCache:
             narrow = key == "reference"
             files.update({f"{key}/{name}.npy": self._blob(named[name], narrow=narrow) for name in named})
         noise, shapes = self._noise(loaded, case, arrays["reference"])
-        self._write_folder(final, loaded, case, files, noise, shapes, external)
+        facts: dict[str, Any] = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
+        if external:  # the probe need not read them to know their content
+            facts["external"] = {name: blob.stem for name, blob in external.items()}
+        # What a product is given: graphs, inputs and extra arrays, but no reference.
+        given = {name: blob.name for name, blob in files.items() if not name.startswith("reference/")}
+        facts["content"] = sha256("\n".join(map(" ".join, sorted(given.items()))).encode()).hexdigest()
+        for defect, by_output in shapes.items():
+            files |= {f"defects/{defect}/{output}.npy": blob for output, blob in by_output.items()}
+        self._write_folder(final, facts, files, noise)
         return final
 
     def remove_partial(self) -> None:
@@ -142,31 +205,22 @@ class CaseCache:
         return self._noises[key]
 
     def _write_folder(
-        self, final: Path, loaded: LoadedRepro, case: Case, files: Mapping[str, Path],
-        noise: Mapping[str, Any], shapes: Blobs, external: Mapping[str, Path],
-    ) -> None:  # fmt: skip
-        """Write a case's folder whole or not at all; its large files are links."""
+        self, final: Path, facts: Mapping[str, Any], files: Mapping[str, Path], noise: Mapping[str, Any]
+    ) -> None:
+        """Write a case's folder whole or not at all; its large ``files`` are links."""
         partial = Path(tempfile.mkdtemp(prefix=f".partial-{self.tag}", dir=self.root))
         try:
-            partial.chmod(0o755)
             for name in FOLDERS:
                 (partial / name).mkdir()
-            shared = dict(files)
-            for defect, by_output in shapes.items():
-                shared |= {f"defects/{defect}/{output}.npy": blob for output, blob in by_output.items()}
-            for name, blob in shared.items():
+            for name, blob in files.items():
                 (partial / name).parent.mkdir(parents=True, exist_ok=True)
                 os.link(blob, partial / name)
-            facts: dict[str, Any] = {"repro": loaded.repro.id, "case": case.id, "params": dict(case.params)}
-            digests = {name: self._digests[blob] for name, blob in shared.items()}
+            digests = {name: self._digests[blob] for name, blob in files.items()}
             if noise:
                 _write_json(partial / NOISE, noise)
                 digests[NOISE] = digest_known(partial / NOISE)
-            if external:  # the probe need not read them to know their content
-                facts["external"] = {name: blob.stem for name, blob in external.items()}
-            facts |= {"content": _content(files), "files": digests}
-            _write_json(partial / CASE, sealed(facts))
-            _rename(partial, final)
+            _write_json(partial / CASE, sealed({**facts, "files": digests}))
+            publish_folder(partial, final)
         finally:
             remove_tree(partial)
 
@@ -178,13 +232,20 @@ class CaseCache:
         import numpy as np
 
         known = self._seen.pop(id(array), None)
-        if known is None or known[0] is not array or not known[1].exists():
+        if known is None or known[0] is not array or not self._is_right(known[1]):
             stored = smallest_exact(array) if narrow else array
             known = (array, self._write_array(np.asarray(stored, order="C")))
         self._seen[id(array)] = known
         while len(self._seen) > REMEMBERED:  # an array that is remembered stays in memory
             del self._seen[next(iter(self._seen))]
         return known[1]
+
+    def _is_right(self, blob: Path) -> bool:
+        """Whether a file is there and holds what was written: one that somebody changed is written again."""
+        try:
+            return digest_known(blob) == self._digests.get(blob)
+        except (FileNotFoundError, BorderError):
+            return False
 
     def _write_array(self, array: Array) -> Path:
         import numpy as np
@@ -207,7 +268,7 @@ class CaseCache:
         digest = digest_file(file)
         path = self.blobs / f"{digest}{suffix}"
         self._digests[path] = digest
-        if _holds_digest(path, digest):
+        if self._is_right(path):
             return path
         partial = self.blobs / f"{self.tag}{os.urandom(6).hex()}.partial"
         try:
@@ -227,24 +288,20 @@ class CaseCache:
     ) -> Path:
         """Return the file named after its content, written now if it is not there."""
         path = self.blobs / _blob_name(head, data, suffix)
-        if path in self._digests and path.exists():
+        if self._is_right(path):
             return path
         content = _Hashed()
         write(content)  # type: ignore[arg-type]  # it is only written to
-        if not _holds_digest(path, content.digest):
-            with tempfile.NamedTemporaryFile(
-                dir=self.blobs, prefix=self.tag, suffix=".partial", delete=False
-            ) as out:
-                partial = Path(out.name)
-                try:
+        self._digests[path] = content.total.hexdigest()
+        if not self._is_right(path):
+            partial = self.blobs / f"{self.tag}{os.urandom(6).hex()}.partial"
+            try:
+                with partial.open("xb") as out:
                     write(out)
-                    out.flush()
-                    partial.chmod(0o644)
-                    partial.replace(path)
-                except BaseException:
-                    partial.unlink()
-                    raise
-        self._digests[path] = content.digest
+                partial.chmod(0o644)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
         return path
 
 
@@ -252,23 +309,11 @@ class _Hashed:
     """Takes the digest of what is written to it."""
 
     def __init__(self) -> None:
-        self._total = sha256()
+        self.total = sha256()
 
     def write(self, data: bytes | memoryview) -> int:
-        self._total.update(data)
+        self.total.update(data)
         return len(data)
-
-    @property
-    def digest(self) -> str:
-        return self._total.hexdigest()
-
-
-def _holds_digest(path: Path, digest: str) -> bool:
-    """Whether a file is there and has that content: one that somebody changed is written again."""
-    try:
-        return digest_known(path) == digest
-    except (FileNotFoundError, BorderError):
-        return False
 
 
 def _arrays(prepared: dict[str, Any], key: str) -> dict[str, Array]:
@@ -313,30 +358,6 @@ def _broken(function: str, loaded: LoadedRepro, case: Case, error: Exception) ->
     )
 
 
-def _content(files: Mapping[str, Path]) -> str:
-    """Return a digest of what a product is given: graphs, inputs and extra arrays, but no reference."""
-    return _content_of({name: file.name for name, file in files.items() if not name.startswith("reference/")})
-
-
-def _content_of(blobs: Mapping[str, str]) -> str:
-    return sha256("\n".join(f"{name} {blobs[name]}" for name in sorted(blobs)).encode()).hexdigest()
-
-
-def content_digest(models: Mapping[str, Path], arrays: Mapping[str, Array]) -> str:
-    """Return what :func:`read_content` gives of a case with these files and arrays.
-
-    ``models``: graphs and files with weights, by the names that they have in a case's folder; ``arrays``: as
-    ``inputs/x``.
-    """
-    from trtmatrix.onnxmodel.reading import digest_file
-
-    blobs = {
-        name: digest_file(file) + (".onnx" if name.endswith(".onnx") else "") for name, file in models.items()
-    }
-    blobs |= {f"{name}.npy": _blob_name(*_array_bytes(array), ".npy") for name, array in arrays.items()}
-    return _content_of(blobs)
-
-
 def _array_bytes(array: Array) -> tuple[bytes, bytes | memoryview]:
     """Return what identifies an array: dtype and shape, and its values; it must be contiguous."""
     import numpy as np
@@ -356,35 +377,20 @@ def _write_json(path: Path, data: Mapping[str, Any]) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def _rename(partial: Path, final: Path) -> None:
-    """Publish a folder; where another run was faster, keep its."""
-    try:
-        partial.rename(final)
-    except OSError:
-        if not final.is_dir():
-            raise
-
-
 def smallest_exact(array: Array) -> Array:
     """Return a float64 array in the smallest float dtype that holds every value exactly; integers stay."""
     import numpy as np
 
+    def holds(dtype: type[np.floating[Any]], part: Array) -> bool:
+        return np.array_equal(part.astype(dtype).astype(np.float64), part, equal_nan=True)
+
     if array.dtype.kind in "iu":
         return array
-    for dtype in (np.float16, np.float32):
-        if _holds(dtype, array.reshape(-1)[:4096]) and _holds(dtype, array):
-            with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):
+        for dtype in (np.float16, np.float32):
+            if holds(dtype, array.reshape(-1)[:4096]) and holds(dtype, array):  # most are told by a few
                 return array.astype(dtype)
     return array
-
-
-def _holds(dtype: type[np.floating[Any]], array: Array) -> bool:
-    """Whether a dtype holds every value of a float64 array exactly."""
-    import numpy as np
-
-    with np.errstate(over="ignore"):
-        narrow = array.astype(dtype)
-    return np.array_equal(narrow.astype(np.float64), array, equal_nan=True)
 
 
 def copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int], Path]) -> None:

@@ -20,8 +20,7 @@ from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.stale import cell_digests
-from trtmatrix.prepare.cases import read_content, read_noise_file
-from trtmatrix.prepare.intact import find_change
+from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
 from trtmatrix.records.store import keep_outputs, keep_record
 from trtmatrix.run.tasks import CELLS, Run, Task
 from trtmatrix.suite.cells import Cell

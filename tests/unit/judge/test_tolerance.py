@@ -22,8 +22,7 @@ from trtmatrix.judge.noise import NO_FLOOR
 from trtmatrix.judge.record import record_from
 from trtmatrix.model.own_model import model_repro
 from trtmatrix.plan.stale import asked_digest
-from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.prepare.intact import CASE, SEAL, digest_known, sealed
+from trtmatrix.prepare.cases import CASE, SEAL, CaseCache, digest_known, read_noise_file, sealed
 from trtmatrix.suite.model import Outcome, Product, Verdict
 from trtmatrix.suite.repro_files import read_repro
 from trtmatrix.suite.reprofile import parse_repro

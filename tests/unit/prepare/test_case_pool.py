@@ -87,7 +87,7 @@ def prepare(pool: CasePool, *groups: list[Wanted]) -> list[str]:
 
 
 def seen(pool: CasePool, item: Wanted) -> tuple[int, int]:
-    process, threads = CaseFiles(pool.cases.folder(item.loaded, item.case)).extra["seen"]
+    process, threads = CaseFiles(CaseCache(pool.cache).folder(item.loaded, item.case)).extra["seen"]
     return int(process), int(threads)
 
 
@@ -97,7 +97,7 @@ def pool(tmp_path: Path) -> CasePool:
 
 
 def leftovers(pool: CasePool) -> list[Path]:
-    return [*pool.cache.glob("jobs/*"), *pool.cases.root.glob(".*"), *pool.cases.blobs.glob("*.partial")]
+    return [*pool.cache.glob("jobs/*"), *pool.cache.glob("cases/.*"), *pool.cache.glob("blobs/*.partial")]
 
 
 def test_cases_are_prepared_elsewhere_with_one_thread_each(pool: CasePool, loaded: LoadedRepro) -> None:
@@ -109,7 +109,7 @@ def test_cases_are_prepared_elsewhere_with_one_thread_each(pool: CasePool, loade
     assert threads == 1
     assert leftovers(pool) == []
     assert not Path(f"/proc/{first}").exists()
-    folder = pool.cases.folder(loaded, apart[0].case)
+    folder = CaseCache(pool.cache).folder(loaded, apart[0].case)
     np.testing.assert_array_equal(CaseFiles(folder).inputs["x"], np.arange(8, dtype=np.float32))
     assert folder.stat().st_mode & 0o777 == 0o755
 
