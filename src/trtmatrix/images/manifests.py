@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from hashlib import new
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,10 +18,9 @@ from trtmatrix.plan.lockfile import LockedLayer, LockedPlatform
 
 _DOCKER = "application/vnd.docker.distribution.manifest"
 _OCI = "application/vnd.oci.image"
-INDEXES = (f"{_OCI}.index.v1+json", f"{_DOCKER}.list.v2+json")
 MANIFESTS = (f"{_OCI}.manifest.v1+json", f"{_DOCKER}.v2+json")
 CONFIGS = (f"{_OCI}.config.v1+json", "application/vnd.docker.container.image.v1+json")
-ACCEPTED = (*INDEXES, *MANIFESTS)
+ACCEPTED = (f"{_OCI}.index.v1+json", f"{_DOCKER}.list.v2+json", *MANIFESTS)
 """What a registry is told that is understood; without it some send formats of old engines."""
 
 ATTESTATION = "vnd.docker.reference.type"
@@ -77,8 +75,20 @@ class Descriptor(Read):
     annotations: dict[str, Any] | None = None
 
 
-class _Index(Read):
+class Index(Read):
+    """Images by platform, under one name."""
+
     manifests: list[Descriptor]
+
+    @property
+    def images(self) -> dict[str, str]:
+        """Platform → digest; what is no image (attestations) is left out."""
+        found: dict[str, str] = {}
+        for entry in self.manifests:
+            name = entry.platform.name if entry.platform else ""
+            if name and ATTESTATION not in (entry.annotations or {}) and entry.kind in MANIFESTS:
+                found.setdefault(name, entry.digest)
+        return found
 
 
 class Manifest(Read):
@@ -111,38 +121,17 @@ def read_as(kind: type[T], body: bytes) -> T:
         raise ManifestError(f"{where}: {first['msg']}, found {shorten(first['input'])}") from error
 
 
-def digest_of(body: bytes, like: str = "sha256:") -> str:
-    """Return a body's digest, of the kind that ``like`` has."""
-    kind = like.partition(":")[0]
-    return f"{kind}:{new(kind, body).hexdigest()}"
-
-
-def is_index(body: bytes) -> bool:
-    """Whether a body is an index, by its keys; else it should be a manifest."""
-    return read_as(_Head, body).manifests is not None
-
-
-def parse_index(body: bytes) -> dict[str, str]:
-    """Return platform → digest of the images of an index; what is no image (attestations) is left out.
-
-    :class:`ManifestError` where it is damaged, or has no image.
-    """
-    found: dict[str, str] = {}
-    for entry in read_as(_Index, body).manifests:
-        name = entry.platform.name if entry.platform else ""
-        if name and ATTESTATION not in (entry.annotations or {}) and entry.kind in MANIFESTS:
-            found.setdefault(name, entry.digest)
-    if not found:
-        raise ManifestError("its index names no image for any platform")
-    return found
-
-
-def parse_manifest(body: bytes) -> Manifest:
-    """Return an image's manifest. :class:`ManifestError` where it is damaged, or of no container image."""
-    found = read_as(Manifest, body)
-    if found.config.kind not in CONFIGS:
-        raise ManifestError(f"it is no container image: its config is {shorten(found.config.kind)}")
-    return found
+def parse_manifest(body: bytes) -> Index | Manifest:
+    """Return what a name stands for. :class:`ManifestError` where it is damaged, or no container image."""
+    if read_as(_Head, body).manifests is not None:
+        index = read_as(Index, body)
+        if not index.images:
+            raise ManifestError("its index names no image for any platform")
+        return index
+    manifest = read_as(Manifest, body)
+    if manifest.config.kind not in CONFIGS:
+        raise ManifestError(f"it is no container image: its config is {shorten(manifest.config.kind)}")
+    return manifest
 
 
 def locked_platform(digest: str, manifest: Manifest, configuration: bytes) -> tuple[str, LockedPlatform]:

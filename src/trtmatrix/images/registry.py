@@ -1,6 +1,7 @@
 """Asks registries what an image's name stands for: manifests and configurations, never a layer.
 
-Sources: https://github.com/opencontainers/distribution-spec/blob/main/spec.md and, of logins,
+Logins, certificates and insecure registries are those that the engines have. Sources:
+https://github.com/opencontainers/distribution-spec/blob/main/spec.md and, of logins,
 https://distribution.github.io/distribution/spec/auth/token/.
 """
 
@@ -8,12 +9,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ipaddress
+import os
 import re
 import ssl
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,46 +28,36 @@ import urllib3
 from requests import exceptions
 from requests.adapters import HTTPAdapter
 from requests.utils import parse_dict_header
-from urllib3.exceptions import InsecureRequestWarning
+from urllib3.exceptions import InsecureRequestWarning, NewConnectionError
 
 from trtmatrix.common.errors import shorten
 from trtmatrix.common.processes import ask_all
 from trtmatrix.images.manifests import (
     ACCEPTED,
+    Index,
+    Manifest,
     ManifestError,
     Read,
-    digest_of,
-    is_index,
     locked_platform,
-    parse_index,
     parse_manifest,
     read_as,
-)
-from trtmatrix.images.registry_access import (
-    certificate_folders,
-    explain_error,
-    find_login,
-    is_insecure,
-    trust,
 )
 from trtmatrix.launchers.references import (
     Reference,
     RegistryError,
     Trouble,
     explain_trouble,
-    is_digest,
     parse_reference,
 )
 from trtmatrix.plan.lockfile import LockedImage, LockedPlatform
 
 T = TypeVar("T")
 
-LONGEST_WAIT = 10.0
-"""Seconds: where a registry says to ask later than that, it is told at once."""
 LARGEST = 16 << 20
 """Bytes that an answer may have: registries need to take manifests of 4 MiB and no larger ones."""
-
 LATER = frozenset({429, 500, 502, 503, 504})
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+"""What engines speak plain HTTP with unasked. Source: https://docs.docker.com/reference/cli/dockerd/."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,31 +78,21 @@ class Registry:
 
         Raises :class:`RegistryError`, and :class:`UsageError` where it is no image's name.
         """
-        digest, platforms = self._ask(image, _Repository.read)
-        now = datetime.now(timezone.utc).replace(microsecond=0)
-        host = parse_reference(image).host
-        return LockedImage(digest=digest, registry=host, resolved=now.isoformat(), platforms=platforms)
+        name = parse_reference(image)
+        digest, platforms = self._ask(name, _Repository.read)
+        now = datetime.now(timezone.utc).replace(microsecond=0).isoformat()
+        return LockedImage(digest=digest, registry=name.host, resolved=now, platforms=platforms)
 
     def check(self, reference: str) -> str:
         """Return the digest that a reference stands for now, by its manifest alone; raises as the other."""
-        return self._ask(reference, lambda repository: repository.manifest(repository.name.wanted)[0])
-
-    def _ask(self, reference: str, ask: Callable[[_Repository], T]) -> T:
         name = parse_reference(reference)
+        return self._ask(name, lambda repository: repository.manifest(name.wanted)[0])
+
+    def _ask(self, name: Reference, ask: Callable[[_Repository], T]) -> T:
         try:
             return ask(_Repository(name, self))
         except ManifestError as error:
             raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Answer:
-    """What came; ``moved``: from a host that the registry sent on to."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    moved: bool
 
 
 def ask_registries(
@@ -129,18 +115,53 @@ def ask_registries(
             print(f"trtmatrix: asking {hosts} …", file=sys.stderr, flush=True)
 
     answers = ask_all(attempt, references, seconds=seconds, note=note)
-    late = [reference for reference in references if reference not in answers]
-    for each in late:
-        why = f"it does not answer within {seconds:g} s"
-        answers[each] = explain_trouble(Trouble.UNREACHABLE, parse_reference(each).host, each, why)
+    for each in references:
+        if each not in answers:
+            why = f"it does not answer within {seconds:g} s"
+            answers[each] = explain_trouble(Trouble.UNREACHABLE, parse_reference(each).host, each, why)
     return answers
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """What came; ``moved``: from a host that the registry sent on to."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    moved: bool
+
+    @property
+    def said(self) -> str:
+        """What is wrong, in the registry's own words where it has any."""
+        said = ""
+        with contextlib.suppress(ManifestError, IndexError):
+            first = read_as(_Errors, self.body).errors[0]
+            said = f"{first.code or ''} {first.message or ''}".strip()
+        plain = "".join(letter if letter.isprintable() else " " for letter in said)[:200]
+        return f"it answers {self.status}" + (f" ({plain})" if plain else "")
+
+
+class _Error(Read):
+    code: str | None = None
+    message: str | None = None
+
+
+class _Errors(Read):
+    errors: list[_Error]
+
+
+class _Tokens(Read):
+    token: str | None = None
+    access_token: str | None = None
 
 
 class _Repository:
     """An image's repository at its registry, asked with the login that Docker's configuration has."""
 
     def __init__(self, name: Reference, settings: Registry) -> None:
-        self.name, self.settings, self.login = name, settings, find_login(name.host)
+        self.name, self.settings = name, settings
+        self.user, self.password, self.no_login = find_login(name.host)
         self.plain = is_insecure(name.server, settings.insecure)
         self.authorization = ""
         self.session = self._open_session()
@@ -151,38 +172,39 @@ class _Repository:
 
         Engines go by the index where an image names another platform.
         """
-        digest, body = self.manifest(self.name.wanted)
-        if is_index(body):
-            found = parse_index(body)
-            return digest, {each: self._platform(d, self.manifest(d)[1])[1] for each, d in found.items()}
-        platform, image = self._platform(digest, body)
-        if not platform:
-            raise ManifestError("its configuration names no platform")
-        return digest, {platform: image}
+        digest, found = self.manifest(self.name.wanted)
+        if isinstance(found, Manifest):
+            platform, image = self._platform(digest, found)
+            if not platform:
+                raise ManifestError("its configuration names no platform")
+            return digest, {platform: image}
+        images = {}
+        for platform, each in found.images.items():
+            _, manifest = self.manifest(each)
+            if isinstance(manifest, Index):
+                raise ManifestError("its index names another index")
+            images[platform] = self._platform(each, manifest)[1]
+        return digest, images
 
-    def _platform(self, digest: str, body: bytes) -> tuple[str, LockedPlatform]:
-        manifest = parse_manifest(body)
+    def _platform(self, digest: str, manifest: Manifest) -> tuple[str, LockedPlatform]:
         wanted = manifest.config.digest
-        return locked_platform(digest, manifest, self._hold(wanted, self.get(f"blobs/{wanted}").body))
+        configuration = self.get(f"blobs/{wanted}").body
+        self._hold(configuration, wanted)
+        return locked_platform(digest, manifest, configuration)
 
-    def manifest(self, wanted: str) -> tuple[str, bytes]:
-        """Return the digest and the bytes of a manifest or index, which are held together."""
+    def manifest(self, wanted: str) -> tuple[str, Index | Manifest]:
+        """Return a manifest or index and its digest, which is held against what was asked for and told."""
         answer = self.get(f"manifests/{wanted}")
         told = answer.headers.get("Docker-Content-Digest", "")
-        digest = wanted if is_digest(wanted) else told if is_digest(told) else digest_of(answer.body)
-        self._hold(digest, answer.body)
-        if is_digest(told) and told != digest:
-            raise self._damaged(digest, told)
-        return digest, answer.body
+        for each in (wanted, told):
+            if each.startswith("sha256:"):
+                self._hold(answer.body, each)
+        return _digest_of(answer.body), parse_manifest(answer.body)
 
-    def _hold(self, wanted: str, body: bytes) -> bytes:
+    def _hold(self, body: bytes, wanted: str) -> None:
         """Hold bytes against their digest."""
-        if (found := digest_of(body, like=wanted)) != wanted:
-            raise self._damaged(wanted, found)
-        return body
-
-    def _damaged(self, wanted: str, found: str) -> RegistryError:
-        return self._trouble(Trouble.DAMAGED, f"{found} in the place of {wanted}")
+        if (found := _digest_of(body)) != wanted:
+            raise self._trouble(Trouble.DAMAGED, f"{found} in the place of {wanted}")
 
     def get(self, path: str) -> _Answer:
         """Ask for something of the repository; :class:`RegistryError` where the answer is not good."""
@@ -193,15 +215,15 @@ class _Repository:
             self.authorization = self._log_in(answer.headers.get("WWW-Authenticate", ""))
             answer = self._send(url, self.authorization)
         if answer.status in {401, 403}:
-            raise self._refusal(_said(answer))
+            raise self._refusal(answer.said)
         if answer.status != 200:
-            raise self._trouble(Trouble.MISSING if answer.status == 404 else Trouble.BROKEN, _said(answer))
+            raise self._trouble(Trouble.MISSING if answer.status == 404 else Trouble.BROKEN, answer.said)
         return answer
 
     def _log_in(self, header: str) -> str:
         """Return what a challenge wants to be sent: a token of the service that it names, or Basic."""
-        pair = f"{self.login.user}:{self.login.password}".encode()
-        basic = f"Basic {base64.b64encode(pair).decode()}" if self.login.password else ""
+        pair = f"{self.user}:{self.password}".encode()
+        basic = f"Basic {base64.b64encode(pair).decode()}" if self.password else ""
         bearer = re.search(r"(?i)\bbearer\s+(.+)", header)
         if bearer is None and re.search(r"(?i)\bbasic\b", header):
             if not basic:
@@ -215,31 +237,30 @@ class _Repository:
         scope = asked.get("scope") or f"repository:{self.name.repository}:pull"
         answer = self._send(realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope})
         if answer.status in {400, 401, 403}:
-            raise self._refusal(_said(answer))
+            raise self._refusal(answer.said)
         with contextlib.suppress(ManifestError):
             given = read_as(_Tokens, answer.body)
             token = given.token or given.access_token or ""
             if answer.status == 200 and re.fullmatch(r"[!-~]+", token):
                 return f"Bearer {token}"
-        raise self._trouble(Trouble.BROKEN, f"its token service gives no token ({_said(answer)})")
+        raise self._trouble(Trouble.BROKEN, f"its token service gives no token ({answer.said})")
 
     def _send(self, url: str, login: str = "", params: Mapping[str, str] | None = None) -> _Answer:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
         headers = {"Accept": ", ".join(ACCEPTED)} | ({"Authorization": login} if login else {})
-        seconds, body = self.settings.seconds, b""
-        verify = not (
-            self.plain and urlsplit(url).netloc == self.name.server
-        )  # a token service is another host
+        body = b""
+        # A token service is another host, whose certificate is looked at.
+        verify = not (self.plain and urlsplit(url).netloc == self.name.server)
         try:
             answer = self.session.get(
-                url, headers=headers, params=params, stream=True, timeout=seconds, verify=verify
+                url, headers=headers, params=params, stream=True, timeout=self.settings.seconds, verify=verify
             )
             for block in answer.iter_content(1 << 16):
                 body += block
                 if len(body) > LARGEST:
                     raise exceptions.RequestException(f"its answer has more than {LARGEST >> 20} MiB")
         except (OSError, ValueError, TypeError, urllib3.exceptions.HTTPError) as error:
-            raise self._trouble(*explain_error(error, self.name.server, seconds)) from error
+            raise self._trouble(*explain_error(error, self.name.server)) from error
         status, wait = answer.status_code, answer.headers.get("Retry-After", "")
         if status in LATER:
             trouble = Trouble.LIMITED if status == 429 or wait else Trouble.BROKEN
@@ -261,46 +282,30 @@ class _Repository:
 
     def _open_session(self) -> requests.Session:
         """Return a session with the certificates of this host, and no login but ours."""
-        session = _Session()
+        session, context = _Session(), None
         session.trust_env = not is_insecure(self.name.server, ())  # Docker asks loopback without a proxy
         session.auth = lambda request: request  # not what ~/.netrc has
         session.headers.update({"Accept-Encoding": "identity", "User-Agent": "trtmatrix"})
         session.max_redirects = 5
-        context = None
         if self.plain:  # who set it up as insecure knows
             urllib3.disable_warnings(InsecureRequestWarning)
         else:
-            context, folders = ssl.create_default_context(), certificate_folders()
             try:
-                trust(context, self.name.server, folders)
+                context = make_context(self.name.server)
             except (OSError, ValueError) as error:
-                why = f"its certificates in {', '.join(map(str, folders))} cannot be used: {error}"
+                why = f"its certificates in certs.d/{self.name.server} cannot be used: {error}"
                 raise self._trouble(Trouble.UNREACHABLE, why) from error
         for scheme in ("http://", "https://"):
             session.mount(scheme, _Adapter(self.settings.attempts, context))
         return session
 
     def _refusal(self, why: str) -> RegistryError:
-        if self.login.password:
-            return self._trouble(Trouble.WRONG_LOGIN, f"user {shorten(self.login.user)}; {why}".rstrip("; "))
-        return self._trouble(Trouble.NEEDS_LOGIN, self.login.why or why)
+        if self.password:
+            return self._trouble(Trouble.WRONG_LOGIN, f"user {shorten(self.user)}; {why}".rstrip("; "))
+        return self._trouble(Trouble.NEEDS_LOGIN, self.no_login or why)
 
     def _trouble(self, trouble: Trouble, why: str) -> RegistryError:
         return explain_trouble(trouble, self.name.host, str(self.name), why)
-
-
-class _Tokens(Read):
-    token: str | None = None
-    access_token: str | None = None
-
-
-class _Error(Read):
-    code: str | None = None
-    message: str | None = None
-
-
-class _Errors(Read):
-    errors: list[_Error]
 
 
 class _Session(requests.Session):
@@ -315,14 +320,6 @@ class _Session(requests.Session):
             prepared_request.headers.pop("Authorization", None)
 
 
-class _Patience(urllib3.Retry):
-    """Waits as a registry asks for, but not for longer than :data:`LONGEST_WAIT`."""
-
-    def get_retry_after(self, response: urllib3.BaseHTTPResponse) -> float | None:
-        wait = super().get_retry_after(response)
-        return wait if wait is None or wait <= LONGEST_WAIT else None
-
-
 class _Adapter(HTTPAdapter):
     """Connections with TLS settings, also through a proxy.
 
@@ -331,9 +328,9 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self, attempts: int, context: ssl.SSLContext | None) -> None:
         self._tls: dict[str, Any] = {"ssl_context": context} if context else {}
-        super().__init__(max_retries=_Patience(
+        super().__init__(max_retries=urllib3.Retry(
             attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
-            backoff_factor=1, raise_on_status=False,
+            backoff_factor=1, raise_on_status=False, respect_retry_after_header=False,
         ))  # fmt: skip
 
     def init_poolmanager(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - as requests has it
@@ -343,11 +340,87 @@ class _Adapter(HTTPAdapter):
         return super().proxy_manager_for(proxy, **{**more, **self._tls})
 
 
-def _said(answer: _Answer) -> str:
-    """Return what a registry says went wrong, in its own words where it has any."""
-    said = ""
-    with contextlib.suppress(ManifestError, IndexError):
-        first = read_as(_Errors, answer.body).errors[0]
-        said = f"{first.code or ''} {first.message or ''}".strip()
-    plain = "".join(letter if letter.isprintable() else " " for letter in said)[:200]
-    return f"it answers {answer.status}" + (f" ({plain})" if plain else "")
+def _digest_of(body: bytes) -> str:
+    return f"sha256:{sha256(body).hexdigest()}"
+
+
+def find_login(host: str) -> tuple[str, str, str]:
+    """Return the user and password that Docker's configuration has for a host, or why there is none.
+
+    Its credential stores and helpers are asked too.
+    """
+    import docker.auth
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a helper that is not here is told below, not by a warning
+            found = docker.auth.load_config().resolve_authconfig(host) or {}
+            entry = {str(key).lower(): str(value or "") for key, value in found.items()}
+    except Exception as error:  # noqa: BLE001 - the file may hold anything, and a helper may do anything
+        return "", "", f"the login that Docker has cannot be read: {shorten(str(error))}"
+    return entry.get("username", ""), entry.get("password", ""), ""
+
+
+def make_context(server: str) -> ssl.SSLContext:
+    """Trust a server's own authorities (``*.crt``) beside the system's, and show it ``NAME.cert``.
+
+    They lie in folders HOST or HOST:PORT, where Docker (also rootless) and Podman look. Sources:
+    https://docs.docker.com/engine/security/certificates/ and containers-certs.d(5).
+    """
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - may have no home
+    places = ("/etc/docker", f"{home}/containers", f"{home}/docker", "/etc/containers")
+    context = ssl.create_default_context()
+    for file in sorted(file for place in places for file in Path(place, "certs.d", server).glob("*")):
+        if file.suffix == ".crt":
+            context.load_verify_locations(cafile=file)
+        elif file.suffix == ".cert":
+            context.load_cert_chain(file, file.with_suffix(".key"))
+    return context
+
+
+def is_insecure(host: str, insecure: Sequence[str]) -> bool:
+    """Whether a host (with its port) is spoken to in plain HTTP; loopback always is.
+
+    ``insecure``: hosts with their ports, and networks, which count for hosts that are given as addresses.
+    Source: https://docs.docker.com/reference/cli/dockerd/#insecure-registries.
+    """
+    name = urlsplit(f"//{host}").hostname or host
+    if host in insecure or name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    networks = (each for each in (*LOOPBACK, *insecure) if "/" in each)
+    return any(address in ipaddress.ip_network(each, strict=False) for each in networks)
+
+
+def explain_error(error: Exception, netloc: str) -> tuple[Trouble, str]:
+    """Return what is wrong with a connection, in words."""
+    text = re.sub(r"//[^/\s]*@", "//***@", str(error))  # a proxy's address may have a password in it
+    reason = getattr(error.args[0] if error.args else None, "reason", None)
+    if isinstance(error, exceptions.SSLError):
+        return Trouble.UNREACHABLE, _explain_tls(text, netloc)
+    if isinstance(error, exceptions.ProxyError | exceptions.InvalidProxyURL | TypeError) or re.search(
+        "(?i)proxy|socks", text
+    ):
+        return Trouble.UNREACHABLE, f"the proxy does not help: {shorten(text.rpartition(': ')[2])}"
+    if isinstance(error, exceptions.Timeout) or "timed out" in text:
+        return Trouble.UNREACHABLE, "nothing came in time"
+    if isinstance(reason, NewConnectionError):
+        return Trouble.UNREACHABLE, str(reason).rpartition(": ")[2]
+    if isinstance(error, exceptions.ConnectionError | exceptions.ChunkedEncodingError):
+        return Trouble.UNREACHABLE, "the connection was cut"
+    return Trouble.BROKEN, shorten(text)
+
+
+def _explain_tls(text: str, netloc: str) -> str:
+    folder = f"/etc/docker/certs.d/{netloc}"
+    if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER" in text:
+        return "it speaks plain HTTP, and is not in insecure-registries of /etc/docker/daemon.json"
+    if "_ALERT_" in text and "CERTIFICATE" in text:  # it is the other side that is not content
+        return f"it wants a client's certificate (client.cert and client.key in {folder})"
+    return (
+        f"its certificate is not trusted: {shorten(text.rpartition('] ')[2])} (its authority belongs in "
+        f"{folder}/ca.crt)"
+    )

@@ -28,7 +28,7 @@ _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[1-9]\d{{0,4}})?"
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST_FIRST = r"(?:localhost/|[^/]*[.:A-Z][^/]*/)"
-DIGEST = r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}"
+DIGEST = r"sha256:[0-9a-f]{64}"
 _REFERENCE = re.compile(
     rf"(?:(?={_HOST_FIRST})(?P<host>{_HOST})/|(?!{_HOST_FIRST}))(?P<repository>{_PART}(?:/{_PART})*)"
     rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{DIGEST}))?",
@@ -87,11 +87,6 @@ def parse_reference(text: str) -> Reference:
     if host == HUB and "/" not in repository:
         repository = f"library/{repository}"
     return Reference(host=host, repository=repository, tag=tag or ("" if digest else "latest"), digest=digest)
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text is a digest that can be checked: SHA-256 or SHA-512."""
-    return bool(re.fullmatch(DIGEST, text))
 
 
 class Trouble(Enum):

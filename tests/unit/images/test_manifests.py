@@ -11,9 +11,10 @@ from trtmatrix.images.manifests import (
     ATTESTATION,
     CONFIGS,
     MANIFESTS,
+    Index,
+    Manifest,
     ManifestError,
     locked_platform,
-    parse_index,
     parse_manifest,
     telling_facts,
 )
@@ -38,15 +39,15 @@ def test_an_index_has_images_by_platform() -> None:
         entry(C), entry(C, "unknown", "unknown"), entry(C, "windows", annotations={ATTESTATION: "x"}),
         entry(C, "plan9", mediaType="application/vnd.other"), {"digest": C, "size": 1},
     ]  # fmt: skip
-    assert parse_index(index(entries)) == {"linux/amd64": A, "linux/arm/v7": C, "linux/arm64": B}
+    found = parse_manifest(index(entries))
+    assert isinstance(found, Index)
+    assert found.images == {"linux/amd64": A, "linux/arm/v7": C, "linux/arm64": B}
 
 
-@pytest.mark.parametrize(
-    "entries", [[], [1], None, [entry("sha256:12")], [entry(size=-1)], [entry(size=True)]]
-)
+@pytest.mark.parametrize("entries", [[], [1], [entry("sha256:12")], [entry(size=-1)], [entry(size=True)]])
 def test_a_damaged_index_is_refused(entries: object) -> None:
     with pytest.raises(ManifestError):
-        parse_index(index(entries))
+        parse_manifest(index(entries))
 
 
 def manifest(**more: object) -> bytes:
@@ -58,12 +59,14 @@ def manifest(**more: object) -> bytes:
 def test_a_manifest_and_its_configuration_make_what_is_locked() -> None:
     inner = {"Env": ["A=1", "CUDA_VERSION=12.6"], "Labels": None}
     config = json.dumps({"os": "linux", "architecture": "amd64", "config": inner}).encode()
-    platform, found = locked_platform(B, parse_manifest(manifest()), config)
+    parsed = parse_manifest(manifest())
+    assert isinstance(parsed, Manifest)
+    platform, found = locked_platform(B, parsed, config)
     assert (platform, found.manifest, found.image_id, found.size) == ("linux/amd64", B, A, 5)
     assert [layer.digest for layer in found.layers] == [B, C]
     assert (found.environment, found.labels) == ({"CUDA_VERSION": "12.6"}, {})
     with pytest.raises(ManifestError):
-        locked_platform(B, parse_manifest(manifest()), b'{"config": {"Env": 1}}')
+        locked_platform(B, parsed, b'{"config": {"Env": 1}}')
 
 
 def test_what_is_no_image_is_refused() -> None:
