@@ -194,12 +194,14 @@ def test_a_model_that_is_no_file_is_named(make: Callable[[Path], object], tmp_pa
 
 
 def pack(folder: Path, **fields: Any) -> None:
-    """A pack without parts, its manifest with other fields."""
-    data = {"schema": 3, "pack": "p", "platform": "linux/amd64", "versions": ["10.7.0"], "pythons": ["3.11"]}
-    content = json.dumps({**data, "images": [], "parts": [], **fields})
+    """A pack without images, its manifest with other fields."""
+    data = {"schema": 4, "pack": "p", "platform": "linux/amd64", "versions": ["10.7.0"], "pythons": ["3.11"]}
+    content = json.dumps({**data, "images": [], **fields})
     (folder / "manifest.json").write_text(content)
-    (folder / "unpack").touch()
-    digests = {name: sha256((folder / name).read_bytes()).hexdigest() for name in ("manifest.json", "unpack")}
+    for name in ("unpack", "files.tar"):
+        (folder / name).touch()
+    names = ("manifest.json", "unpack", "files.tar")
+    digests = {name: sha256((folder / name).read_bytes()).hexdigest() for name in names}
     sums = "".join(f"{digest}  {name}\n" for name, digest in digests.items())
     (folder / "SHA256SUMS").write_text(sums)
 
@@ -225,9 +227,7 @@ PACKS: dict[str, Callable[[Path], object]] = {
     "a name of markup": lambda folder: pack(folder, pack="\x1b[2J"),
     "versions of numbers": lambda folder: pack(folder, versions=[1]),
     "an image in a list": lambda folder: pack(folder, images=[["x"]]),
-    "a size of text": lambda folder: pack(folder, parts=[{"name": "unpack", "size": "1"}]),
-    "a size below nothing": lambda folder: pack(folder, parts=[{"name": "unpack", "size": -1}]),
-    "a part that leads up": lambda folder: pack(folder, parts=[{"name": "../x", "size": 1}]),
+    "a suite that is a link": instead("files.tar", lambda path: path.symlink_to("/etc/hostname")),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -45,7 +44,7 @@ versions:
 
 @pytest.fixture(scope="module")
 def pack(untagged: Untagged, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pack an image with a name, one without, and wheels, in parts of 200 MB; removed at the end."""
+    """Pack an image with a name, one without, and wheels; removed at the end."""
     folder = tmp_path_factory.mktemp("near")
     (folder / "matrix.yaml").write_text(MATRIX.format(image=IMAGE, untagged=untagged.name))
     platform = LockedPlatform(manifest=f"sha256:{'0' * 64}", image_id=untagged.id, layers=())
@@ -54,7 +53,7 @@ def pack(untagged: Untagged, tmp_path_factory: pytest.TempPathFactory) -> Path:
         resolved="2026-11-22T00:00:00Z",
     )  # fmt: skip
     (folder / "matrix.lock").write_text(format_matrix_lock(Lock(images={untagged.name: locked})))
-    done = call(folder, "pack", f"--to={folder / 'pack'}", "--split=200MB", f"--trt={VERSIONS}")
+    done = call(folder, "pack", f"--to={folder / 'pack'}", f"--trt={VERSIONS}")
     assert done.returncode == 0, done.stderr
     return folder / "pack"
 
@@ -65,37 +64,18 @@ def script(pack: Path) -> list[str]:
     return [str(oldest), str(pack / "unpack"), f"--python={Path(sys.executable).resolve()}"]
 
 
-def linked(pack: Path, folder: Path) -> Path:
-    """Return a pack of the same files, of which some will be exchanged for others."""
-    shutil.copytree(pack, folder / "spoilt", copy_function=os.link)
-    return folder / "spoilt"
-
-
-def replaced(file: Path, content: bytes) -> None:
-    file.unlink()
-    file.write_bytes(content)
-
-
-@pytest.mark.parametrize("how", ["flipped", "missing", "of another pack"])
 def test_a_spoilt_pack_is_refused_by_name_and_the_engine_sees_nothing(
-    how: str, pack: Path, far: FarHost, tmp_path: Path
+    pack: Path, far: FarHost, tmp_path: Path
 ) -> None:
-    spoilt = linked(pack, tmp_path)
-    part = spoilt / "images.002"
-    content = bytearray(part.read_bytes())
-    if how == "missing":
-        part.unlink()
-    elif how == "flipped":
-        content[len(content) // 2] ^= 1
-        replaced(part, bytes(content))
-    else:
-        replaced(part, (spoilt / "images.001").read_bytes())
+    spoilt = tmp_path / "spoilt"
+    shutil.copytree(pack, spoilt)
+    with (spoilt / "images.tar").open("r+b") as images:
+        images.seek(10_000)
+        images.write(b"another byte")
     before = far.images()
     done = far.run(*script(spoilt), f"--into={tmp_path / 'into'}")
     assert done.returncode == 1, done.stderr
-    words = {"flipped": "images.002 differs", "missing": "images.002 is missing",
-             "of another pack": "images.002 differs"}  # fmt: skip
-    assert words[how] in done.stderr
+    assert "images.tar differs" in done.stderr
     assert far.images() == before
     assert not (tmp_path / "into").exists()
 
@@ -103,7 +83,6 @@ def test_a_spoilt_pack_is_refused_by_name_and_the_engine_sees_nothing(
 def test_what_was_packed_here_runs_there_without_a_network(
     pack: Path, far: FarHost, untagged: Untagged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert max(part.stat().st_size for part in pack.iterdir()) < 200 << 20
     assert far.images() == {}
     links = far.run("cat", "/proc/net/dev").stdout
     assert [line.split(":")[0].strip() for line in links.splitlines()[2:]] == ["lo"]

@@ -42,17 +42,14 @@ def serve_registry(
     *,
     port: int = 0,
     tls: tuple[Path, Path] | None = None,
-    clients: Path | None = None,
     auth: Mapping[str, Any] | None = None,
 ) -> Iterator[Serving]:
     """Serve a registry that keeps images in ``folder/storage``.
 
-    ``tls``: its certificate and key; ``clients``: the authority of clients, who must then show a certificate;
-    ``auth``: docker-registry's own setting, see :func:`basic_auth`.
+    ``tls``: its certificate and key; ``auth``: docker-registry's own setting, see :func:`basic_auth`.
     Images are pushed before, to one without either over the same folder.
     """
-    shown = {"clientcas": [str(clients)]} if clients else {}
-    http = {"tls": {"certificate": str(tls[0]), "key": str(tls[1]), **shown}} if tls else None
+    http = {"tls": {"certificate": str(tls[0]), "key": str(tls[1])}} if tls else None
     settings = {"auth": dict(auth)} if auth else None
     with serve(folder, folder / "storage", port=port, http=http, settings=settings) as serving:
         yield serving

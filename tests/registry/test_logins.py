@@ -131,22 +131,6 @@ def test_no_login_and_a_wrong_one_are_told_apart(monkeypatch: pytest.MonkeyPatch
     assert "wrong'" not in str(error)
 
 
-def test_a_registry_that_wants_a_certificate_of_ours_gets_it(
-    kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pair = make_certificate(tmp_path / "server", "registry.test")
-    own, key = make_certificate(tmp_path / "own", "somebody")
-    (trusted / "ca.crt").write_bytes(pair[0].read_bytes())
-    with serve_registry(kept[0], tls=pair, clients=own) as serving, tunnel(serving.port) as (url, _):
-        monkeypatch.setenv("HTTPS_PROXY", url)
-        error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
-        assert error.trouble is Trouble.UNREACHABLE
-        assert f"client.cert and client.key in /etc/docker/certs.d/{NAME}" in str(error)
-        (trusted / "client.cert").write_bytes(own.read_bytes())
-        (trusted / "client.key").write_bytes(key.read_bytes())
-        assert Registry().check(f"{NAME}/{IMAGE}:1") == kept[1].digest
-
-
 def test_who_is_sent_from_tls_to_plain_http_does_not_go(
     kept: tuple[Path, Pushed], trusted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

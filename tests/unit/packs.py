@@ -12,19 +12,11 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.images.pack_format import (
-    PackedImage,
-    PackManifest,
-    PartWriter,
-    open_target,
-    write_files,
-    write_lists,
-)
+from trtmatrix.images.pack import PackedImage, PackManifest, open_target, write_lists, write_tar
+from trtmatrix.images.unpacker import FILES, IMAGES
 
 IMAGE_BYTES = bytes(range(256)) * 40
-IMAGE = PackedImage(
-    id=f"sha256:{'a' * 64}", names=("a/b:1",), versions=("onnxruntime-1.31.1",), size=len(IMAGE_BYTES)
-)
+IMAGE = PackedImage(id=f"sha256:{'a' * 64}", names=("a/b:1",), versions=("onnxruntime-1.31.1",))
 
 COMMAND = """\
 #!{python} -I
@@ -43,7 +35,7 @@ elif words[0] == "image":
     print(held or "Error: No such image")
     code = int(held is None)
 elif words[0] == "load":
-    state["loaded"].append(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())
+    state["loaded"].append(hashlib.sha256(pathlib.Path(words[-1].partition("=")[2]).read_bytes()).hexdigest())
     if state["error"]:
         sys.exit(state["error"])
     state["held"][state["loads"]] = state["loads"]
@@ -84,28 +76,24 @@ class StandIn:
 
 
 def write_pack(
-    folder: Path, *, pack: str = "20261122t000000-00000001", limit: int = 0,
+    folder: Path, *, pack: str = "20261122t000000-00000001",
     files: Mapping[str, bytes] | None = None, images: tuple[PackedImage, ...] = (IMAGE,),
 ) -> PackManifest:  # fmt: skip
     """Write a pack with these files, and an image's stream that no engine would load."""
     source = folder.parent / f"{folder.name}-source"
     source.mkdir(parents=True)
-    found = []
+    found = {}
     for number, (name, content) in enumerate((files or {"matrix.yaml": b"schema: 1\n"}).items()):
-        (source / str(number)).write_bytes(content)
-        found.append((name, source / str(number)))
+        found[name] = source / str(number)
+        found[name].write_bytes(content)
     with open_target(folder):
-        with PartWriter(folder, "files", limit) as writer:
-            write_files(writer, found)
-        parts = list(writer.parts)
+        write_tar(folder / FILES, found)
         if images:
-            with PartWriter(folder, "images", limit) as writer:
-                writer.write(IMAGE_BYTES)
-            parts += writer.parts
+            (folder / IMAGES).write_bytes(IMAGE_BYTES)
         manifest = PackManifest(
             pack=pack, made="2026-11-22T00:00:00+00:00", by="trtmatrix 0", commit="", changed=False,
             platform="linux/amd64", pythons=("3.12",), versions=("onnxruntime-1.31.1",),
-            parts=tuple(parts), images=images,
+            images=images,
         )  # fmt: skip
         write_lists(folder, manifest)
     return manifest

@@ -360,14 +360,13 @@ def _lock(parser: ArgumentParser) -> None:
 def _pack(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("the pack")
     _option(group, "--to", "DIR", "where to write; new or empty", type=Path, required=True)
-    _option(group, "--split", "SIZE", "largest size of a part, such as 4GB", type=read_size, default=0)
     pythons = "a Python version of the other host, for its wheels; may be repeated (default: this one's)"
     _repeated(group, "--for-python", "X.Y", pythons)
     _flag(group, "--records", "pack only records, for merge")
 
 
 def _unpack(parser: ArgumentParser) -> None:
-    _option(parser, "folder", "DIR", "the folder with the parts of the pack", type=Path)
+    _option(parser, "folder", "DIR", "the folder of the pack", type=Path)
     _option(parser, "--into", "DIR", "where to write the suite (default: ./trtmatrix)", type=Path)
     _flag(parser, "--check", "check every byte; load nothing")
     _option(parser, "--python", "PATH", "the Python to run the suite with")

@@ -14,6 +14,7 @@ from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.container import give_gpu
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock
+from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
@@ -26,11 +27,9 @@ passes from 64 MiB on.
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; the others may pass until then."""
 
+NOWHERE = Room(path="", free=0)
 BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 """Ways in which a container is given a GPU, and none of its MIG instances."""
-
-
-NOWHERE = Room(path="", free=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,20 +83,16 @@ def check(facts: Facts, wants: Wants) -> Checked:
     lacking: dict[Finding, list[Launch]] = {}
     for launch in wants.launches:
         lacks = chain(find_lacks(launch, facts, wants), _find_no_room([*fitting, launch], facts, wants))
-        lack = next(lacks, None)
-        if lack is None:
+        if (lack := next(lacks, None)) is None:
             fitting.append(launch)
         else:
             lacking.setdefault(lack, []).append(launch)
-    excluded = [
-        Excluded(cell=cell, why=RULES[lack.rule].excludes[0], detail=lack.found)
-        for lack, launches in lacking.items() for launch in launches for cell in launch.cells
-    ]  # fmt: skip
-    told = []
+    excluded, told = [], []
     for lack, launches in lacking.items():
-        count = counted(sum(len(launch.cells) for launch in launches), "cell")
+        cells = [cell for launch in launches for cell in launch.cells]
+        excluded += [Excluded(cell=c, why=RULES[lack.rule].excludes[0], detail=lack.found) for c in cells]
         names = ", ".join(dict.fromkeys(launch.version.name for launch in launches))
-        told.append(replace(lack, prevents=f"{count} of {names}"))
+        told.append(replace(lack, prevents=f"{counted(len(cells), 'cell')} of {names}"))
     told += _find_doubts(fitting, facts, wants)
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
 
@@ -125,14 +120,12 @@ def find_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
         least = f"the probe needs at least {PROBE_LEAST_MEMORY}"
         yield _trouble("memory-limit", f"--memory {wants.memory} bytes: {least}")
     if launch.lacks_image:
-        yield from _find_image_lacks(launch, facts, wants)
+        yield from _find_image_lacks(launch, origin, facts, wants)
 
 
-def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
+def _find_image_lacks(launch: Launch, origin: ImageOrigin, facts: Facts, wants: Wants) -> Iterator[Finding]:
     """Yield why the image of a launch cannot be pulled or built, or would be another than is meant."""
-    origin, engine, version = image_of(launch), facts.engine, launch.version
-    if origin is None:
-        return
+    engine, version = facts.engine, launch.version
     name = origin.image if origin.build is None else origin.build.base
     locked = wants.lock.images.get(name)
     if locked is not None and engine.platform not in locked.platforms:
@@ -142,25 +135,25 @@ def _find_image_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Fi
     if says and wrong_library(says, version) is not None:  # as a run in the image compares
         pinned = f"{version.name} is pinned for TensorRT {version.library.value}"
         yield _trouble("library", f"{pinned}, and its locked image says that it has {says}")
-    answer = facts.answers.get(_reference(launch, facts, wants))
+    answer = _answer(launch, facts, wants)
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()
     if answer is not None and answer.trouble in REFUSING - own_way:
         words, _, remedy = str(answer).partition("\n")
-        yield _trouble("registry", words, remedy.strip())
+        yield _trouble("registry", words, remedy=remedy.strip())
 
 
-def _trouble(rule: str, found: str, remedy: str | None = None, prevents: str | None = None) -> Finding:
-    return RULES[rule].finding(found, Level.TROUBLE, remedy=remedy, prevents=prevents)
+def _trouble(rule: str, found: str, **others: str) -> Finding:
+    return RULES[rule].finding(found, Level.TROUBLE, **others)
 
 
-def _reference(launch: Launch, facts: Facts, wants: Wants) -> str:
-    """Return what a registry will be asked for; nothing where none will be."""
+def _answer(launch: Launch, facts: Facts, wants: Wants) -> RegistryError | None:
+    """Return what is wrong with what a registry will be asked for; None also where none will be."""
     origin = image_of(launch)
     if origin is None or not launch.lacks_image:
-        return ""
+        return None
     asked = asked_for(origin, wants.lock, facts.engine, wants.registry)
-    return asked.reference if asked is not None else ""
+    return facts.answers.get(asked.reference) if asked is not None else None
 
 
 def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
@@ -180,16 +173,14 @@ def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Itera
     need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
     if facts.images is not None and need.usual > facts.images.free:
         found = (
-            f"{gigabytes(facts.images.free)} free at {facts.images.path}; what is to be pulled and built "
-            f"usually takes about {gigabytes(need.usual)}, unpacked: tried all the same"
+            f"{facts.images.told}; what is to be pulled and built usually takes about "
+            f"{gigabytes(need.usual)}, unpacked: tried all the same"
         )
         yield _trouble("disk-images", found, prevents="")
-    for reference in dict.fromkeys(_reference(launch, facts, wants) for launch in fitting):
-        answer = facts.answers.get(reference)
-        if answer is not None:
-            words, _, remedy = str(answer).partition("\n")
-            found = f"{words}; it is tried all the same"
-            yield _trouble("registry", found, remedy.strip(), prevents="")
+    answers = (str(answer) for launch in fitting if (answer := _answer(launch, facts, wants)))
+    for said in dict.fromkeys(answers):
+        words, _, remedy = said.partition("\n")
+        yield _trouble("registry", f"{words}; it is tried all the same", remedy=remedy.strip(), prevents="")
 
 
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:

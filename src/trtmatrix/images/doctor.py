@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -88,21 +89,20 @@ def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> It
         found = f"{gpu.name}, {gpu.variant}, compute capability {gpu.compute}, driver {gpu.driver}"
         yield RULES["gpu"].finding(found, Level.GOOD, what=f"GPU {gpu.index}")
     for version in versions:
-        yield from image_finding(version, engine)
-    hosts: dict[str, list[bool]] = {}
+        if isinstance(version.origin, ImageOrigin):
+            yield image_finding(version, version.origin, engine)
+    hosts = defaultdict(list)
     for reference, trouble in facts.answers.items():
-        hosts.setdefault(parse_reference(reference).host, []).append(trouble is None)
-    for host, good in hosts.items():
-        if all(good):  # others are told by what they prevent
-            has = f"{host} answers, and has the {counted(len(good), 'image')} to be pulled"
+        hosts[parse_reference(reference).host].append(trouble)
+    for host, troubles in hosts.items():
+        if not any(troubles):  # others are told by what they prevent
+            has = f"{host} answers, and has the {counted(len(troubles), 'image')} to be pulled"
             yield RULES["registry"].finding(has, Level.GOOD)
     yield from disk_findings(facts)
     if facts.images is not None:
-        found = f"{facts.images.path}: {gigabytes(facts.images.free)} free"
-        yield RULES["disk-images"].finding(found, Level.GOOD)
+        yield RULES["disk-images"].finding(facts.images.told, Level.GOOD)
     found = f"{gigabytes(facts.available)} of {gigabytes(facts.memory)} available"
-    whole = engine.memory or facts.memory
-    if not whole or wants.memory <= whole:
+    if wants.memory <= (engine.memory or facts.memory or wants.memory):
         yield RULES["memory"].finding(found, Level.GOOD)
     else:
         limit = f"a container's limit is {gigabytes(wants.memory)}, more than there is"
@@ -112,7 +112,7 @@ def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> It
 def _engine_finding(facts: Facts) -> Finding:
     engine = facts.engine
     if not engine.available:
-        return RULES["engine"].finding(engine.reason, remedy=engine.remedy or None)
+        return RULES["engine"].finding(engine.reason, remedy=engine.remedy or RULES["engine"].mends)
     access = engine.gpu_access.value if engine.gpu_access else "none"
     found = f"{engine.name} {engine.version}; containers get GPUs by: {access}"
     if not facts.gpus or engine.gpu_access is not None:
@@ -120,24 +120,21 @@ def _engine_finding(facts: Facts) -> Finding:
     return RULES["gpu-access"].finding(found, Level.TROUBLE)
 
 
-def image_finding(version: Version, engine: Engine) -> Iterator[Finding]:
-    """Yield whether the image of a version is here, and whether it is pinned."""
-    origin = version.origin
-    if not isinstance(origin, ImageOrigin):
-        return
-    held = engine.held(origin)
-    made = origin.build is not None or is_own(origin.image)
-    why = Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED
-    absent = why.value if engine.available else "unknown: no container engine"
+def image_finding(version: Version, origin: ImageOrigin, engine: Engine) -> Finding:
+    """Return whether the image of a version is here, and whether it is pinned."""
+    held, what = engine.held(origin), f"image of {version.name}"
     pinned = origin.pin is not None or origin.build is not None or "@sha256:" in origin.image
-    remedy = ""
-    if held is None and engine.available:
-        by_hand = made and origin.build is None
-        remedy = "make it on this host (docker/README.md)" if by_hand else RULES["image"].mends
-    elif not pinned and not made:
-        remedy = f"pin it: {RULES['lock'].mends}"
-    found = f"{origin.image}: {absent if held is None else held[:19]}{'' if pinned else ' (not locked)'}"
-    yield RULES["image" if held is None else "lock"].finding(
-        found, Level.GOOD if held is not None and pinned else Level.LACKING,
-        what=f"image of {version.name}", remedy=remedy, prevents="",
-    )  # fmt: skip
+    loose = "" if pinned else " (not locked)"
+    if held is not None:
+        level = Level.GOOD if pinned else Level.LACKING
+        return RULES["lock"].finding(f"{origin.image}: {held[:19]}{loose}", level, what=what)
+    made = origin.build is not None or is_own(origin.image)
+    absent = (Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED).value
+    if not engine.available:
+        absent, remedy = "unknown: no container engine", ""
+    elif made and origin.build is None:
+        remedy = "make it on this host (docker/README.md)"
+    else:
+        remedy = RULES["image"].mends
+    found = f"{origin.image}: {absent}{loose}"
+    return RULES["image"].finding(found, what=what, remedy=remedy, prevents="")

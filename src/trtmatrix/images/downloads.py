@@ -57,6 +57,11 @@ class Room:
     path: str
     free: int
 
+    @property
+    def told(self) -> str:
+        """How much is free, in words."""
+        return f"{self.path}: {gigabytes(self.free)} free"
+
 
 def gigabytes(count: float) -> str:
     """Return bytes for reading: ``9.4 GB``, ``82 MB``."""

@@ -1,31 +1,32 @@
-"""``pack``: writes all that a host without a network needs: images, wheels, suite, lock; by digest."""
+"""``pack``: writes all that a host without a network needs: images, wheels, suite, lock; by digest.
+
+It is read on the other side, by any Python: :mod:`.unpacker` is the script that goes along.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shlex
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix import __version__
-from trtmatrix.common.archive import write_size
+from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.images.pack_format import (
-    PackedImage,
-    PackManifest,
-    PartWriter,
-    open_target,
-    part_limit,
-    write_files,
-    write_lists,
-)
+from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.paths import whole_file
+from trtmatrix.images import unpacker
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
-from trtmatrix.images.unpacker import BLOCK, GLIBC
+from trtmatrix.images.unpacker import BLOCK, FILES, GLIBC, IMAGES, MANIFEST, SCHEMA, SCRIPT, SUMS
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
@@ -35,16 +36,49 @@ from trtmatrix.suite.plan import Launch, short_name
 if TYPE_CHECKING:
     import docker
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PackOptions:
-    """Those of ``pack``; ``split``: bytes of a part, 0 for no limit."""
+    """Those of ``pack``."""
 
     project: ProjectOptions
     to: Path
-    split: int
     for_python: tuple[str, ...]
     records: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackedImage:
+    """An image: ``id`` is what the engine that saved it calls it, ``names`` are given back after loading.
+
+    ``versions``: those that run in it; ``manifest``: the digest that it was pulled by (empty where it is none
+    of a registry's or not locked).
+    """
+
+    id: str
+    names: tuple[str, ...]
+    versions: tuple[str, ...]
+    manifest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackManifest:
+    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite.
+
+    ``changed``: the suite's files are not those of that commit; ``pythons``: those that wheels are for.
+    """
+
+    pack: str
+    made: str
+    by: str
+    commit: str
+    changed: bool
+    platform: str
+    pythons: tuple[str, ...]
+    versions: tuple[str, ...]
+    images: tuple[PackedImage, ...]
 
 
 def pack_command(options: PackOptions) -> ExitCode:
@@ -54,7 +88,7 @@ def pack_command(options: PackOptions) -> ExitCode:
         from trtmatrix.images.record_packs import pack_records
 
         return pack_records(context, options.to)
-    limit, pythons = part_limit(options.split), wanted_pythons(options.for_python)
+    pythons = wanted_pythons(options.for_python)
     if context.offline:
         raise UsageError("pack fetches wheels, which --offline forbids: leave it out, or pack --records")
     suite = find_suite(context.project)
@@ -65,26 +99,46 @@ def pack_command(options: PackOptions) -> ExitCode:
         versions = packed_versions(chosen, held)
         images = images_of(client, held, versions) if client else ()
         with tempfile.TemporaryDirectory(prefix=".trtmatrix-wheels-", dir=folder) as scratch:
-            found = suite.files | fetch_wheels(Path(scratch), versions, pythons)
-            with PartWriter(folder, "files", limit) as writer:
-                write_files(writer, list(found.items()))
-        parts = writer.parts
+            write_tar(folder / FILES, suite.files | fetch_wheels(Path(scratch), versions, pythons))
         if client is not None and images:
             _tell(f"saving {len(images)} images")
-            with PartWriter(folder, "images", limit) as writer:
-                for block in save_stream(client, images):
-                    writer.write(block)
-            parts = [*parts, *writer.parts]
+            save_images(client, images, folder / IMAGES)
         now = datetime.now(timezone.utc)
         manifest = PackManifest(
             pack=f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}", made=now.isoformat(timespec="seconds"),
-            by=f"trtmatrix {__version__}", commit=suite.commit, changed=suite.changed, parts=tuple(parts),
+            by=f"trtmatrix {__version__}", commit=suite.commit, changed=suite.changed,
             platform=own_platform(), pythons=pythons, versions=tuple(v.name for v in versions),
             images=images,
         )  # fmt: skip
         digest = write_lists(folder, manifest)
     print(_told(options.to, manifest, digest))
     return ExitCode.AS_EXPECTED
+
+
+@contextlib.contextmanager
+def open_target(folder: Path) -> Iterator[Path]:
+    """Make a pack's folder, in which no file may be; where this ends in an error, nothing stays in it.
+
+    Folders may be there: systems make some at the root of a disk, such as ``lost+found``.
+    """
+    made = not folder.exists()
+    if not made and (not folder.is_dir() or any(not path.is_dir() for path in folder.iterdir())):
+        words = "a pack is written into a new or empty folder, and this is none"
+        raise UsageError(f"--to {folder}: {words}: remove what is in it (a killed pack may have left it)")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+    except BaseException as error:
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if not path.is_dir():
+                path.unlink()
+        if made and folder.is_dir():
+            folder.rmdir()
+        if isinstance(error, OSError):
+            hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
+            words = f"{error.strerror or error}{hint}; nothing is left of it"
+            raise MachineryError(f"--to {folder}: the pack cannot be written: {words}") from error
+        raise
 
 
 def hold_images(
@@ -100,28 +154,28 @@ def hold_images(
     from trtmatrix.launchers.images import Images, builder_command
     from trtmatrix.launchers.pulls import Puller
 
+    named = context.selection.versions
     engine = find_engine(gpu_here=False) if versions else None
     if engine is None or not engine.available:
-        if engine is not None and context.selection.versions:
+        if engine is not None and named:
             raise MachineryError(f"no images can be packed: {engine.reason}")
         return None, {}
-    client, project = open_client(timeout=120), context.project
-    found = {v.name: engine.held(v.origin) for v in versions if isinstance(v.origin, ImageOrigin)}
-    held = {name: image for name, image in found.items() if image is not None}
-    missing = [v for v in versions if v.name not in held] if context.selection.versions else []
-    progress = open_progress()
-    try:
+    client, project, held = open_client(timeout=120), context.project, dict[str, str]()
+    with contextlib.closing(open_progress()) as progress:
         puller = Puller(
             pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
         )
         builder = builder_command(project.image_builder, project.matrix)
         store = Images(cache=project.cache, puller=puller, builder=builder)
-        for version in missing:
-            made = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
-            launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
-            held[version.name] = store.make_ready(launch, client)
-    finally:
-        progress.close()
+        for version in versions:
+            if not isinstance(version.origin, ImageOrigin):
+                continue
+            if (image := engine.held(version.origin)) is not None:
+                held[version.name] = image
+            elif named:
+                made = version.origin.build is not None
+                launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
+                held[version.name] = store.make_ready(launch, client)
     return client, held
 
 
@@ -146,9 +200,9 @@ def images_of(
             )
         if not image_id:
             continue
-        attrs = client.images.get(image_id).attrs
-        before = found.get(image_id) or PackedImage(id=image_id, names=(), versions=(), size=attrs["Size"])
-        keeps = origin.pin is None or origin.image in map(short_name, attrs.get("RepoTags") or ())
+        tags = map(short_name, client.images.get(image_id).attrs.get("RepoTags") or ())
+        keeps = origin.pin is None or origin.image in tags
+        before = found.get(image_id) or PackedImage(id=image_id, names=(), versions=())
         found[image_id] = replace(
             before, versions=(*before.versions, version.name),
             names=tuple(dict.fromkeys((*before.names, *([origin.image] if keeps else [])))),
@@ -172,8 +226,8 @@ def packed_versions(chosen: Iterable[Version], held: Mapping[str, str]) -> list[
     return packed
 
 
-def save_stream(client: docker.DockerClient, images: Sequence[PackedImage]) -> Iterator[bytes]:
-    """Yield the tar of all images, as ``docker save`` writes it: by name where that must survive, else by ID.
+def save_images(client: docker.DockerClient, images: Sequence[PackedImage], file: Path) -> None:
+    """Write all images as ``docker save`` does: by name where that must survive, else by ID.
 
     Source: ImageGetAll of https://docs.docker.com/reference/api/engine/. :class:`MachineryError` where the
     engine fails.
@@ -186,9 +240,41 @@ def save_stream(client: docker.DockerClient, images: Sequence[PackedImage]) -> I
     try:
         answer = api.get(f"{api.base_url}/images/get", params={"names": names}, stream=True, timeout=None)
         answer.raise_for_status()
-        yield from iter(lambda: answer.raw.read(BLOCK), b"")
+        with file.open("xb") as out:
+            for block in iter(lambda: answer.raw.read(BLOCK), b""):
+                out.write(block)
     except requests.exceptions.RequestException as error:
         raise MachineryError(f"the engine cannot save {', '.join(names)}: {str(error)[:500]}") from error
+
+
+def write_tar(target: Path, files: Mapping[str, Path]) -> None:
+    """Write files as a tar, by name; no owner and no time goes along."""
+    with tarfile.open(target, mode="x", format=tarfile.PAX_FORMAT) as archive:
+        for name, file in sorted(files.items()):
+            with file.open("rb") as stream:
+                facts = os.fstat(stream.fileno())
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = facts.st_size, 0o755 if facts.st_mode & 0o100 else 0o644
+                archive.addfile(info, stream)
+
+
+def write_lists(folder: Path, manifest: PackManifest) -> str:
+    """Write the script, the digests of all, and last the manifest: without it nothing is taken for a pack.
+
+    Returns the SHA-256 of the list of digests, which stands for the whole pack.
+    """
+    script = "#!/usr/bin/env python3\n" + Path(unpacker.__file__).read_text(encoding="utf-8")
+    texts = {SCRIPT: script, MANIFEST: to_json({"schema": SCHEMA, **asdict(manifest)})}
+    digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
+    for name in (FILES, *([IMAGES] if manifest.images else [])):
+        digests[name] = digest_of(folder / name)
+        with (folder / name).open("rb") as stream:
+            os.fsync(stream.fileno())
+    texts[SUMS] = sums_text(digests)
+    for name in (SCRIPT, SUMS, MANIFEST):
+        with whole_file(folder / name, 0o755 if name == SCRIPT else 0o644) as out:
+            out.write(texts[name].encode())
+    return sha256(texts[SUMS].encode()).hexdigest()
 
 
 def _tell(*lines: str) -> None:
@@ -198,10 +284,10 @@ def _tell(*lines: str) -> None:
 
 def _told(folder: Path, manifest: PackManifest, digest: str) -> str:
     """Say what was written, and what comes next."""
-    size = write_size(sum(part.size for part in manifest.parts))
+    size = write_size(sum(file.stat().st_size for file in folder.iterdir() if file.is_file()))
     return "\n".join(
         [
-            f"{folder}: {manifest.pack}, {len(manifest.parts)} parts, {size}",
+            f"{folder}: {manifest.pack}, {size}",
             f"  versions  {', '.join(manifest.versions)}",
             f"  images    {len(manifest.images)}, for {manifest.platform}",
             f"  wheels    for Python {', '.join(manifest.pythons)}, glibc {GLIBC} or later",

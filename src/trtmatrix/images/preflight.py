@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtmatrix.images.checks import Facts, Wants, check, restrict
-from trtmatrix.images.downloads import LOW, Room, find_downloads, gigabytes
+from trtmatrix.images.downloads import LOW, Room, find_downloads
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.references import RegistryError
@@ -104,7 +104,7 @@ def disk_findings(facts: Facts) -> Iterator[Finding]:
     """Yield how much is free for cache and results."""
     for rule, room in (("disk-cache", facts.cache), ("disk-results", facts.results)):
         level = Level.TROUBLE if room.free < LOW else Level.GOOD
-        yield RULES[rule].finding(f"{room.path}: {gigabytes(room.free)} free", level)
+        yield RULES[rule].finding(room.told, level)
 
 
 def find_room(path: Path) -> Room:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -249,8 +249,8 @@ class _Repository:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
         headers = {"Accept": ", ".join(ACCEPTED)} | ({"Authorization": login} if login else {})
         body = b""
-        # A token service is another host, whose certificate is looked at.
-        verify = not (self.plain and urlsplit(url).netloc == self.name.server)
+        server = urlsplit(url).netloc  # a token service is another host, whose certificate is looked at
+        verify = False if self.plain and server == self.name.server else find_authority(server)
         try:
             answer = self.session.get(
                 url, headers=headers, params=params, stream=True, timeout=self.settings.seconds, verify=verify
@@ -282,21 +282,20 @@ class _Repository:
 
     def _open_session(self) -> requests.Session:
         """Return a session with the certificates of this host, and no login but ours."""
-        session, context = _Session(), None
+        session = _Session()
         session.trust_env = not is_insecure(self.name.server, ())  # Docker asks loopback without a proxy
         session.auth = lambda request: request  # not what ~/.netrc has
         session.headers.update({"Accept-Encoding": "identity", "User-Agent": "trtmatrix"})
         session.max_redirects = 5
         if self.plain:  # who set it up as insecure knows
             urllib3.disable_warnings(InsecureRequestWarning)
-        else:
-            try:
-                context = make_context(self.name.server)
-            except (OSError, ValueError) as error:
-                why = f"its certificates in certs.d/{self.name.server} cannot be used: {error}"
-                raise self._trouble(Trouble.UNREACHABLE, why) from error
+        # What cannot get better is not tried again: nobody listens, a certificate that is not trusted.
+        patience = urllib3.Retry(
+            self.settings.attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
+            backoff_factor=1, raise_on_status=False, respect_retry_after_header=False,
+        )  # fmt: skip
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Adapter(self.settings.attempts, context))
+            session.mount(scheme, HTTPAdapter(max_retries=patience))
         return session
 
     def _refusal(self, why: str) -> RegistryError:
@@ -320,26 +319,6 @@ class _Session(requests.Session):
             prepared_request.headers.pop("Authorization", None)
 
 
-class _Adapter(HTTPAdapter):
-    """Connections with TLS settings, also through a proxy.
-
-    Nothing that cannot get better is tried again: nobody who listens, a certificate that is not trusted.
-    """
-
-    def __init__(self, attempts: int, context: ssl.SSLContext | None) -> None:
-        self._tls: dict[str, Any] = {"ssl_context": context} if context else {}
-        super().__init__(max_retries=urllib3.Retry(
-            attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
-            backoff_factor=1, raise_on_status=False, respect_retry_after_header=False,
-        ))  # fmt: skip
-
-    def init_poolmanager(self, *args: Any, **more: Any) -> None:  # noqa: ANN401 - as requests has it
-        super().init_poolmanager(*args, **{**more, **self._tls})
-
-    def proxy_manager_for(self, proxy: Any, **more: Any) -> Any:  # noqa: ANN401 - as requests has it
-        return super().proxy_manager_for(proxy, **{**more, **self._tls})
-
-
 def _digest_of(body: bytes) -> str:
     return f"sha256:{sha256(body).hexdigest()}"
 
@@ -361,21 +340,18 @@ def find_login(host: str) -> tuple[str, str, str]:
     return entry.get("username", ""), entry.get("password", ""), ""
 
 
-def make_context(server: str) -> ssl.SSLContext:
-    """Trust a server's own authorities (``*.crt``) beside the system's, and show it ``NAME.cert``.
+def find_authority(server: str) -> str | bool:
+    """Return the certificates by which a server is believed: its own ``ca.crt``, else the system's.
 
-    They lie in folders HOST or HOST:PORT, where Docker (also rootless) and Podman look. Sources:
+    Its own lies in a folder HOST or HOST:PORT, where Docker (also rootless) and Podman look. Sources:
     https://docs.docker.com/engine/security/certificates/ and containers-certs.d(5).
     """
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 - may have no home
-    places = ("/etc/docker", f"{home}/containers", f"{home}/docker", "/etc/containers")
-    context = ssl.create_default_context()
-    for file in sorted(file for place in places for file in Path(place, "certs.d", server).glob("*")):
-        if file.suffix == ".crt":
-            context.load_verify_locations(cafile=file)
-        elif file.suffix == ".cert":
-            context.load_cert_chain(file, file.with_suffix(".key"))
-    return context
+    for place in ("/etc/docker", f"{home}/containers", f"{home}/docker", "/etc/containers"):
+        if (file := Path(place, "certs.d", server, "ca.crt")).is_file():
+            return str(file)
+    system = ssl.get_default_verify_paths()
+    return os.environ.get("REQUESTS_CA_BUNDLE") or system.cafile or system.capath or True
 
 
 def is_insecure(host: str, insecure: Sequence[str]) -> bool:
@@ -399,28 +375,19 @@ def explain_error(error: Exception, netloc: str) -> tuple[Trouble, str]:
     """Return what is wrong with a connection, in words."""
     text = re.sub(r"//[^/\s]*@", "//***@", str(error))  # a proxy's address may have a password in it
     reason = getattr(error.args[0] if error.args else None, "reason", None)
-    if isinstance(error, exceptions.SSLError):
-        return Trouble.UNREACHABLE, _explain_tls(text, netloc)
-    if isinstance(error, exceptions.ProxyError | exceptions.InvalidProxyURL | TypeError) or re.search(
-        "(?i)proxy|socks", text
-    ):
-        return Trouble.UNREACHABLE, f"the proxy does not help: {shorten(text.rpartition(': ')[2])}"
-    if isinstance(error, exceptions.Timeout) or "timed out" in text:
-        return Trouble.UNREACHABLE, "nothing came in time"
-    if isinstance(reason, NewConnectionError):
-        return Trouble.UNREACHABLE, str(reason).rpartition(": ")[2]
-    if isinstance(error, exceptions.ConnectionError | exceptions.ChunkedEncodingError):
-        return Trouble.UNREACHABLE, "the connection was cut"
-    return Trouble.BROKEN, shorten(text)
-
-
-def _explain_tls(text: str, netloc: str) -> str:
-    folder = f"/etc/docker/certs.d/{netloc}"
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER" in text:
-        return "it speaks plain HTTP, and is not in insecure-registries of /etc/docker/daemon.json"
-    if "_ALERT_" in text and "CERTIFICATE" in text:  # it is the other side that is not content
-        return f"it wants a client's certificate (client.cert and client.key in {folder})"
-    return (
-        f"its certificate is not trusted: {shorten(text.rpartition('] ')[2])} (its authority belongs in "
-        f"{folder}/ca.crt)"
-    )
+        why = "it speaks plain HTTP, and is not in insecure-registries of /etc/docker/daemon.json"
+    elif isinstance(error, exceptions.SSLError):
+        place = f"its authority belongs in /etc/docker/certs.d/{netloc}/ca.crt"
+        why = f"its certificate is not trusted: {shorten(text.rpartition('] ')[2])} ({place})"
+    elif isinstance(error, TypeError) or re.search("(?i)proxy|socks", text):
+        why = f"the proxy does not help: {shorten(text.rpartition(': ')[2])}"
+    elif isinstance(error, exceptions.Timeout) or "timed out" in text:
+        why = "nothing came in time"
+    elif isinstance(reason, NewConnectionError):
+        why = str(reason).rpartition(": ")[2]
+    elif isinstance(error, exceptions.ConnectionError | exceptions.ChunkedEncodingError):
+        why = "the connection was cut"
+    else:
+        return Trouble.BROKEN, shorten(text)
+    return Trouble.UNREACHABLE, why

@@ -7,7 +7,7 @@ docs/hosts.md has what each rule looks at, and its source.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from trtmatrix.suite.model import Exclusion
@@ -57,17 +57,14 @@ class Rule:
     prevents: str = "cells of these versions"
     what: str = ""
 
-    def finding(
-        self, found: str, level: Level = Level.LACKING, *, what: str = "", remedy: str | None = None,
-        prevents: str | None = None,
-    ) -> Finding:  # fmt: skip
-        """Return what was found by it, with its remedy and what it prevents but where others are named."""
-        told = "" if not self.excludes or level is Level.GOOD else self.prevents
-        return Finding(
-            level=level, what=what or self.what or self.id, found=found, rule=self.id,
-            remedy=("" if level is Level.GOOD else self.mends) if remedy is None else remedy,
-            prevents=told if prevents is None else prevents,
+    def finding(self, found: str, level: Level = Level.LACKING, **others: str) -> Finding:
+        """Return what was found by it; ``others``: words in place of the rule's own."""
+        good = level is Level.GOOD
+        told = Finding(
+            level=level, what=self.what or self.id, found=found, rule=self.id,
+            remedy="" if good else self.mends, prevents="" if good or not self.excludes else self.prevents,
         )  # fmt: skip
+        return replace(told, **others)  # type: ignore[arg-type]  # all of them are words
 
 
 _ALL = (

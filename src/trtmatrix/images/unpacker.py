@@ -23,17 +23,17 @@ import signal
 import stat
 import subprocess
 import tarfile
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import IO, Any, Dict, Iterator, List, Optional, Tuple
 
 Json = Dict[str, Any]
 
-SCHEMA = 3
+SCHEMA = 4
 BLOCK = 1 << 20
 MANIFEST, SUMS, SCRIPT = "manifest.json", "SHA256SUMS", "unpack"
-SHA256 = re.compile(r"[0-9a-f]{64}")
+FILES, IMAGES = "files.tar", "images.tar"
+"""Suite and wheels; the images as ``docker save`` writes them."""
 TEXT = 1 << 26
 """Bytes that a list or manifest may have."""
 GLIBC = "2.28"
@@ -68,23 +68,19 @@ def check_pack(folder: Path) -> Json:
     Folders beside its files may be there: what a system makes on a disk, or what was unpacked.
     """
     if not (folder / MANIFEST).is_file():
-        why = f"no {MANIFEST}: this is no pack, or writing it was cut off: pack again"
-        raise Refused(f"{folder}: {why}", DAMAGED)
+        raise Refused(
+            f"{folder}: no {MANIFEST}: this is no pack, or writing it was cut off: pack again", DAMAGED
+        )
     try:
-        sums = parse_sums(read_text(folder / SUMS))
-        manifest = parse_manifest(read_text(folder / MANIFEST))
-        named = {MANIFEST, SCRIPT, *(part["name"] for part in manifest["parts"])}
+        sums, manifest = parse_sums(read_text(folder / SUMS)), parse_manifest(read_text(folder / MANIFEST))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Refused(f"{folder}: {SUMS} or {MANIFEST} cannot be used: {error!r}", DAMAGED) from error
-    if named != set(sums):
+    if set(sums) != {MANIFEST, SCRIPT, FILES, *([IMAGES] if manifest["images"] else [])}:
         raise Refused(f"{folder}: {SUMS} and {MANIFEST} do not name the same files", DAMAGED)
-    found = sorted(
-        path.name for path in folder.iterdir() if not path.is_dir() and path.name not in {SUMS, *sums}
-    )
-    problems = [f"{name!a} is extra: it is none of this pack's, move it away" for name in found]
-    with ThreadPoolExecutor(max_workers=2) as pool:  # hashing waits for no lock of Python's
-        digests = dict(zip(sums, pool.map(lambda name: digest_file(folder / name), sums)))
-    for name, digest in digests.items():
+    found = {path.name for path in folder.iterdir() if not path.is_dir()} - {SUMS, *sums}
+    problems = [f"{name!a} is extra: it is none of this pack's, move it away" for name in sorted(found)]
+    for name in sums:
+        digest = digest_file(folder / name)
         if not digest:
             problems.append(f"{name} is missing, or cannot be read")
         elif digest != sums[name]:
@@ -106,19 +102,26 @@ def parse_manifest(text: str) -> Json:
     texts = [data["pack"], data["platform"], *data["versions"], *data["pythons"]]
     for image in data["images"]:
         texts += [image["id"], image["manifest"], *image["names"], *image["versions"]]
-    texts += [part["name"] for part in data["parts"]]
-    sizes = [part["size"] for part in data["parts"]]
     if not all(type(text) is str and text.isprintable() for text in texts):
         raise ValueError("a part of it is no text")
-    if not all(type(size) is int and 0 <= size < 1 << 50 for size in sizes):
-        raise ValueError("a size in it is none")
     return dict(data)
+
+
+def parse_sums(text: str) -> Dict[str, str]:
+    """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
+    found: Dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        digest, _, name = line.partition("  ")
+        if not re.fullmatch(r"[0-9a-f]{64}", digest) or name in found:
+            raise ValueError(f"line {number} of {SUMS} is no digest of a file, or names one again")
+        found[name] = digest
+    return found
 
 
 def open_plain(file: Path) -> IO[bytes]:
     """Open a regular file; ``OSError`` where it is a link, or what one would wait for, as a FIFO."""
     descriptor = os.open(str(file), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    stream = os.fdopen(descriptor, "rb", buffering=0)
+    stream = os.fdopen(descriptor, "rb")
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         stream.close()
         raise OSError(f"{file} is no regular file")
@@ -128,9 +131,10 @@ def open_plain(file: Path) -> IO[bytes]:
 def read_text(file: Path) -> str:
     """Return a text of at most :data:`TEXT` bytes."""
     with open_plain(file) as stream:
-        if os.fstat(stream.fileno()).st_size > TEXT:
-            raise ValueError(f"{file.name} has more than {TEXT:,} bytes")
-        return stream.readall().decode("utf-8")  # type: ignore[attr-defined, no-any-return]  # unbuffered
+        content = stream.read(TEXT + 1)
+    if len(content) > TEXT:
+        raise ValueError(f"{file.name} has more than {TEXT:,} bytes")
+    return content.decode("utf-8")
 
 
 def is_plain(name: str) -> bool:
@@ -139,46 +143,21 @@ def is_plain(name: str) -> bool:
     return good and not {"", ".", ".."} & set(name.split("/"))
 
 
-def parse_sums(text: str) -> Dict[str, str]:
-    """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
-    found: Dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        digest, _, name = line.partition("  ")
-        if not SHA256.fullmatch(digest) or not is_plain(name) or name in found:
-            raise ValueError(f"line {number} of {SUMS} is no digest of a file, or names one again")
-        found[name] = digest
-    return found
-
-
-def digest_file(file: Path) -> str:
-    """Return the SHA-256 of a file, or nothing where it cannot be read."""
-    total, block = hashlib.sha256(), memoryview(bytearray(BLOCK))
-    try:
-        with open_plain(file) as stream:
-            for count in iter(lambda: stream.readinto(block), 0):  # type: ignore[attr-defined]
-                total.update(block[:count])
-    except OSError:
-        return ""
+def digest_of(stream: IO[bytes]) -> str:
+    """Return the SHA-256 of what is left of a stream."""
+    total = hashlib.sha256()
+    for block in iter(lambda: stream.read(BLOCK), b""):
+        total.update(block)
     return total.hexdigest()
 
 
-def read_stream(folder: Path, manifest: Json, kind: str) -> Iterator[bytes]:
-    """Yield the bytes of all parts of a kind, one part after another."""
-    for part in manifest["parts"]:
-        if part["name"].startswith(f"{kind}."):
-            with open_plain(folder / part["name"]) as stream:
-                yield from iter(lambda stream=stream: stream.read(BLOCK), b"")  # type: ignore[misc]
-
-
-class Joined:
-    """A stream of blocks that is read like a file, a block at a time."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-
-    def read(self, _: int) -> bytes:
-        """Return the next block, whatever is asked for: tarfile's streams take it."""
-        return next(self._blocks, b"")
+def digest_file(file: Path) -> str:
+    """Return the SHA-256 of a regular file, or nothing where it cannot be read."""
+    try:
+        with open_plain(file) as stream:
+            return digest_of(stream)
+    except OSError:
+        return ""
 
 
 # --- Images, by the host's engine
@@ -190,9 +169,8 @@ class Engine:
     def __init__(self, command: str, info: Json) -> None:
         self.command, podman = command, info.get("host") or {}
         machine = str(info.get("Architecture") or podman.get("arch") or "")
-        self.platform = (
-            f"{info.get('OSType') or podman.get('os') or 'linux'}/{MACHINES.get(machine, machine)}"
-        )
+        system = info.get("OSType") or podman.get("os") or "linux"
+        self.platform = f"{system}/{MACHINES.get(machine, machine)}"
         self.containerd = "io.containerd.snapshotter" in json.dumps(info.get("DriverStatus"))
 
     def id_of(self, image: str) -> str:
@@ -204,23 +182,6 @@ class Engine:
         """Return the ID that it has a pack's image under, or nothing: some go by the manifest's digest."""
         ids = sorted({image["id"], image["manifest"]} - {""})
         return next((one for one in ids if self.id_of(one) == one), "")
-
-    def load(self, blocks: Iterable[bytes]) -> None:
-        """Load an archive of images; :class:`Refused` with the engine's own words where it fails."""
-        with subprocess.Popen(
-            [self.command, "load", "--quiet"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
-            try:
-                with contextlib.suppress(BrokenPipeError):  # it says why
-                    for block in blocks:
-                        process.stdin.write(block)  # type: ignore[union-attr]  # it is piped
-                said = process.communicate()[1].decode("utf-8", "replace").strip()
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode:
-            raise Refused(f"{self.command} load failed: {said[-500:] or process.returncode}", FAILED)
 
 
 def find_engine() -> Tuple[Optional[Engine], str]:
@@ -244,8 +205,8 @@ def find_engine() -> Tuple[Optional[Engine], str]:
     return None, why
 
 
-def check_engine(engine: Engine, manifest: Json) -> List[Json]:
-    """Return the images that are not here; :class:`Refused` where loading them would do harm or no good.
+def check_engine(engine: Engine, manifest: Json) -> bool:
+    """Return whether images are to be loaded; :class:`Refused` where that would do harm or no good.
 
     Docker's own store calls an image by its configuration, containerd's by its manifest or index, which
     ``docker save`` writes anew. Source: https://docs.docker.com/engine/storage/containerd/.
@@ -260,29 +221,28 @@ def check_engine(engine: Engine, manifest: Json) -> List[Json]:
                     f"rename it first: docker tag {name} OTHER && docker rmi {name}", USAGE
                 )  # fmt: skip
     missing = [image for image in manifest["images"] if not engine.held(image)]
-    others = [image for image in missing if (image["id"] == image["manifest"]) != engine.containerd]
-    if others:
+    if any((image["id"] == image["manifest"]) != engine.containerd for image in missing):
         raise Refused(
-            f"{engine.command} would give {len(others)} images other IDs than they were packed by, so that "
-            "no run would find them, so nothing was loaded: only one of both engines has containerd's image "
-            'store: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or '
-            "--no-images", FAILED
+            f"{engine.command} would give images other IDs than they were packed by, so that no run would "
+            "find them, so nothing was loaded: only one of both engines has containerd's image store: switch "
+            'it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or --no-images',
+            FAILED
         )  # fmt: skip
-    return missing
+    return bool(missing)
 
 
-def load_images(engine: Engine, folder: Path, manifest: Json, missing: List[Json]) -> None:
+def load_images(engine: Engine, folder: Path, manifest: Json, missing: bool) -> None:
     """Load the images, compare their IDs with the manifest's, and give them their names."""
     if missing:
-        print(f"loading {len(missing)} images", flush=True)
-        engine.load(read_stream(folder, manifest, "images"))
+        print("loading the images", flush=True)
+        run([engine.command, "load", "--quiet", f"--input={folder / IMAGES}"])
     for image in manifest["images"]:
         held = engine.held(image)
         if not held:
+            versions = ", ".join(image["versions"])
             raise Refused(
-                f"the engine loaded the images, but none has the ID {image['id']} of "
-                f"{', '.join(image['versions'])}", FAILED
-            )  # fmt: skip
+                f"the engine loaded the images, but none has the ID {image['id']} of {versions}", FAILED
+            )
         for name in image["names"]:
             if not engine.id_of(name):
                 run([engine.command, "tag", held, name], ANSWER)
@@ -301,11 +261,10 @@ def check_platform(what: str, found: str, wanted: str, way_out: str) -> None:
 # --- The suite and its environment
 
 
-def read_files(folder: Path, manifest: Json) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
+def read_files(folder: Path) -> Iterator[Tuple[tarfile.TarInfo, IO[bytes]]]:
     """Yield each file of the suite and each wheel, with its content; anything else is refused."""
-    stream: Any = Joined(read_stream(folder, manifest, "files"))
     try:
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
+        with open_plain(folder / FILES) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             for member in archive:
                 source = archive.extractfile(member) if member.isreg() else None
                 if source is None or not is_plain(member.name):
@@ -315,21 +274,12 @@ def read_files(folder: Path, manifest: Json) -> Iterator[Tuple[tarfile.TarInfo, 
         raise Refused(f"the pack's files are no tar that can be read: {error}", DAMAGED) from error
 
 
-def is_same(file: Path, source: IO[bytes]) -> bool:
-    """Whether a file is a regular one with a stream's content."""
-    try:
-        with open_plain(file) as own:
-            blocks = iter(lambda: own.read(BLOCK), b"")
-            return all(source.read(BLOCK) == block for block in blocks) and not source.read(1)
-    except OSError:
-        return False
-
-
-def check_target(folder: Path, manifest: Json, into: Path) -> None:
+def check_target(folder: Path, into: Path) -> None:
     """Refuse a folder whose files differ from the pack's: what somebody changed is never overwritten."""
     changed = []
-    for member, source in read_files(folder, manifest):
-        if (into / member.name).exists() and not is_same(into / member.name, source):
+    for member, source in read_files(folder):
+        target = into / member.name
+        if os.path.lexists(str(target)) and digest_file(target) != digest_of(source):
             changed.append(member.name)
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
@@ -339,9 +289,9 @@ def check_target(folder: Path, manifest: Json, into: Path) -> None:
         )  # fmt: skip
 
 
-def write_files(folder: Path, manifest: Json, into: Path) -> None:
+def write_files(folder: Path, into: Path) -> None:
     """Write suite and wheels, each file whole or not at all; those that are there are left."""
-    for member, source in read_files(folder, manifest):
+    for member, source in read_files(folder):
         target = into / member.name
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -378,20 +328,18 @@ def check_environment(into: Path) -> None:
 def make_environment(python: str, into: Path, pack: str) -> None:
     """Make the suite's environment from the wheels alone; its mark names the pack once it is whole.
 
-    One that another pack made whole is added to: what its user installed stays.
+    One of another pack, or one that was cut off, is made anew.
     """
     folder, wheels = into / ".venv", into / "wheelhouse"
     mark = folder / MARK
-    made = mark.read_text() if mark.exists() else ""
-    if made == pack:
+    if mark.exists() and mark.read_text() == pack:
         return
     print("making the suite's environment", flush=True)
-    if not made:
-        if folder.exists():
-            shutil.rmtree(str(folder))  # it has our mark, and making it was cut off
-        folder.mkdir()
-        mark.touch()
-        run([python, "-m", "venv", "--without-pip", str(folder)])
+    if folder.exists():
+        shutil.rmtree(str(folder))
+    folder.mkdir()
+    mark.touch()
+    run([python, "-m", "venv", "--without-pip", str(folder)])
     inner, pip = str(folder / "bin" / "python"), str(max(wheels.glob("pip-*.whl")) / "pip")
     install = [inner, pip, "install", "--isolated", "--quiet", "--no-index", "--no-deps", "--no-compile"]
     install += ["--disable-pip-version-check", "--require-hashes", f"--find-links={wheels}"]
@@ -442,15 +390,12 @@ def unpack(options: UnpackOptions) -> None:
     """Check all that can be known to fail, then load images, write the suite, make its environment."""
     folder, into = options.folder, options.into or Path("trtmatrix")
     manifest = check_pack(folder)
-    total = sum(part["size"] for part in manifest["parts"])
-    print(
-        f"the pack {manifest['pack']} is whole: {len(manifest['parts'])} parts, {total:,} bytes", flush=True
-    )
+    print(f"the pack {manifest['pack']} is whole", flush=True)
     if options.check:
         return
     wanted = manifest["images"] and not options.no_images
     engine, why = find_engine() if wanted else (None, "as asked for")
-    check_target(folder, manifest, into)
+    check_target(folder, into)
     python = ""
     if not options.no_venv:
         own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
@@ -459,7 +404,7 @@ def unpack(options: UnpackOptions) -> None:
         check_environment(into)
     if engine:
         load_images(engine, folder, manifest, check_engine(engine, manifest))
-    write_files(folder, manifest, into)
+    write_files(folder, into)
     if python:
         make_environment(python, into, manifest["pack"])
     if manifest["images"] and not engine:

@@ -15,11 +15,10 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.images.doctor import image_finding
 from trtmatrix.images.rules import Level
 from trtmatrix.launchers import docker_engine, interpreters
-from trtmatrix.launchers.gpu import GpuScan
-from trtmatrix.plan.survey import Survey
 from trtmatrix.run.controls import _finding
+from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Control
-from trtmatrix.suite.plan import Engine, Host, Plan
+from trtmatrix.suite.plan import Engine
 
 FACT = {"value": "9.2.0", "known": "read", "source": "notes"}
 PULLED = {"image": "example.org/tensorrt:9.2.0"}
@@ -27,14 +26,6 @@ MADE = {
     "image": "ours/tensorrt:9.2.0",
     "build": {"base": "example.org/base:1", "wheels": ["tensorrt-libs==9.2.0"]},
 }
-
-
-def survey(*images: str, available: bool = True) -> Survey:
-    engine = Engine(available=available, images=dict.fromkeys(images, f"sha256:{'0' * 64}"))
-    plan = Plan(launches=(), excluded=())
-    return Survey(
-        host=Host(engine=engine), scan=GpuScan(gpus=(), reason="none"), cells=(), plan=plan, stored=()
-    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +50,9 @@ def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
     origin: dict[str, object], here: tuple[str, ...], found: str, remedy: str
 ) -> None:
     version = read_version({"version": "9.2.0", "origin": origin, "library": FACT})
-    (finding,) = image_finding(version, survey(*here).host.engine)
+    assert isinstance(version.origin, ImageOrigin)
+    engine = Engine(available=True, images=dict.fromkeys(here, f"sha256:{'0' * 64}"))
+    finding = image_finding(version, version.origin, engine)
     assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
 
 

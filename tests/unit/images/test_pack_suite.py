@@ -12,7 +12,7 @@ from images.test_pack import project_of
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images import pack_suite
-from trtmatrix.images.pack_format import open_target
+from trtmatrix.images.pack import open_target
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite
 from trtmatrix.launchers.wheels import without_passwords
 from trtmatrix.suite.digest import PACKAGES
@@ -100,7 +100,7 @@ def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
 
     def fail() -> None:
         with open_target(tmp_path) as folder:
-            (folder / "files.001").touch()
+            (folder / "files.tar").touch()
             raise OSError(28, "No space left on device")
 
     with pytest.raises(MachineryError, match="name another disk by --to"):

@@ -23,8 +23,7 @@ from packs import IMAGE, IMAGE_BYTES, StandIn, tree_of, write_pack
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.images import unpacker
-from trtmatrix.images.pack_format import script_text
-from trtmatrix.images.unpacker import MANIFEST, SCRIPT, SUMS
+from trtmatrix.images.unpacker import FILES, IMAGES, MANIFEST, SCRIPT, SUMS
 
 Spoil = Callable[[Path], object]
 LOADED = [sha256(IMAGE_BYTES).hexdigest()]
@@ -37,7 +36,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    write_pack(tmp_path / "p", limit=4000, files={"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"})
+    write_pack(tmp_path / "p", files={"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"})
     return tmp_path / "p"
 
 
@@ -64,19 +63,16 @@ def manifest_of(pack: Path, change: Callable[[Any], object]) -> None:
 
 UNUSABLE = f"{SUMS} or {MANIFEST} cannot be used"
 SPOILT: dict[str, tuple[Spoil, str]] = {
-    "a byte of a part": (lambda p: flip(p / "images.002", 2000), r"images\.002 differs"),
+    "a byte of the images": (lambda p: flip(p / IMAGES, 2000), r"images\.tar differs"),
     "a byte of the digests": (lambda p: flip(p / SUMS, 3), "differs"),
     "a byte of the script": (lambda p: flip(p / SCRIPT, 300), "unpack differs"),
-    "a part is missing": (lambda p: (p / "images.002").unlink(), r"images\.002 is missing"),
-    "one too many": (lambda p: shutil.copy(p / "images.001", p / "images.009"), r"'images\.009' is extra"),
+    "the images are missing": (lambda p: (p / IMAGES).unlink(), r"images\.tar is missing"),
+    "one too many": (lambda p: shutil.copy(p / IMAGES, p / "images.009"), r"'images\.009' is extra"),
     "no manifest": (lambda p: (p / MANIFEST).unlink(), "writing it was cut off"),
     "no digests": (lambda p: (p / SUMS).unlink(), UNUSABLE),
     "without end": (lambda p: (p / MANIFEST).write_text("[" * 200_000), UNUSABLE),
-    "a newer schema": (lambda p: manifest_of(p, lambda d: d.update(schema=2)), "of schema 2"),
-    "a part elsewhere": (
-        lambda p: manifest_of(p, lambda d: d["parts"][0].update(name="/etc/passwd")), "the same files"
-    ),
-    "a part that is not listed": (lambda p: manifest_of(p, lambda d: d["parts"].pop()), "the same files"),
+    "another schema": (lambda p: manifest_of(p, lambda d: d.update(schema=3)), "of schema 3"),
+    "no images": (lambda p: manifest_of(p, lambda d: d.update(images=[])), "the same files"),
 }  # fmt: skip
 
 
@@ -94,13 +90,12 @@ def test_a_spoilt_pack_is_refused_by_name_before_anything_is_loaded(
     assert not (pack.parent / "into").exists()
 
 
-def with_part(folder: Path, content: bytes) -> Path:
+def with_files(folder: Path, content: bytes) -> Path:
     """Return a pack whose suite is these bytes, with their digest."""
-    part = write_pack(folder, images=()).parts[0]
-    digest = sha256(content).hexdigest()
-    (folder / part.name).write_bytes(content)
-    (folder / SUMS).write_text((folder / SUMS).read_text().replace(part.sha256, digest))
-    manifest_of(folder, lambda d: d["parts"][0].update(size=len(content), sha256=digest))
+    write_pack(folder, images=())
+    old, new = (sha256(each).hexdigest() for each in ((folder / FILES).read_bytes(), content))
+    (folder / FILES).write_bytes(content)
+    (folder / SUMS).write_text((folder / SUMS).read_text().replace(old, new))
     return folder
 
 
@@ -114,7 +109,7 @@ def test_a_suite_that_could_do_harm_is_not_unpacked(
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
         archive.addfile(info, io.BytesIO())
-    assert unpack(with_part(tmp_path / "q", tar.getvalue())) == ExitCode.SURPRISE
+    assert unpack(with_files(tmp_path / "q", tar.getvalue())) == ExitCode.SURPRISE
     assert "which is no plain file" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
     assert not (tmp_path / "into").exists()
@@ -241,8 +236,9 @@ def test_no_file_beside_the_script_is_run(way: str, pack: Path, tmp_path: Path) 
     assert not (tmp_path / "ran").exists()
 
 
-def test_the_script_is_of_the_standard_library_alone_and_reads_as_python_3_8() -> None:
-    tree = ast.parse(script_text(), feature_version=(3, 8))
+def test_the_script_is_of_the_standard_library_alone_and_reads_as_python_3_8(tmp_path: Path) -> None:
+    write_pack(tmp_path / "p")
+    tree = ast.parse((tmp_path / "p" / SCRIPT).read_text(), feature_version=(3, 8))
     names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
     names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names}
