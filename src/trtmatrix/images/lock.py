@@ -13,17 +13,15 @@ from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, Usage
 from trtmatrix.common.paths import hold_folder, whole_file
 from trtmatrix.images.lock_report import (
     UNRESOLVED,
-    UPDATE,
     Wanted,
     find_changes,
     find_contradictions,
     find_unused,
     lock_json,
     lock_text,
-    needs_decision,
     updated,
 )
-from trtmatrix.images.pins import asked_base, read_builds
+from trtmatrix.images.pins import read_builds
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, format_matrix_lock, mirrored, parse_matrix_lock
 from trtmatrix.suite.cells import select_versions
@@ -77,7 +75,7 @@ def lock_command(options: LockOptions) -> ExitCode:
     else:
         print(lock_text(findings, str(file), written))
     codes = {ExitCode.MACHINERY} if any(finding.kind in UNRESOLVED for finding in findings) else set()
-    if not options.update and needs_decision(findings):
+    if not options.update and any(finding.decide for finding in findings):
         codes.add(ExitCode.SURPRISE)
     return combine_exit_codes(codes)
 
@@ -90,15 +88,13 @@ def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
     versions = tuple(versions)
     builds = read_builds(versions, context.project)
     images: dict[str, tuple[str, ...]] = {}
-    local: dict[str, tuple[str, ...]] = {}
     for version in versions:
         if isinstance(version.origin, ImageOrigin):
             own = builds.get(version.name)
-            image = asked_base(own.build) if own else version.origin.image
-            if image is not None:
-                kept = local if is_own(image) else images
-                kept[image] = (*kept.get(image, ()), version.name)
-    return Wanted(images=images, builds=builds, local=local)
+            image = own.build.base if own else version.origin.image
+            if not is_own(image):  # no registry has those
+                images[image] = (*images.get(image, ()), version.name)
+    return Wanted(images=images, builds=builds)
 
 
 def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
@@ -118,15 +114,8 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
             parse_matrix_lock(text, str(path))
             with whole_file(target) as out:
                 out.write(text.encode())
-        except ConfigError as error:
-            told = "\n  ".join(error.problems[:-1])
+        except (ConfigError, OSError) as error:
             raise MachineryError(
-                f"{path} is as it was: what was resolved cannot be kept in it\n  {told}\n"
-                "  the registry says what no image should have; leave that version out by --trt"
-            ) from error
-        except OSError as error:
-            raise MachineryError(
-                f"{path} cannot be written: {error.strerror}; it is as it was\n"
-                f"  check the folder's rights and its free disk, then run it again: {UPDATE}"
+                f"{path} is as it was: what was resolved cannot be kept in it\n{error}"
             ) from error
     return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -23,26 +23,22 @@ class Kind(Enum):
     """What was found of an image or a build, and what that means."""
 
     LOCKED = "as locked"
-    NEW = "not locked yet: runs pull whatever the tag stands for that day"
+    NEW = "not locked yet: nothing shows when what it stands for, or what it is made of, changes"
     MOVED = "tag moved to another image: runs stay with the locked one; --update makes its records stale"
     RETAGGED = "tag moved, what runs is the same: records stay current but with containerd's image store"
-    GONE = "no longer at the registry: new hosts cannot pull it by its tag"
-    ABSENT = "not at the registry: a mistake in matrix.yaml, or a mirror without it"
+    MISSING = "not at the registry: a mistake in matrix.yaml, a mirror without it, or it was taken away"
     UNKNOWN = "could not be asked: the lock's entry stays as it was"
-    BUILD_NEW = "build not locked yet: nothing shows when what it is made of changes"
-    BUILD_CHANGED = "built of other parts: it is built anew, and its records are no longer current"
+    CHANGED = "built of other parts: it is built anew, and its records are no longer current"
     UNHASHED = "wheels without SHA-256: nothing says that they are those meant, so the image is not built"
     CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
     UNUSED = "no longer in matrix.yaml: --update without --trt removes it"
-    LOCAL = "made on this host, known by its name alone: no registry has it"
 
 
-QUIET = frozenset({Kind.LOCKED, Kind.UNUSED, Kind.LOCAL})
+QUIET = frozenset({Kind.LOCKED, Kind.UNUSED})
 """What needs nobody's decision."""
 
-UNRESOLVED = frozenset({Kind.ABSENT, Kind.UNKNOWN})
+UNRESOLVED = frozenset({Kind.MISSING, Kind.UNKNOWN})
 """What a registry gave no image for, and the lock has nothing new of."""
-
 
 Answer = LockedImage | RegistryError
 
@@ -56,27 +52,32 @@ class Finding:
     versions: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The kind in one word."""
+        return self.kind.name.lower()
+
+    @property
+    def decide(self) -> bool:
+        """Whether somebody has to decide: it moved, or is not locked."""
+        return self.kind not in QUIET | UNRESOLVED
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What is to be locked: images with the versions that use them, builds by version.
-
-    ``local``: images that no registry has, with their versions.
-    """
+    """What is to be locked: images with the versions that use them, builds by version."""
 
     images: Mapping[str, tuple[str, ...]]
     builds: Mapping[str, BuildParts]
-    local: Mapping[str, tuple[str, ...]]
 
 
 def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> Iterator[Finding]:
     """Yield a finding at least for each image and build that is wanted."""
     for image, versions in wanted.images.items():
-        yield replace(_image_finding(image, old.images.get(image), answers[image]), versions=versions)
+        kind, facts = _compare_image(old.images.get(image), answers[image])
+        yield Finding(subject=image, kind=kind, versions=versions, facts=tuple(facts))
     for version, parts in wanted.builds.items():
         yield from _build_findings(version, old.builds.get(version), parts)
-    for image, versions in wanted.local.items():
-        yield Finding(subject=image, kind=Kind.LOCAL, versions=versions)
 
 
 def find_unused(old: Lock, used: Wanted) -> Iterator[Finding]:
@@ -109,19 +110,17 @@ def is_same(old: LockedImage | None, new: LockedImage) -> bool:
     return old is not None and replace(old, registry=new.registry, resolved=new.resolved) == new
 
 
-def _image_finding(image: str, old: LockedImage | None, answer: Answer) -> Finding:
+def _compare_image(old: LockedImage | None, answer: Answer) -> tuple[Kind, Iterable[str]]:
     if isinstance(answer, RegistryError):
-        missing = Kind.GONE if old is not None else Kind.ABSENT
-        kind = missing if answer.trouble is Trouble.MISSING else Kind.UNKNOWN
-        return Finding(subject=image, kind=kind, facts=tuple(str(answer).splitlines()))
+        kind = Kind.MISSING if answer.trouble is Trouble.MISSING else Kind.UNKNOWN
+        return kind, str(answer).splitlines()
     if old is None:
-        return Finding(subject=image, kind=Kind.NEW, facts=tuple(_new_facts(answer)))
+        return Kind.NEW, _new_facts(answer)
     if is_same(old, answer):
-        return Finding(subject=image, kind=Kind.LOCKED, facts=(f"{old.digest}, of {old.resolved}",))
+        return Kind.LOCKED, [f"{old.digest}, of {old.resolved}"]
     ids = {platform: found.image_id for platform, found in answer.platforms.items()}
     same = all(ids.get(platform) == found.image_id for platform, found in old.platforms.items())
-    kind = Kind.RETAGGED if same and old.digest != answer.digest else Kind.MOVED
-    return Finding(subject=image, kind=kind, facts=tuple(_moved_facts(old, answer)))
+    return Kind.RETAGGED if same and old.digest != answer.digest else Kind.MOVED, _moved_facts(old, answer)
 
 
 def _new_facts(image: LockedImage) -> Iterator[str]:
@@ -143,26 +142,26 @@ def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
             yield f"{name}: the same image, of manifest {found.manifest}"
         else:
             versions, now = named_versions(before.environment), named_versions(found.environment)
-            for key in sorted({*versions, *now}):
-                if versions.get(key) != now.get(key):
-                    yield f"{name}: {key} {versions.get(key, 'not named')} → {now.get(key, 'not named')}"
-            if versions == now:
-                yield f"{name}: the versions that it names are the same: what else is in it changed"
+            changed = [key for key in sorted({*versions, *now}) if versions.get(key) != now.get(key)]
+            facts = [f"{key} {versions.get(key, '?')} → {now.get(key, '?')}" for key in changed]
+            yield f"{name}: {', '.join(facts) or 'the versions that it names are the same'}"
 
 
 def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
-    subject, versions = f"build {version}", (version,)
+    build = Finding(subject=f"build {version}", kind=Kind.LOCKED, versions=(version,))
     if old is None:
-        wheels = ", ".join(parts.build.wheels) or "none"
-        facts = (f"{parts.build.image} on {parts.build.base}", f"wheels with their SHA-256: {wheels}")
-        yield Finding(subject=subject, kind=Kind.BUILD_NEW, versions=versions, facts=facts)
+        facts = (
+            f"{parts.build.image} on {parts.build.base}",
+            *(f"wheel {one}" for one in parts.build.wheels),
+        )
+        yield replace(build, kind=Kind.NEW, facts=facts)
     elif differences := build_differences(old, parts.build):
-        yield Finding(subject=subject, kind=Kind.BUILD_CHANGED, versions=versions, facts=differences)
+        yield replace(build, kind=Kind.CHANGED, facts=differences)
     elif not parts.unhashed:
-        yield Finding(subject=subject, kind=Kind.LOCKED, versions=versions)
+        yield build
     if parts.unhashed:
         mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
-        yield Finding(subject=subject, kind=Kind.UNHASHED, versions=versions, facts=(*parts.unhashed, mend))
+        yield replace(build, kind=Kind.UNHASHED, facts=(*parts.unhashed, mend))
 
 
 def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
@@ -181,21 +180,11 @@ def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
 def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) -> Iterator[Finding]:
     """Yield the versions whose locked image says that it has another TensorRT than matrix.yaml says."""
     for version in versions:
-        says = locked_tensorrt(version, lock, platform)
-        if says and isinstance(version.origin, ImageOrigin) and wrong_library(says, version) is not None:
+        says, origin = locked_tensorrt(version, lock, platform), version.origin
+        if says and isinstance(origin, ImageOrigin) and wrong_library(says, version) is not None:
             facts = (f"matrix.yaml says {version.library.value}, the image {says}",)
-            yield Finding(
-                subject=version.origin.image, kind=Kind.CONTRADICTED, versions=(version.name,), facts=facts
-            )
-
-
-def needs_decision(findings: Iterable[Finding]) -> bool:
-    """Whether something moved or is not locked."""
-    return any(finding.kind not in QUIET | UNRESOLVED for finding in findings)
-
-
-def _name_of(finding: Finding) -> str:
-    return finding.kind.name.lower().replace("_", "-")
+            found = Finding(subject=origin.image, kind=Kind.CONTRADICTED, facts=facts)
+            yield replace(found, versions=(version.name,))
 
 
 def lock_text(findings: Sequence[Finding], file: str, written: bool | None) -> str:
@@ -203,35 +192,26 @@ def lock_text(findings: Sequence[Finding], file: str, written: bool | None) -> s
     lines: list[str] = []
     for kind in Kind:
         found = [] if kind is Kind.LOCKED else [finding for finding in findings if finding.kind is kind]
-        if found:
-            lines.append(kind.value)
+        lines += [kind.value] if found else []
         for finding in found:
             used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
             lines += [f"  {finding.subject}" + (f" · {used}" if used else "")]
             lines += [f"    {fact}" for fact in finding.facts]
         lines += [""] if found else []
-    counts = Counter(_name_of(finding).replace("-", " ") for finding in findings)
+    counts = Counter(finding.name for finding in findings)
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
-    lines.append(f"{file}: {summary or 'none of these versions comes from an image'}")
+    lines.append(f"{file}: {summary or 'none of these versions comes from an image of a registry'}")
     if written is not None:
         lines.append(f"{file} is written: review it by git diff" if written else f"{file} is as it was")
-    elif needs_decision(findings):
+    elif any(finding.decide for finding in findings):
         lines.append(f"nothing was changed; to take over what was found: {UPDATE}")
     return "\n".join(lines)
 
 
 def lock_json(findings: Sequence[Finding], file: str, written: bool | None) -> dict[str, Any]:
     """Return the findings as plain data."""
-    return {
-        "schema": 2,
-        "lock": file,
-        "written": written,
-        "findings": [
-            {
-                "subject": finding.subject, "kind": _name_of(finding), "what": finding.kind.value,
-                "versions": list(finding.versions),
-                "facts": list(finding.facts), "decide": needs_decision([finding]),
-            }
-            for finding in findings
-        ],
-    }  # fmt: skip
+    told = [
+        {**asdict(each), "kind": each.name, "what": each.kind.value, "decide": each.decide}
+        for each in findings
+    ]
+    return {"schema": 3, "lock": file, "written": written, "findings": told}

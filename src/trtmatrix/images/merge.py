@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,7 @@ from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_np
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
 from trtmatrix.common.paths import hold_folder
 from trtmatrix.common.words import counted
-from trtmatrix.images.record_packs import (
-    Incoming,
-    Refused,
-    Source,
-    content_digest,
-    read_sources,
-)
+from trtmatrix.images.record_packs import Incoming, Source, content_digest, read_source
 from trtmatrix.judge.record import Record, parse_object
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_blob, write_new
@@ -69,16 +63,20 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """All that a merge did: ``sources`` with their numbers of records, kept ``outputs`` that came along."""
+    """All that a merge did; ``refused``: sources and files that could not be used, and why.
 
+    ``outputs``: how many kept outputs came along.
+    """
+
+    sources: Sequence[Source]
     settled: tuple[Settled, ...]
-    refused: tuple[Refused, ...] = ()
-    sources: Mapping[str, int] = field(default_factory=dict)
-    outputs: int = 0
+    refused: tuple[tuple[str, str], ...]
+    outputs: int
 
-    def of(self, fate: Fate) -> list[Settled]:
-        """Return the runs of one fate."""
-        return [one for one in self.settled if one.fate is fate]
+    @property
+    def counts(self) -> Counter[Fate]:
+        """How many runs had each fate."""
+        return Counter(one.fate for one in self.settled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,53 +89,42 @@ class MergeOptions:
 
 
 def merge_command(options: MergeOptions) -> ExitCode:
-    """Read all sources, check each record, write what is new, tell of all."""
+    """Read all sources, check each record, write what is new, tell of all.
+
+    Returns 2 where something cannot be used, 1 on a conflict, 4 without any record.
+    """
     context = open_context(options.project)
     results, cache = context.project.results, context.project.cache
     try:
         cache.mkdir(parents=True, exist_ok=True)
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache, prefix="merge-") as scratch:
-            found = [read_sources(path, Path(scratch) / str(n)) for n, path in enumerate(options.files)]
+            sources = [read_source(path, Path(scratch) / str(n)) for n, path in enumerate(options.files)]
             with hold_folder(results):
-                merged = merge(context, [source for each in found for source in each])
+                merged = merge(context, sources)
     except OSError as error:
         raise MachineryError(
             f"a file could not be written or read: {error}\n"
             "  what came in so far is whole: merge again once that is mended"
         ) from error
     print(json.dumps(merge_json(merged), indent=1) if options.json else merge_text(merged))
-    return exit_code(merged)
-
-
-def exit_code(merged: Merged) -> ExitCode:
-    """Return how a merge ends: 2 where something cannot be used, 1 on a conflict, 4 without any record."""
-    codes = set()
-    if merged.refused or merged.of(Fate.REFUSED):
-        codes.add(ExitCode.USAGE)
-    if merged.of(Fate.CONFLICT):
-        codes.add(ExitCode.SURPRISE)
-    if not merged.settled:
-        codes.add(ExitCode.NOTHING)
-    return combine_exit_codes(codes)
+    codes = {ExitCode.USAGE} if merged.refused or merged.counts[Fate.REFUSED] else set()
+    codes |= {ExitCode.SURPRISE} if merged.counts[Fate.CONFLICT] else set()
+    return combine_exit_codes(codes | (set() if merged.settled else {ExitCode.NOTHING}))
 
 
 def merge(context: Context, sources: Sequence[Source]) -> Merged:
     """Take records and their outputs in; :class:`ConfigError` where the results here are damaged."""
     read_records(context.project.results)
-    runs: dict[tuple[object, str], list[Incoming]] = {}
-    for one in sorted(
-        (one for source in sources for one in source.records),
-        key=lambda one: (one.record.cell, one.record.run, one.digest, one.source),
-    ):
-        runs.setdefault((one.record.cell, one.record.run), []).append(one)
+    runs = defaultdict(list)
+    every = [one for source in sources for one in source.records]
+    for one in sorted(every, key=lambda one: (one.record.cell, one.record.run, one.digest, one.source)):
+        runs[one.record.cell, one.record.run].append(one)
     known: dict[tuple[str, str], bool] = {}
     settled = tuple(_settle(context, group, known) for group in runs.values())
     outputs, damaged = _take_outputs(context.project.cache, sources, settled)
-    return Merged(
-        settled=settled, refused=(*(r for s in sources for r in s.refused), *damaged),
-        sources={source.name: len(source.records) for source in sources}, outputs=outputs,
-    )  # fmt: skip
+    refused = (*(each for source in sources for each in source.refused), *damaged)
+    return Merged(sources=sources, settled=settled, refused=refused, outputs=outputs)
 
 
 def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, str], bool]) -> Settled:
@@ -189,42 +176,38 @@ def find_differences(first: Any, second: Any, where: str = "") -> Iterator[str]:
         for name in sorted({*first, *second}):
             inner = f"{where}.{name}" if where else str(name)
             yield from find_differences(first.get(name, "nothing"), second.get(name, "nothing"), inner)
-    elif isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        for number, (one, other) in enumerate(zip(first, second, strict=True)):
-            yield from find_differences(one, other, f"{where}[{number}]")
     elif first != second or type(first) is not type(second):
         yield f"{where}: {str(first)[:60]} | {str(second)[:60]}"
 
 
 def _take_outputs(
-    cache: Path, sources: Sequence[Source], settled: Iterable[Settled]
-) -> tuple[int, list[Refused]]:
-    """Copy the kept outputs of records that count into the cache, each checked; returns how many."""
-    taken_in = [one.record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
+    cache: Path, sources: Sequence[Source], settled: Sequence[Settled]
+) -> tuple[int, list[tuple[str, str]]]:
+    """Copy the kept outputs of records that count into the cache, each checked.
+
+    Returns how many, and those that do not hold what their name says.
+    """
+    records = [one.record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
     folders = [source.outputs for source in sources if source.outputs]
     taken, damaged = 0, []
-    for digest in sorted({digest for record in taken_in for digest in kept_digests(record)}):
+    for digest in sorted({digest for record in records for digest in kept_digests(record)}):
         target = kept_file(cache, digest)
-        files = [folder / target.name for folder in folders if (folder / target.name).is_file()]
-        if not files or target.is_file():
+        file = next((f for folder in folders if (f := folder / target.name).is_file()), None)
+        if file is None or target.is_file():
             continue
-        if not is_whole(files[0].parent, digest):
-            words = "does not hold what its name says"
-            damaged.append(Refused(source=f"outputs/{target.name}", words=words))
+        if not is_whole(file, digest):
+            damaged.append((f"outputs/{target.name}", "does not hold what its name says"))
             continue
         taken += 1
-        with opened(files[0], ARRAY) as (stream, _):
+        with opened(file, ARRAY) as (stream, _):
             write_blob(target, lambda out, stream=stream: shutil.copyfileobj(stream, out, BLOCK))  # type: ignore[misc]
     return taken, damaged
 
 
-def is_whole(outputs: Path, digest: str) -> bool:
+def is_whole(file: Path, digest: str) -> bool:
     """Whether a pack's kept output holds the bytes that its name says."""
     try:
-        with (
-            opened_npz(kept_file(outputs.parent, digest)) as archive,
-            archive.member("output") as (stream, _),
-        ):
+        with opened_npz(file) as archive, archive.member("output") as (stream, _):
             return digest_stream(stream) == digest
     except (OSError, BorderError):
         return False
@@ -235,37 +218,36 @@ def merge_text(merged: Merged) -> str:
 
     Nothing of a source's gets through that a terminal would act on.
     """
-    lines = [f"{name}: {counted(count, 'record')}" for name, count in merged.sources.items()]
-    counts = Counter(one.fate for one in merged.settled)
+    lines = [f"{source.name}: {counted(len(source.records), 'record')}" for source in merged.sources]
+    counts, refused = merged.counts, list(merged.refused)
     lines.append(", ".join(f"{counts[fate]} {fate.value}" for fate in Fate if counts[fate]) or "no record")
     if merged.outputs:
         lines.append(f"{merged.outputs} kept outputs came along")
-    for one in merged.of(Fate.CONFLICT):
-        lines += ["", f"conflict: {one.record.cell}, run {one.record.run}: {one.words}"]
-        lines += [f"  came: {incoming.source}" for incoming in one.incoming]
-        lines += [f"  {line}" for line in one.differences[:SHOWN]]
-        if len(one.differences) > SHOWN:
-            lines.append(f"  and {len(one.differences) - SHOWN} more places")
-    refused = [(one.source, one.words) for one in merged.refused]
-    refused += [(one.incoming[0].source, one.words) for one in merged.of(Fate.REFUSED)]
+    for one in merged.settled:
+        if one.fate is Fate.REFUSED:
+            refused.append((one.incoming[0].source, one.words))
+        elif one.fate is Fate.CONFLICT:
+            lines += ["", f"conflict: {one.record.cell}, run {one.record.run}: {one.words}"]
+            lines += [f"  came: {incoming.source}" for incoming in one.incoming]
+            lines += [f"  {line}" for line in one.differences[:SHOWN]]
+            if len(one.differences) > SHOWN:
+                lines.append(f"  and {len(one.differences) - SHOWN} more places")
     lines += ["", *(f"kept out: {source}: {words}" for source, words in refused)] if refused else []
     following = "mend what is kept out or in conflict as said above, then merge again"
     if not merged.settled and not merged.refused:
         following = "python -m trtmatrix merge FILES, with packs of pack --records, or folders of records"
     elif counts[Fate.NEW] or counts[Fate.SAME]:
         following = "python -m trtmatrix table"
-    lines += ["", f"next: {following}"]
-    return "\n".join(
-        "".join(c if c.isprintable() else " " for c in line) for line in "\n".join(lines).split("\n")
-    )
+    text = "\n".join([*lines, "", f"next: {following}"])
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
 def merge_json(merged: Merged) -> dict[str, Any]:
     """Return the same as plain data."""
     return {
         "schema": SCHEMA, "outputs": merged.outputs,
-        "counts": {fate.name.lower(): len(merged.of(fate)) for fate in Fate},
-        "sources": [{"source": name, "records": count} for name, count in merged.sources.items()],
+        "counts": {fate.name.lower(): merged.counts[fate] for fate in Fate},
+        "sources": [{"source": source.name, "records": len(source.records)} for source in merged.sources],
         "records": [
             {
                 "id": str(one.record.cell), "run": one.record.run, "fate": one.fate.name.lower(),
@@ -274,5 +256,5 @@ def merge_json(merged: Merged) -> dict[str, Any]:
             }
             for one in merged.settled
         ],
-        "kept_out": [{"source": one.source, "words": one.words} for one in merged.refused],
+        "kept_out": [{"source": source, "words": words} for source, words in merged.refused],
     }  # fmt: skip

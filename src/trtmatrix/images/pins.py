@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -86,7 +86,7 @@ def _why_build_unlocked(context: Context, version: str, origin: ImageOrigin, bui
         parts = read_build(version, origin, build, context.project)
     except ConfigError as error:
         return f"what {origin.image} is made of cannot be read: {error.problems[0]}"
-    locked, base = context.lock.builds.get(version), asked_base(parts.build)
+    locked, base = context.lock.builds.get(version), parts.build.base
     if locked is None:
         return f"{origin.image}: not locked"
     if differences := build_differences(locked, parts.build):
@@ -94,7 +94,7 @@ def _why_build_unlocked(context: Context, version: str, origin: ImageOrigin, bui
     if parts.unhashed:
         names = ", ".join(parts.unhashed)
         return f"{origin.image}: no SHA-256 is known of {names} (nox -s image -- {version} --lock)"
-    if base is not None and pin_of(context.lock, base, own_platform()) is None:
+    if not is_own(base) and pin_of(context.lock, base, own_platform()) is None:
         return f"{origin.image}: its base {base} is not locked"
     return ""
 
@@ -108,12 +108,11 @@ def why_built_otherwise(context: Context, version: str, origin: ImageOrigin, loo
     if origin.build is None or held is None:
         return ""
     parts, labels = read_build(version, origin, origin.build, context.project), held.labels
-    base = asked_base(parts.build)
-    pin = pin_of(context.lock, base, own_platform()) if base is not None else None
-    wanted = {*(pin.ids if pin else (parts.build.base,))}
+    pin = None if is_own(parts.build.base) else pin_of(context.lock, parts.build.base, own_platform())
     base_id = labels.get("base-id", "")
     bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
-    if bases & wanted and recipe_digest(base_id, parts.contents, parts.lines) == labels.get("recipe"):
+    recipe = recipe_digest(base_id, parts.contents, parts.lines)
+    if bases & {*(pin.ids if pin else (parts.build.base,))} and recipe == labels.get("recipe"):
         return ""
     why = "it was built on another base, or from other wheels or files"
     return f"{origin.image}: {why}: nox -s image -- {version}"
@@ -133,29 +132,20 @@ class BuildParts:
     lines: tuple[str, ...] = ()
 
 
-def asked_base(build: LockedBuild) -> str | None:
-    """Return the base where a registry has it, None where the project makes it."""
-    return None if is_own(build.base) else build.base
-
-
 def build_differences(old: LockedBuild, new: LockedBuild) -> tuple[str, ...]:
     """Return what of a build is another than locked, in words."""
-    return (
-        *([f"image {old.image} → {new.image}"] if old.image != new.image else []),
-        *([f"base {old.base} → {new.base}"] if old.base != new.base else []),
-        *_changed("wheel", old.wheels, new.wheels),
-        *_changed("file", old.files, new.files),
-    )
+    before, now = _parts_of(old), _parts_of(new)
+    gone = [f"{name} is gone" for name in before if name not in now]
+    added = [f"{name} is new" for name in now if name not in before]
+    other = [f"{name} has another content" for name in now if before.get(name, now[name]) != now[name]]
+    return (*gone, *added, *other)
 
 
-def _changed(what: str, old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted({*old, *new}):
-        if name not in new:
-            yield f"{what} {name} is gone"
-        elif name not in old:
-            yield f"{what} {name} is new"
-        elif old[name] != new[name]:
-            yield f"{what} {name} has another content ({old[name][:12]} → {new[name][:12]})"
+def _parts_of(build: LockedBuild) -> dict[str, str]:
+    """Return what a build is made of, by its name, with its SHA-256 where it has one."""
+    wheels = {f"wheel {name}": digest for name, digest in build.wheels.items()}
+    files = {f"file {name}": digest for name, digest in build.files.items()}
+    return {f"image {build.image}": "", f"base {build.base}": "", **wheels, **files}
 
 
 def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str]) -> str:

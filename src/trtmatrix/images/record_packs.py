@@ -36,9 +36,6 @@ from trtmatrix.tables.table import one_line
 RECORDS, OUTPUTS = "records", "outputs"
 """The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""
 
-PACK = "records-"
-"""How the name of a pack begins that is named after its content."""
-
 RESERVED = frozenset({"local", "surfaces"})
 """Folders of the results that hold something else than a GPU's records."""
 
@@ -104,7 +101,7 @@ def write_record_pack(target: Path, records: Sequence[Record], cache: Path) -> t
     files |= {f"{OUTPUTS}/{file.name}": file for file in here}
     if not target.name.endswith(SUFFIX):
         sums = sums_text({name: digest_of(content) for name, content in files.items()})
-        target = target / f"{PACK}{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
+        target = target / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
     return write_archive(target, files), len(here), len(kept) - len(here)
 
 
@@ -117,92 +114,78 @@ class Incoming:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """What is not taken in, and why."""
-
-    source: str
-    words: str
-
-
 @dataclass(kw_only=True)
 class Source:
-    """What was read of one file or folder. ``outputs``: where a pack has its kept outputs."""
+    """What was read of one file or folder; ``refused``: what is not taken in, and why.
+
+    ``outputs``: where a pack has its kept outputs.
+    """
 
     name: str
     records: list[Incoming] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
     outputs: Path | None = None
-
-
-def read_sources(path: Path, scratch: Path) -> list[Source]:
-    """Read a file or folder, and each pack of records that a folder holds. ``scratch``: for unpacking."""
-    packs = sorted(path.glob(f"{PACK}*{SUFFIX}")) if path.is_dir() else []
-    sources = [read_source(pack, scratch / str(number)) for number, pack in enumerate(packs)]
-    beside = read_source(path, scratch / "folder")
-    return [*sources, beside] if beside.records or beside.refused or not packs else sources
 
 
 def read_source(path: Path, scratch: Path) -> Source:
     """Read all records of one file or folder; what cannot be used is named with the reason.
 
-    A pack with one changed byte is refused whole.
+    A pack with one changed byte is refused whole. ``scratch``: for unpacking.
     """
     source = Source(name=str(path))
     try:
-        _read_path(path, source, scratch)
+        files = _list_records(path, scratch, source)
     except (TrtMatrixError, ValueError) as error:
-        source.refused.append(Refused(source=str(path), words=str(error).removeprefix(f"{path}: ")))
-    return source
-
-
-def _read_path(path: Path, source: Source, scratch: Path) -> None:
-    if path.is_dir():
-        _read_folder(path, source)
-    elif not path.is_file():
-        raise ValueError("is not there: name records (.json), folders of them, or packs of pack --records")
-    elif path.name.endswith(SUFFIX):
-        # Records shrink by some ten times, outputs do not.
-        bounds = Bounds(size=(1 << 30) + 100 * path.stat().st_size, files=1_000_000, maker="pack --records")
-        _read_folder(read_archive(path, scratch, bounds), source)
-    elif path.suffix == ".json":
-        _read_files({str(path): (path, (path.name,))}, source)
-    else:
-        raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
-
-
-def _read_folder(folder: Path, source: Source) -> None:
-    """Read a tree of results, or what a pack unpacks to, whose digests are checked first."""
-    packed = (folder / SUMS).is_file()
-    if packed and (problems := find_differences(folder)):
-        raise ValueError("is not as it was made:\n" + "\n".join(f"    {one}" for one in problems))
-    root = folder / RECORDS if packed and (folder / RECORDS).is_dir() else folder
-    files: dict[str, tuple[Path, tuple[str, ...]]] = {}
-    for place, inner, names in os.walk(root):
-        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
-        for name in sorted(names):
-            if name.endswith(".json") and not name.startswith("."):
-                file = Path(place, name)
-                parts = file.relative_to(root).parts
-                files[f"{source.name}: {'/'.join(parts)}"] = (file, parts)
-    _read_files(files, source)
-    if root != folder and (folder / OUTPUTS).is_dir():
-        source.outputs = folder / OUTPUTS
-
-
-def _read_files(files: Mapping[str, tuple[Path, tuple[str, ...]]], source: Source) -> None:
-    """Read records, each with its path in the source, by the names under which they are told of."""
-    pool = Pool(_reread)
+        source.refused.append((source.name, str(error).removeprefix(f"{path}: ")))
+        return source
+    pool = Pool(lambda file: parse_object(read_file(Path(file)), file))
     for name, (file, parts) in files.items():
         try:
             record, digest = _read_record(file, parts, pool)
         except RecordError as error:
-            source.refused.append(Refused(source=name, words=f"line {str(error).removeprefix(':')}"))
+            source.refused.append((name, f"line {str(error).removeprefix(':')}"))
         except (OSError, ValueError, RecursionError) as error:
-            words = str(getattr(error, "strerror", None) or error)
-            source.refused.append(Refused(source=name, words=words))
+            source.refused.append((name, str(getattr(error, "strerror", None) or error)))
         else:
             source.records.append(Incoming(record=record, digest=digest, source=name))
+    return source
+
+
+Files = dict[str, tuple[Path, tuple[str, ...]]]
+"""Records by the names under which they are told of, each with its path in the source."""
+
+
+def _list_records(path: Path, scratch: Path, source: Source) -> Files:
+    """Return the files of a source: one record, a tree of results, or a pack."""
+    if path.is_dir():
+        return _list_folder(path, source)
+    if not path.is_file():
+        raise ValueError("is not there: name records (.json), folders of them, or packs of records")
+    if path.suffix == ".json":
+        return {source.name: (path, (path.name,))}
+    if not path.name.endswith(SUFFIX):
+        raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
+    size = (1 << 30) + 100 * path.stat().st_size  # records shrink by some ten times, outputs do not
+    bounds = Bounds(size=size, files=1_000_000, maker="pack --records")
+    return _list_folder(read_archive(path, scratch, bounds), source)
+
+
+def _list_folder(folder: Path, source: Source) -> Files:
+    """Return the files of a tree of results, or of a pack, whose digests are checked first."""
+    root = folder
+    if (folder / SUMS).is_file():
+        if problems := find_differences(folder):
+            raise ValueError("is not as it was made:\n" + "\n".join(f"    {one}" for one in problems))
+        root = folder / RECORDS if (folder / RECORDS).is_dir() else folder
+        source.outputs = folder / OUTPUTS if (folder / OUTPUTS).is_dir() else None
+    files: Files = {}
+    for place, inner, names in os.walk(root):
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
+        for name in sorted(names):
+            if name.endswith(".json") and not name.startswith("."):
+                parts = Path(place, name).relative_to(root).parts
+                files[f"{source.name}: {'/'.join(parts)}"] = (Path(place, name), parts)
+    return files
 
 
 def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record, str]:
@@ -214,10 +197,6 @@ def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record
     if problem := next(problems_of(record, parts), ""):
         raise ValueError(problem)
     return record, content_digest(data)
-
-
-def _reread(file: str) -> Mapping[str, Any]:
-    return parse_object(read_file(Path(file)), file)
 
 
 def content_digest(data: Mapping[str, Any]) -> str:

@@ -22,15 +22,16 @@ def here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
     return make_place(tmp_path / "here", capsys)
 
 
-def test_the_packs_in_a_folder_are_taken(there: Place, here: Place) -> None:
+def test_several_packs_are_taken_and_a_damaged_one_is_named(there: Place, here: Place) -> None:
     kept = there.keep(1.0)
     there.measure("r1", kept=kept)
-    there.pack()
+    first = there.pack()[1]
     there.measure("r2")
-    _, pack, told = there.pack()
+    _, second, told = there.pack()
     assert re.search(r"\nnext, on the other host: python -m trtmatrix merge records-\w+\.tar\.gz\n$", told)
-    (pack.parent / "records-0.tar.gz").write_bytes(b"x")
-    code, data = here.merge_json(pack.parent)
+    damaged = second.with_name("records-0.tar.gz")
+    damaged.write_bytes(b"x")
+    code, data = here.merge_json(first, second, damaged)
     assert (code, data["counts"]["new"], data["outputs"]) == (ExitCode.USAGE, 2, 1)
     assert [each["words"].partition(":")[0] for each in data["kept_out"]] == ["cannot be unpacked"]
     assert kept_file(here.cache, kept["y"]["sha256"]).is_file()
