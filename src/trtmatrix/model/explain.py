@@ -1,8 +1,8 @@
 """Names the first layer of a user's model that goes wrong at a version: ``--explain``.
 
-The model runs with a few inner tensors as further outputs, as any other model does, against ONNX Runtime's
+The model runs with an inner tensor as a further output, as any other model does, against ONNX Runtime's
 result of the same graph, in multiples of its noise floors; one warm process of the version runs all of them
-(:mod:`trtmatrix.run.session`). Which tensors come next is decided in :mod:`.explain_search`. Records of
+(:mod:`trtmatrix.run.session`). Which tensor comes next is decided in :mod:`.explain_search`. Records of
 these runs lie in the cache: the same search is served from there.
 """
 
@@ -11,32 +11,25 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.common.words import short
+from trtmatrix.common.words import counted, short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.judge.judge import other_shapes, subject_of
 from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.model.explain_search import (
-    Ending,
     Errors,
-    Found,
-    Graph,
     Node,
     Reading,
     Search,
-    begin_search,
-    conclude,
     in_floors,
     is_wrong,
-    learn,
-    next_group,
     step_budget,
 )
 from trtmatrix.model.outcomes import WrongLayer
@@ -56,8 +49,8 @@ if TYPE_CHECKING:
     from trtmatrix.model.marking import Markable
     from trtmatrix.run.session import Session
 
-Measure = Callable[[tuple[str, ...]], Errors | str]
-"""Runs the model with tensors marked: the errors of its outputs and of those, or the trouble."""
+Measure = Callable[[str], Errors | str]
+"""Runs the model with a tensor marked, or none: the errors of its outputs and of that one, or the trouble."""
 
 Tell = Callable[[str], None]
 
@@ -71,15 +64,13 @@ NOT_WRONG = (
     "which says nothing about inner tensors"
 )
 NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
-
-SHOWN = 6
-"""Tensors of a region that are named."""
-
 GONE = (
     "run again with nothing marked it did not fail: the failure is not steady, "
     "or other samples are needed to see it (--rebuilds 5 shows how often it fails)"
 )
-NOBODY = Node(name="", operator="")
+
+SHOWN = 6
+"""Tensors of a region that are named."""
 
 
 def explain(
@@ -108,13 +99,8 @@ def explain(
         sample, errors = runs.find_worst()
         if isinstance(errors, str):
             return WrongLayer(version=version.name, why_not=errors)
-
-        def measure(tensors: tuple[str, ...]) -> Errors | str:
-            return runs.measure(tensors, sample)
-
-        found = search_for_layer(markable, errors, version.name, measure, tell)
-    markings, seconds = len(found.steps), time.monotonic() - started
-    tell(f"{version.name}: {markings} marking{'s' * (markings != 1)} in {seconds:.1f} s")
+        found = search_for_layer(markable, errors, version.name, lambda t: runs.measure(t, sample), tell)
+    tell(f"{version.name}: {counted(len(found.steps), 'marking')} in {time.monotonic() - started:.1f} s")
     return found
 
 
@@ -127,30 +113,30 @@ def search_for_layer(
     survives a marking where that output is still wrong. An interrupt ends the search, and what is known so
     far is returned.
     """
-    search = begin_search(markable.graph, errors)
-    if search is None:
+    search = Search(markable.graph, errors, step_budget(len(markable.inner)))
+    if not search.failing:
         return WrongLayer(version=version, why_not=NOT_WRONG if errors.floors else NO_FLOORS)
-    failing, budget, cut_short = search.wrong, step_budget(len(markable.inner)), ""
+    cut_short = ""
     try:
-        while (group := next_group(search, budget)) is not None:
-            measured = measure(group)
-            if not isinstance(measured, str) and failing not in measured.floors:
-                measured = f"no noise floor is known of {failing}"
+        while (tensor := search.next_mark()) is not None:
+            measured = measure(tensor)
+            if not isinstance(measured, str) and search.failing not in measured.floors:
+                measured = f"no noise floor is known of {search.failing}"
             if isinstance(measured, str):
-                reading = Reading(marked=group, survived=None, floors={}, trouble=measured)
+                reading = Reading(marked=tensor, survived=None, errors=Errors(floors={}), trouble=measured)
             else:
-                survived, floors = is_wrong(measured.floors[failing]), measured.floors
-                reading = Reading(marked=group, survived=survived, floors=floors, shapes=measured.shapes)
-            search = learn(search, reading)
+                survived = is_wrong(measured.floors[search.failing])
+                reading = Reading(marked=tensor, survived=survived, errors=measured)
+            search.learn(reading)
             tell(f"{version}: marking {step_text(len(search.readings), reading)}")
     except KeyboardInterrupt:
-        cut_short = f"{INTERRUPTED} after {len(search.readings)} markings"
+        cut_short = f"{INTERRUPTED} after {counted(len(search.readings), 'marking')}"
     return describe(search, markable.nodes, version, cut_short)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """Runs a model at one version with tensors marked, like any other, and one sample of it at a time."""
+    """Runs a model at one version with a tensor marked, like any other, and one sample of it at a time."""
 
     context: Context
     options: ModelOptions
@@ -159,10 +145,6 @@ class Runs:
     session: Session
     markable: Markable
     inputs: Inputs
-
-    @property
-    def _names(self) -> dict[str, str]:
-        return outputs_of(model_repro(self.context))
 
     def find_worst(self) -> tuple[int, Errors | str]:
         """Return the sample whose outputs are furthest off, and their errors; or why there are none.
@@ -173,15 +155,15 @@ class Runs:
         from trtmatrix.onnxmodel.preparing import mark_of
 
         found: list[Errors] = []
-        record, count, own = self.entry.record, len(self.inputs.samples), frozenset(self._names.values())
+        record, count, names = self.entry.record, len(self.inputs.samples), self._names
         if record is None:
             return 0, "there is no record of it"
         for number in range(count):
             if other_shapes(record):
-                errors = self.measure((), number)
+                errors = self.measure("", number)
             else:
-                mark = mark_of(number, count)
-                errors = errors_of(record, self.entry, self._names, self.calibration, own, mark)
+                own, mark = frozenset(names.values()), mark_of(number, count)
+                errors = errors_of(record, self.entry, names, self.calibration, own, mark)
             if isinstance(errors, str):
                 return number, errors
             found.append(errors)
@@ -189,12 +171,12 @@ class Runs:
         sample = max(range(count), key=worst.__getitem__)
         return sample, found[sample]
 
-    def measure(self, tensors: tuple[str, ...], sample: int) -> Errors | str:
-        """Return the errors of the outputs and of marked tensors, or why there are none."""
+    def measure(self, tensor: str, sample: int) -> Errors | str:
+        """Return the errors of the outputs and of a marked tensor, or why there are none."""
         outcome = self.entry.outcome
         every = outcome is None or outcome.failed >= outcome.builds
         try:
-            marked = self._open_marked(tensors, sample)
+            marked = self._open_marked(tensor, sample)
             found = self.session.ask(model_repro(marked), builds=1 if every else 0)
         except (TrtMatrixError, OSError) as error:
             return " ".join(str(error).split())[:300]
@@ -202,12 +184,15 @@ class Runs:
             return "it did not run"
         names, own = outputs_of(model_repro(marked)), frozenset(self._names.values())
         errors = errors_of(found.record, found, names, self.calibration, own)
-        if isinstance(errors, str):
-            return errors
-        lacking = [tensor for tensor in tensors if tensor not in errors.floors]
-        return f"no noise floor is known of {', '.join(lacking)}" if lacking else errors
+        if not isinstance(errors, str) and tensor and tensor not in errors.floors:
+            return f"no noise floor is known of {tensor}"
+        return errors
 
-    def _open_marked(self, tensors: tuple[str, ...], sample: int) -> Context:
+    @property
+    def _names(self) -> dict[str, str]:
+        return outputs_of(model_repro(self.context))
+
+    def _open_marked(self, tensor: str, sample: int) -> Context:
         """Make the marked model a repro, of the one sample."""
         import numpy as np
 
@@ -217,7 +202,7 @@ class Runs:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
             folder = Path(name)
-            marked = write_marked(self.markable, tensors, folder / "model")
+            marked = write_marked(self.markable, tensor, folder / "model")
             marked = marked.rename(marked.with_name("explained.onnx"))  # its cells are not the model's own
             np.savez(folder / "inputs.npz", **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
             options = ModelOptions(
@@ -269,77 +254,58 @@ def _size(floors: float) -> float:
 
 
 def step_text(number: int, reading: Reading) -> str:
-    """Say what one marking showed: ``3: marked a, b: it still fails; a is right (0.9), b is wrong (53)``."""
-    marked = f"marked {_names(reading.marked)}" if reading.marked else "nothing marked"
+    """Say what one marking showed: ``3: marked a: it still fails; a is right (0.9)``."""
+    tensor = reading.marked
+    head = f"{number}: {f'marked {tensor}' if tensor else 'nothing marked'}: it"
     if reading.survived is None:
-        return f"{number}: {marked}: it could not be run: {reading.trouble}"
+        return f"{head} could not be run: {reading.trouble}"
     if not reading.survived:
-        return f"{number}: {marked}: it does not fail" + (" any more" if reading.marked else "")
-    found = []
-    for tensor in reading.marked:
-        floors, shape = reading.floors[tensor], reading.shapes.get(tensor, "")
-        word = "wrong" if shape or is_wrong(floors) else "right"
-        found.append(f"{tensor} is {word} ({shape or _floors(floors)})")
-    return f"{number}: {marked}: it still fails" + (f"; {', '.join(found)}" if found else "")
+        return f"{head} does not fail" + " any more" * bool(tensor)
+    if not tensor:
+        return f"{head} still fails"
+    floors, shape = reading.errors.floors[tensor], reading.errors.shapes.get(tensor, "")
+    word = "wrong" if shape or is_wrong(floors) else "right"
+    return f"{head} still fails; {tensor} is {word} ({shape or _floors(floors)})"
 
 
 def describe(search: Search, nodes: Mapping[str, Node], version: str, cut_short: str = "") -> WrongLayer:
     """Return what was found at a version; ``cut_short``: why the search ended before its time, or nothing."""
-    found = conclude(search)
     steps = tuple(step_text(number, reading) for number, reading in enumerate(search.readings, 1))
-    tensor, error, why_not = "", "", ""
-    match found.ending:
-        case Ending.LAYER:
-            tensor, error = found.tensor, _layer(found, search)
-        case Ending.FUSION if not cut_short:
-            tensor, error = _fusion(found, search.graph, nodes)
-        case Ending.GONE:
-            why_not = GONE
-        case Ending.TROUBLE:
-            why_not = f"it could not be run again: {search.readings[-1].trouble}"
-        case Ending.FUSION | Ending.UNFINISHED:
-            cut = cut_short or f"after {len(steps)} markings no other is tried"
-            first, last = _node(found.region[0], nodes), _node(found.tensor, nodes)
-            where = f"in the {len(found.region)} nodes from {first} to {last}"
-            why_not = f"{cut}: it lies {where}, whose output is wrong"
-    node = nodes.get(tensor, NOBODY)
+    left = search.left
+    shown = [f"{nodes[t].operator} {nodes[t].name or t}" for t in left]
+    cures = [tensor for tensor in search.cures if tensor in left]
+    tensor = error = why_not = ""
+    if search.is_hopeless:
+        trouble = search.readings[-1].trouble
+        why_not = f"it could not be run again: {trouble}" if trouble else GONE
+    elif len(left) == 1:
+        tensor, error = search.wrong, _describe_layer(search)
+    elif cures and not cut_short:
+        also = f" (so does {' or '.join(cures[1 : SHOWN + 1])})" if cures[1:] else ""
+        path = " → ".join(shown if len(shown) <= SHOWN else [*shown[:3], "…", *shown[-2:]])
+        tensor = cures[0]
+        error = (
+            f"marking {tensor} as an output cures the failure{also}: it lies in the fusion around it, "
+            f"in {len(left)} nodes up to {search.wrong}, whose output is wrong: {path}"
+        )
+    else:
+        cut = cut_short or f"after {counted(len(steps), 'marking')} no other is tried"
+        why_not = f"{cut}: it lies in the {len(left)} nodes from {shown[0]} to {shown[-1]}, whose output is wrong"
+    node = nodes.get(tensor, Node(name="", operator=""))
     return WrongLayer(
         version=version, tensor=tensor, node=node.name, operator=node.operator, error=error, steps=steps,
         why_not=why_not,
     )  # fmt: skip
 
 
-def _layer(found: Found, search: Search) -> str:
+def _describe_layer(search: Search) -> str:
     """Say how wrong the first wrong tensor is, and how right what it is computed from."""
-    sources = [t for t in search.graph.inputs.get(found.tensor, ()) if t in search.floors]
+    sources = [t for t in search.graph.inputs.get(search.wrong, ()) if t in search.floors]
     shown = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
-    shape = search.shapes.get(found.tensor, "")
-    error = shape or f"{_floors(search.floors[found.tensor])} noise floors"
-    right = f"what it is computed from is right: {shown}" if shown else "it is computed from inputs alone"
-    doubt = " (not seen in one engine: marking them together changes what is fused)"
-    return f"{error}; {right}" + ("" if found.together else doubt)
-
-
-def _fusion(found: Found, graph: Graph, nodes: Mapping[str, Node]) -> tuple[str, str]:
-    """Return the tensor whose marking cures the failure, and what that says."""
-    group = min(found.cures, key=lambda group: (len(group), graph.place[group[0]]))
-    others = [_names(other) for other in found.cures if other != group]
-    also = f" (so does {' or '.join(others[:SHOWN])})" if others else ""
-    operators = [_node(tensor, nodes) for tensor in found.region]
-    shown = " → ".join(operators if len(operators) <= SHOWN else [*operators[:3], "…", *operators[-2:]])
-    return group[0], (
-        f"marking {_names(group)} as an output cures the failure{also}: it lies in the fusion around it, "
-        f"in {len(found.region)} nodes up to {found.tensor}, whose output is wrong: {shown}"
+    error = search.shapes.get(search.wrong, "") or f"{_floors(search.floors[search.wrong])} noise floors"
+    return f"{error}; " + (
+        f"what it is computed from is right: {shown}" if shown else "it is computed from inputs alone"
     )
-
-
-def _node(tensor: str, nodes: Mapping[str, Node]) -> str:
-    node = nodes.get(tensor, Node(name="", operator="?"))
-    return f"{node.operator} {node.name or tensor}"
-
-
-def _names(tensors: Sequence[str]) -> str:
-    return ", ".join(tensors[:SHOWN]) + (f" and {len(tensors) - SHOWN} more" if len(tensors) > SHOWN else "")
 
 
 def _floors(floors: float) -> str:

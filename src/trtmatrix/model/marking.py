@@ -1,10 +1,9 @@
-"""Marks inner tensors of an ONNX graph as outputs, and says which can be marked and what they come from."""
+"""Marks an inner tensor of an ONNX graph as an output; says which can be marked and what they come from."""
 
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,31 +82,22 @@ def _taken(graph: GraphProto) -> Iterator[str]:
     yield from (info.name for info in graph.output if info.name not in own)
 
 
-def write_marked(markable: Markable, tensors: Iterable[str], folder: Path) -> Path:
-    """Write the model with further outputs to a folder; its external weights are linked, not copied.
+def write_marked(markable: Markable, tensor: str, folder: Path) -> Path:
+    """Write the model with a further output, if one is named, to a folder on the same disk.
 
-    Large weights inside of it are written beside it, where the cache has them once. Returns the model's file,
-    which has the name that it had. ``OSError`` where it cannot be written.
+    Its external weights are linked, not copied. Large weights inside of it are written beside it, where the
+    cache has them once. Returns the model's file, which has the name that it had. ``OSError`` where it cannot
+    be written.
     """
     model = onnx.load(str(markable.file), load_external_data=False)
-    known = {info.name: info for info in infer(model).graph.value_info}
-    model.graph.output.extend(known[tensor] for tensor in tensors)
+    model.graph.output.extend(info for info in infer(model).graph.value_info if info.name == tensor)
     folder.mkdir(parents=True, exist_ok=True)
     beside = find_external(markable.file, model)
     for name, file in beside.items():
-        _link_or_copy(file, folder / name)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.link(file.resolve(), folder / name)
     target = folder / markable.file.name
     if markable.file.stat().st_size >= LARGE_FILE and not beside:
         onnx.external_data_helper.convert_model_to_external_data(model, location="weights.bin")
     onnx.save(model, str(target))
     return target
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """Give a file another name; a copy where that is on another disk."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)

@@ -32,11 +32,11 @@ class Version:
         self.markable, self.folder, self.spoiled, self.runs = markable, folder, spoiled, 0
         self.sample = {"x": np.random.RandomState(1).standard_normal((3, WIDTH)).astype(np.float32)}
 
-    def measure(self, tensors: tuple[str, ...]) -> Errors:
+    def measure(self, tensor: str) -> Errors:
         self.runs += 1
-        marked = write_marked(self.markable, tensors, self.folder / str(self.runs))
+        marked = write_marked(self.markable, tensor, Path(tempfile.mkdtemp(dir=self.folder)))
         computed = compute(marked, [self.sample], "fp32", self.folder)
-        wrong = self.folder / str(self.runs) / "wrong.onnx"
+        wrong = marked.with_name("wrong.onnx")
         model = onnx.load(str(marked), load_external_data=False)
         wrong.write_bytes(self.spoiled(model).SerializeToString())
         outputs = Session(wrong).run(self.sample)
@@ -51,7 +51,7 @@ class Version:
 def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> tuple[WrongLayer, Version]:
     markable = read_markable(save(model, folder, **saving))
     version = Version(markable, folder, spoiled)
-    floors = version.measure(())
+    floors = version.measure("")
     version.runs = 0
     told: list[str] = []
     found = search_for_layer(markable, floors, "1.31.1", version.measure, told.append)
@@ -94,10 +94,10 @@ def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(8), tmp_path))
     version = Version(markable, tmp_path, lambda m: spoil(m, "/3/act"))
 
-    def measure(tensors: tuple[str, ...]) -> Errors:
+    def measure(tensor: str) -> Errors:
         if version.runs == 2:
             raise KeyboardInterrupt
-        return version.measure(tensors)
+        return version.measure(tensor)
 
     found = search_for_layer(markable, Errors(floors={"y": 100.0}), "10.8.0", measure, print)
     assert len(found.steps) == 2
@@ -157,8 +157,7 @@ def markable_of(model: ModelProto) -> Markable:
 
 def test_external_weights_are_linked(tmp_path: Path) -> None:
     markable = read_markable(save(blocks(2), tmp_path, external=True))
-    for _ in range(2):
-        marked = write_marked(markable, ["/0/act"], tmp_path / "marked")
+    marked = write_marked(markable, "/0/act", tmp_path / "marked")
     assert (tmp_path / "marked" / "my.bin").samefile(tmp_path / "my.bin")
     model = onnx.load(str(marked), load_external_data=False)
     assert [info.name for info in model.graph.output] == ["y", "/0/act"]
