@@ -2,98 +2,176 @@
 
 from __future__ import annotations
 
-import contextlib
+import importlib.util
 import json
+import linecache
+import math
 import os
-import signal
-import subprocess
 import sys
 import tempfile
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trtmatrix.common.border import BorderError, read_json
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.model.outcomes import CheckOutcome
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Outputs = Sequence[Mapping[str, NDArray[Any] | Path]]
-    """Samples: each output by the model's own name, as an array or as the ``.npy`` file that holds it."""
+Outputs = Sequence[Mapping[str, Path]]
+"""Samples: each output by the model's own name, as the ``.npy`` file that holds it."""
 
 SECONDS = 600.0
 """How long a script may take."""
 
-CODE = "import sys; sys.path[:] = sys.argv[1:-1]; from trtmatrix.model.check_worker import main; main()"
+SHOWN = 20_000
+"""Characters of what a script prints that are shown."""
+
+CODE = "import sys; sys.path[:] = sys.argv[1:-1]; from trtmatrix.model.acceptance import main; main()"
 """What the process runs: it finds modules where this one does."""
 
 
 def run_check(
-    script: Path,
-    outputs_before: Outputs,
-    outputs_after: Outputs,
-    reference: Outputs | None,
-    *,
-    seconds: float = SECONDS,
+    script: Path, before: Outputs, after: Outputs, reference: Outputs | None, *, seconds: float = SECONDS
 ) -> CheckOutcome:
     """Run ``check(before, after, reference)`` of a script; see docs/acceptance.md for what it is given.
 
     What the script prints goes to the standard error, never to where a report goes. Whatever goes wrong with
-    it is the outcome's ``error``, and nothing is left running.
+    it is the outcome's ``error``, and it is not left running.
     """
     if not script.is_file():
-        what = "is no file" if script.exists() else "there is no such file"
-        error = f"{script}: {what}: name your script by --check"
+        error = f"{script}: there is no such file: name your script by --check"
         return CheckOutcome(script=str(script), passed=None, error=error)
     with tempfile.TemporaryDirectory(prefix="trtmatrix-check-") as name:
-        folder = Path(name)
-        sides = {"before": outputs_before, "after": outputs_after, "reference": reference}
-        job = {side: _files(folder, side, given) for side, given in sides.items()}
-        answer = folder / "answer.json"
-        text = json.dumps({**job, "script": str(script.resolve()), "answer": str(answer)})
-        (folder / "job.json").write_text(text, encoding="utf-8")
-        error = _run(folder / "job.json", script, seconds)
+        job, answer = Path(name, "job.json"), Path(name, "answer.json")
+        files = [
+            [{output: str(file.resolve()) for output, file in sample.items()} for sample in side]
+            if side is not None else None
+            for side in (before, after, reference)
+        ]  # fmt: skip
+        told = {"samples": files, "script": str(script.resolve()), "answer": str(answer)}
+        job.write_text(json.dumps(told), encoding="utf-8")
+        command = [sys.executable, "-u", "-c", CODE, *sys.path, str(job)]
+        code, printed = run_to_end(command, os.environ, seconds)
+        sys.stderr.write(printed[:SHOWN])
         try:  # an answer counts though the process did not end
             said = read_json(answer)
         except (OSError, BorderError):
-            said = {"error": error}
+            said = {"error": f"{script.name}: {_why_silent(code, seconds)}"}
     return CheckOutcome(script=str(script), **{"passed": None, **said})
 
 
-def _files(folder: Path, side: str, samples: Outputs | None) -> list[dict[str, str]] | None:
-    """Return each sample's files by output; what is no file yet is written."""
+def _why_silent(code: int, seconds: float) -> str:
+    """Say how a process ended that left no answer."""
+    if code == 124:
+        return f"check() did not end within {seconds:g} s and was stopped"
+    if code < 0:
+        return f"its process was ended by signal {-code}: perhaps a crash or a lack of memory"
+    return f"it ended its process with code {code} and said nothing"
+
+
+class Refused(Exception):
+    """What the script is or gives cannot be used; the message says why."""
+
+
+def main() -> None:
+    """Run the job that the last argument names; its answer goes into the file that the job names."""
+    job = json.loads(Path(sys.argv[-1]).read_text(encoding="utf-8"))
+    script = Path(job["script"])
+    sys.argv[:] = [str(script)]
+    sys.path.insert(0, str(script.parent))
+    sys.dont_write_bytecode = True
+    try:
+        answer = _check(script, job["samples"])
+    except Refused as refused:
+        answer = {"error": str(refused)}
+    sys.stdout.flush()
+    target = Path(job["answer"])
+    partial = target.with_suffix(".partial")
+    partial.write_text(json.dumps(answer, allow_nan=False), encoding="utf-8")
+    partial.rename(target)
+
+
+def _check(script: Path, sides: Sequence[Any]) -> dict[str, Any]:
+    """Import the script, not as ``__main__``, and return what its ``check`` says of the samples."""
+    spec = importlib.util.spec_from_file_location("trtmatrix_check", script)
+    if spec is None or spec.loader is None:
+        raise Refused(f"{script.name}: no Python file: its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise Refused(_raised("loading it", error, script)) from error
+    check = getattr(module, "check", None)
+    if not callable(check):
+        raise Refused(f"{script.name}: there is no function check(before, after, reference)")
+    try:
+        said = check(*map(_samples, sides))
+    except (Exception, SystemExit) as error:
+        names = ", ".join(sorted({name for sample in sides[0] for name in sample}))
+        hint = f"; the outputs are called {names}" if isinstance(error, KeyError) else ""
+        raise Refused(_raised("check()", error, script) + hint) from error
+    return read_answer(said)
+
+
+def _samples(side: list[dict[str, str]] | None) -> list[dict[str, Any]] | None:
+    """Return samples as the script gets them; arrays are read where they are used, and may be written to."""
     import numpy as np
 
-    if samples is None:
-        return None
-    written: list[dict[str, str]] = []
-    for index, sample in enumerate(samples):
-        files: dict[str, str] = {}
-        for number, (output, given) in enumerate(sample.items()):
-            file = given if isinstance(given, Path) else folder / f"{side}-{index}-{number}.npy"
-            if not isinstance(given, Path):
-                np.save(file, np.asarray(given), allow_pickle=False)
-            files[output] = str(file.resolve())
-        written.append(files)
-    return written
+    def read(file: str) -> Any:  # noqa: ANN401 - an array
+        try:
+            return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
+        except ValueError:  # nothing of an array without elements can be mapped
+            return np.load(file, allow_pickle=False)
+
+    return side if side is None else [{name: read(file) for name, file in sample.items()} for sample in side]
 
 
-def _run(job: Path, script: Path, seconds: float) -> str:
-    """Run the process to its end or for so many seconds; returns what was wrong with it."""
-    process = subprocess.Popen(
-        [sys.executable, "-u", "-c", CODE, *sys.path, str(job)], stdin=subprocess.DEVNULL,
-        stdout=2, start_new_session=True,
-    )  # fmt: skip
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return f"{script.name}: check() did not end within {seconds:g} s and was stopped"
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # also what it started and left behind
-        process.wait()
-    if process.returncode < 0:
-        by = signal.strsignal(-process.returncode) or f"signal {-process.returncode}"
-        return f"{script.name}: its process was ended ({by}): perhaps a crash or a lack of memory"
-    return f"{script.name}: it ended its process with code {process.returncode} and said nothing"
+def _raised(doing: str, error: BaseException, script: Path) -> str:
+    """Say what was raised, with the script's own line."""
+    if isinstance(error, SyntaxError):
+        return f"{script.name}:{error.lineno or 1}: not valid Python: {error.msg}"
+    text = " ".join(str(error).split())[:300]
+    what = f"raised {type(error).__name__}" + (f": {text}" if text else "")
+    if isinstance(error, ImportError):
+        what += f" (it runs in {sys.executable}: install what it needs there)"
+    frames = traceback.extract_tb(error.__traceback__)
+    line = next((f.lineno for f in reversed(frames) if Path(f.filename).resolve() == script.resolve()), 0)
+    source = linecache.getline(str(script), line or 0).strip()
+    return (
+        f"{script.name}:{line}: {doing} {what} at: {source[:120]}"
+        if line
+        else f"{script.name}: {doing} {what}"
+    )
+
+
+def read_answer(said: object) -> dict[str, Any]:
+    """Read what ``check`` returned: a bool, or (passed, figure), or (passed, figure, label).
+
+    NumPy's bools and numbers will do. :class:`Refused` where it is anything else.
+    """
+    parts = [_plain(part) for part in said] if isinstance(said, (tuple, list)) else [_plain(said)]
+    match parts:
+        case [bool() as passed]:
+            return {"passed": passed}
+        case [bool() as passed, int() | float() as figure, *label] if not isinstance(figure, bool) and [
+            *map(type, label)
+        ] in ([], [str]):
+            if not math.isfinite(figure):
+                raise Refused(f"check() gave the figure {figure}, which is no finite number")
+            return {
+                "passed": passed,
+                "figure": float(figure),
+                "label": " ".join("".join(label).split())[:200],
+            }
+    hint = "; a comparison of arrays is an array: did you mean .all()?" * bool(getattr(said, "shape", None))
+    raise Refused(
+        f"check() returned {' '.join(repr(said).split())[:120]} ({type(said).__name__}): it must return True "
+        f'or False, (passed, figure) or (passed, figure, "label"){hint}'
+    )
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever the script returned
+    """Return NumPy's scalars, and arrays without dimensions, as Python's own."""
+    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value

@@ -290,7 +290,9 @@ def describe(search: Search, nodes: Mapping[str, Node], version: str, cut_short:
         )
     else:
         cut = cut_short or f"after {counted(len(steps), 'marking')} no other is tried"
-        why_not = f"{cut}: it lies in the {len(left)} nodes from {shown[0]} to {shown[-1]}, whose output is wrong"
+        why_not = (
+            f"{cut}: it lies in the {len(left)} nodes from {shown[0]} to {shown[-1]}, whose output is wrong"
+        )
     node = nodes.get(tensor, Node(name="", operator=""))
     return WrongLayer(
         version=version, tensor=tensor, node=node.name, operator=node.operator, error=error, steps=steps,
