@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, NodeProto, TensorProto
+from onnx import TensorProto
 
 from trtmatrix.model.explain_search import Graph, Node
-from trtmatrix.onnxmodel.graphs import find_external, infer, inner_graphs, known_of
+from trtmatrix.onnxmodel.graphs import find_external, infer, inputs_of, known_of
 
 MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
 """Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
@@ -49,7 +49,7 @@ def read_markable(file: Path) -> Markable:
     sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
     tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
     for place, node in enumerate(graph.node):
-        used = [name for name in _inputs_of(node) if name in sources]
+        used = [name for name in inputs_of(node) if name in sources]
         if not used or node.op_type in SHAPES:
             continue
         behind = tuple(dict.fromkeys(source for name in used for source in sources[name]))
@@ -65,21 +65,6 @@ def read_markable(file: Path) -> Markable:
     return Markable(
         file=file, graph=Graph(tensors=tuple(tensors), inputs=inputs), inner=frozenset(inner), nodes=nodes
     )
-
-
-def _inputs_of(node: NodeProto) -> Iterator[str]:
-    """Yield what a node is computed from, also what the graphs inside of it take from around them."""
-    yield from filter(None, node.input)
-    for graph in inner_graphs(node):
-        yield from _taken(graph)
-
-
-def _taken(graph: GraphProto) -> Iterator[str]:
-    own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
-    for node in graph.node:
-        yield from (name for name in _inputs_of(node) if name not in own)
-        own.update(node.output)
-    yield from (info.name for info in graph.output if info.name not in own)
 
 
 def write_marked(markable: Markable, tensor: str, folder: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.paths import Remembered
+from trtmatrix.common.words import counted
 from trtmatrix.judge.advice import OWN_MODEL
 from trtmatrix.onnxmodel.tensors import (
     Range,
@@ -22,7 +22,7 @@ from trtmatrix.onnxmodel.tensors import (
     Tensor,
     file_names,
     fill_shapes,
-    fits_range,
+    fits_shape,
     is_within,
     parse_profile,
     profile_of,
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 ABOUT = "about.json"
 """What a report tells of a model, beside its repro."""
-
-LARGE_FILE = 1 << 24
-"""Bytes from which on a file's digest is remembered."""
 
 BUILT_AS: Mapping[str, Mapping[str, str]] = {
     "float32": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
@@ -100,7 +97,7 @@ def open_model(context: Context, options: ModelOptions) -> Context:
         return context
     from trtmatrix.onnxmodel.reading import read_model
 
-    model = read_model(options.model, _digests(context.project.cache))
+    model = read_model(options.model)
     inputs = choose_inputs(model, options.inputs, options.profile)
     folder = _write(context, model, inputs, options)
     return _context_of(context, folder, read_repros(folder / "repros"))
@@ -148,20 +145,6 @@ def notes_of(context: Context) -> list[str]:
     return [*([f"samples: {samples}"] if about["drawn"] else []), *about["troubles"]]
 
 
-def _digests(cache: Path) -> Callable[[Path], str]:
-    """Return what gives the digest of a file; that of a large one is remembered."""
-    from trtmatrix.onnxmodel.reading import digest_file
-
-    def of(path: Path) -> str:
-        seen = path.stat()
-        if seen.st_size < LARGE_FILE:
-            return digest_file(path)
-        state = f"{path.resolve()} {seen.st_size} {seen.st_mtime_ns} {seen.st_ino}"
-        return Remembered(cache).recall("digest", state, lambda: digest_file(path))
-
-    return of
-
-
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
     """What a model is fed with. ``words``: where that comes from; ``drawn``: it was drawn here."""
@@ -174,13 +157,13 @@ class Inputs:
 
 def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) -> Inputs:
     """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
-    from trtmatrix.onnxmodel.samples import extents, read_samples
+    from trtmatrix.onnxmodel.samples import read_samples
 
     given = _profiles(model, profiles)
     if path is None:
         return _draw(model, given)
     samples = read_samples(path, model.inputs)
-    shapes = [extents(sample, model.inputs) for sample in samples]
+    shapes = [{name: array.shape for name, array in sample.items()} for sample in samples]
     problems = [
         f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
         for number, sample in enumerate(shapes)
@@ -188,9 +171,9 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
     ]  # fmt: skip
     if problems:
         raise UsageError("\n".join(problems[:20]))
-    count = f"{len(samples)} samples" if len(samples) > 1 else "1 sample"
     profile = {**profile_of(model.inputs, shapes), **given}
-    return Inputs(samples=samples, profile=profile, words=f"{count} from {path.name}", drawn=False)
+    words = f"{counted(len(samples), 'sample')} from {path.name}"
+    return Inputs(samples=samples, profile=profile, words=words, drawn=False)
 
 
 def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
@@ -204,15 +187,12 @@ def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
         except ValueError as error:
             problems.append(f"--profile {error}")
             continue
-        if name not in tensors:
+        tensor = tensors.get(name)
+        if tensor is None:
             problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
-        elif not tensors[name].is_dynamic:
-            problems.append(f"--profile {text}: {name} is {tensors[name].text}, of one shape alone")
-        elif not fits_range(ranges, tensors[name]):
-            values = ": its values are wanted" if tensors[name].feeds else ""
-            problems.append(f"--profile {text}: {name} is {tensors[name].told}{values}")
-        else:
-            found[name] = ranges
+        elif not tensor.is_dynamic or not all(fits_shape(shape, tensor) for shape in ranges):
+            problems.append(f"--profile {text}: {name} is {tensor.text}")
+        found[name] = ranges
     if problems:
         raise UsageError("\n".join(problems))
     return found
@@ -248,36 +228,12 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
 
 
 def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
-    said = "\n".join(f"  input {tensor.name} is {tensor.told}" for tensor in unknown)
-    first, what = unknown[0], "values" if unknown[0].feeds else "shapes"
-    dims = (1,) if first.feeds else first.shape or (1,)
-    example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in dims)
+    said = "\n".join(f"  input {tensor.name} is {tensor.text}" for tensor in unknown)
+    example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in unknown[0].shape or (1,))
     return (
         f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
-        f"  name them: --profile {first.name}={example}:…:… (least, usual, largest {what}), or give --inputs"
+        f"  name them: --profile {unknown[0].name}={example}:…:… (least, usual, largest), or give --inputs"
     )
-
-
-def _tolerance(options: ModelOptions) -> dict[str, float]:
-    if options.atol is None and options.rtol is None:
-        return {}
-    tolerance = {"atol": float(options.atol or 0.0), "rtol": float(options.rtol or 0.0)}
-    for name, value in tolerance.items():
-        if not 0 <= value < float("inf"):
-            raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
-    return tolerance
-
-
-def _reference(context: Context) -> str:
-    """Return who computes the reference: not ONNX Runtime where that is what is judged.
-
-    Beside TensorRT it is the check of the graph.
-    """
-    from trtmatrix.onnxmodel.preparing import EVALUATOR, RUNTIME
-
-    products = {version.product for version in select_versions(context.matrix, context.selection)}
-    judged = Product.ONNXRUNTIME in products and Product.TENSORRT not in products
-    return EVALUATOR if judged else RUNTIME
 
 
 def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions) -> Path:
@@ -286,7 +242,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
 
     profile = json.dumps(inputs.profile, sort_keys=True)
     content = sha256(f"{digest_samples(inputs.samples)} {profile}".encode()).hexdigest()
-    text = _write_page(context, model, inputs, options, content)
+    text = _fill_page(context, model, inputs, options, content)
     controls = context.repros[CONTROLS].file.read_bytes() if CONTROLS in context.repros else b""
     models = context.project.cache / "models"
     folder = models / f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
@@ -311,16 +267,15 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
     return folder
 
 
-def _write_page(
+def _fill_page(
     context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions, content: str
 ) -> str:
     """Return the repro's text: ``page.py`` with its constants filled in."""
     built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[options.precision]
-    digests = {"model": model.digest[:16], "inputs": content[:16]}
+    params = {"precision": built, "model": model.digest[:16], "inputs": content[:16]}
     case = {
-        "id": f"{options.precision}-{content[:6]}", "params": {"precision": built, **digests}, "keep": True,
-        "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(options),
-        "bug_is": list(options.bug_is),
+        "id": f"{options.precision}-{content[:6]}", "params": params, "keep": True,
+        "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(options), "bug_is": [*options.bug_is],
     }  # fmt: skip
     facts = {
         "title": f"your model {model.path.name}", "upstream": OWN_MODEL, "url": "docs/upgrade.md",
@@ -328,13 +283,16 @@ def _write_page(
         "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
         "expectations": [], "workarounds": [],
     }  # fmt: skip
+    products = {version.product for version in select_versions(context.matrix, context.selection)}
+    alone = Product.ONNXRUNTIME in products and Product.TENSORRT not in products
     values = {
         "FACTS": facts, "SAMPLES": len(inputs.samples),
         "INPUTS": file_names(tensor.name for tensor in model.inputs),
         "OUTPUTS": file_names(tensor.name for tensor in model.outputs),
         "PROFILE": {name: tuple(map(tuple, shapes)) for name, shapes in inputs.profile.items()},
         "QUANTIZED": tuple(model.quantized), "OPTIONS": dict(options.build),
-        "FLOOR": "bf16" if model.typed == "bfloat16" else built, "REFERENCE": _reference(context),
+        "FLOOR": "bf16" if model.typed == "bfloat16" else built,
+        "REFERENCE": "onnx.reference" if alone else "onnxruntime",  # it is not judged by itself
     }  # fmt: skip
     case = {name: value for name, value in case.items() if value or name not in {"tolerance", "bug_is"}}
 
@@ -352,6 +310,16 @@ def _literal(value: object) -> str:
     return pformat(value, width=100, sort_dicts=False)
 
 
+def _tolerance(options: ModelOptions) -> dict[str, float]:
+    if options.atol is None and options.rtol is None:
+        return {}
+    tolerance = {"atol": float(options.atol or 0.0), "rtol": float(options.rtol or 0.0)}
+    for name, value in tolerance.items():
+        if not 0 <= value < float("inf"):
+            raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
+    return tolerance
+
+
 def _write_files(folder: Path, cache: Path, model: ModelFile, inputs: Inputs) -> None:
     """Put the model, its external data and the samples into a folder; large files are there once."""
     import numpy as np
@@ -365,9 +333,10 @@ def _write_files(folder: Path, cache: Path, model: ModelFile, inputs: Inputs) ->
         target.parent.mkdir(parents=True, exist_ok=True)
         os.link(blobs.keep_file(file), target)
     (folder / "inputs").mkdir()
+    names = file_names(tensor.name for tensor in model.inputs)
     for number, sample in enumerate(inputs.samples):
         mark = mark_of(number, len(inputs.samples))
-        for file_name, name in file_names(tensor.name for tensor in model.inputs).items():
+        for file_name, name in names.items():
             np.save(folder / "inputs" / f"{file_name}{mark}.npy", sample[name])
 
 
@@ -379,7 +348,7 @@ def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
     ]
     facts = [
         ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),
-        ("inputs", ", ".join(f"{tensor.name} {tensor.told}" for tensor in model.inputs)),
+        ("inputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.inputs)),
         ("outputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.outputs)),
         ("weights", f"{model.parameters:,} numbers, {model.typed}, {model.size:,} bytes in all"),
         ("external files", ", ".join(sorted(model.files)) or "none"),

@@ -17,7 +17,7 @@ INPUTS: Dict[str, str] = {}
 OUTPUTS: Dict[str, str] = {}
 
 PROFILE: Dict[str, Any] = {}
-"""The least, the usual and the largest shape of each dynamic input (values, where it decides a shape)."""
+"""The least, the usual and the largest shape of each dynamic input."""
 
 QUANTIZED: Tuple[str, ...] = ()
 """What the graph's QuantizeLinear nodes round to."""

@@ -6,13 +6,11 @@ External data: https://onnx.ai/onnx/repo-docs/ExternalData.html.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path, PurePosixPath
-from typing import Any
 
-import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
@@ -22,7 +20,7 @@ FLOATS = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 """Types that hold the graph's real numbers."""
 
 LARGE = 1024
-"""Elements from which on a tensor's data lies in a file of its own while the graph is rewritten."""
+"""Elements from which on a tensor's data is left out where only types and shapes are looked at."""
 
 OWN = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """Domains of operators that are ONNX's own."""
@@ -35,7 +33,6 @@ CASE_NAMES = frozenset(
 )  # fmt: skip
 """What lies in a case's folder already."""
 
-Fresh = Callable[[str], str]
 Dims = tuple[int | None, ...]
 
 
@@ -58,13 +55,24 @@ def all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
 
 def all_nodes(model: ModelProto) -> Iterator[NodeProto]:
     """Yield every node of a model, those of inner graphs and of local functions too."""
-    for graph in all_graphs(model.graph):
+    bodies = [GraphProto(node=function.node) for function in model.functions]
+    for graph in itertools.chain.from_iterable(map(all_graphs, [model.graph, *bodies])):
         yield from graph.node
-    for function in model.functions:
-        yield from function.node
-        inner = (graph for node in function.node for graph in inner_graphs(node))
-        for graph in itertools.chain.from_iterable(map(all_graphs, inner)):
-            yield from graph.node
+
+
+def inputs_of(node: NodeProto) -> Iterator[str]:
+    """Yield what a node is computed from, also what the graphs inside of it take from around them."""
+    yield from filter(None, node.input)
+    for graph in inner_graphs(node):
+        yield from _taken(graph)
+
+
+def _taken(graph: GraphProto) -> Iterator[str]:
+    own = {info.name for info in graph.input} | {tensor.name for tensor in graph.initializer}
+    for node in graph.node:
+        yield from (name for name in inputs_of(node) if name not in own)
+        own.update(node.output)
+    yield from (info.name for info in graph.output if info.name not in own)
 
 
 def all_tensors(model: ModelProto) -> Iterator[TensorProto]:
@@ -87,51 +95,12 @@ def opset_of(model: ModelProto) -> int:
     return max((item.version for item in model.opset_import if item.domain in {"", "ai.onnx"}), default=1)
 
 
-def elements(tensor: TensorProto) -> int:
-    """Return how many elements a tensor has."""
-    return prod(tensor.dims)
-
-
 def attribute_of(node: NodeProto, name: str, default: object = None) -> object:
     """Return a node's attribute as Python has it."""
     for attribute in node.attribute:
         if attribute.name == name:
             return onnx.helper.get_attribute_value(attribute)
     return default
-
-
-def fresh_names() -> Fresh:
-    """Return what makes names that no graph has."""
-    count = itertools.count(1)
-    return lambda stem: f"{stem}__trtmatrix{next(count)}"
-
-
-class Nodes:
-    """Nodes in the making, in the order in which they were added."""
-
-    def __init__(self, fresh: Fresh) -> None:
-        self.nodes: list[NodeProto] = []
-        self.fresh = fresh
-
-    def add(self, op: str, *inputs: str, out: str = "", **attributes: Any) -> str:  # noqa: ANN401
-        """Add a node; returns the name of its output."""
-        name = out or self.fresh(op)
-        self.nodes.append(onnx.helper.make_node(op, inputs, [name], **attributes))
-        return name
-
-    def integers(self, *values: int) -> str:
-        """Add a list of int64 numbers."""
-        return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(values, dtype=np.int64)))
-
-    def number(self, value: float) -> str:
-        """Add a float32 number."""
-        return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(value, dtype=np.float32)))
-
-
-def put(repeated: Any, items: Sequence[Any]) -> None:  # noqa: ANN401 - protobuf gives its lists no type
-    """Replace what a repeated field holds."""
-    del repeated[:]
-    repeated.extend(items)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,28 +120,22 @@ def known_of(graph: GraphProto) -> Known:
 
     Of a name that two of them give to different tensors nothing is known.
     """
-    types: dict[str, int] = {}
-    shapes: dict[str, Dims] = {}
+    found: dict[str, tuple[int, Dims | None]] = {}
     unclear: set[str] = set()
     for each in all_graphs(graph):
-        own_types: dict[str, int] = {}
-        own_shapes: dict[str, Dims] = {}
+        own: dict[str, tuple[int, Dims | None]] = {}
         for info in itertools.chain(each.value_info, each.input, each.output):
             tensor = info.type.tensor_type
-            if info.type.HasField("tensor_type") and tensor.elem_type:
-                own_types[info.name] = tensor.elem_type
-                if tensor.HasField("shape"):
-                    sizes = (dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
-                    own_shapes[info.name] = tuple(sizes)
-        for weights in each.initializer:
-            own_types[weights.name], own_shapes[weights.name] = weights.data_type, tuple(weights.dims)
-        unclear |= {name for name, kind in own_types.items() if types.get(name, kind) != kind}
-        unclear |= {name for name, shape in own_shapes.items() if shapes.get(name, shape) != shape}
-        types.update(own_types)
-        shapes.update(own_shapes)
+            if tensor.elem_type:
+                sizes = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+                own[info.name] = tensor.elem_type, sizes if tensor.HasField("shape") else None
+        own |= {weights.name: (weights.data_type, tuple(weights.dims)) for weights in each.initializer}
+        unclear |= {name for name, told in own.items() if found.get(name, told) != told}
+        found |= own
+    sure = {name: told for name, told in found.items() if name not in unclear}
     return Known(
-        types={name: kind for name, kind in types.items() if name not in unclear},
-        shapes={name: shape for name, shape in shapes.items() if name not in unclear},
+        types={name: kind for name, (kind, _) in sure.items()},
+        shapes={name: shape for name, (_, shape) in sure.items() if shape is not None},
     )
 
 
@@ -182,17 +145,14 @@ def infer(model: ModelProto, shapes: Mapping[str, tuple[int, ...]] | None = None
     The copy lacks the data of large tensors. What cannot be inferred is left out.
     """
     small = _without_data(model)
-    for info in small.graph.input:
-        if shapes and info.name in shapes and info.type.HasField("tensor_type"):
-            del info.type.tensor_type.shape.dim[:]
-            for size in shapes[info.name]:
-                info.type.tensor_type.shape.dim.add().dim_value = size
     if shapes:
         for graph in all_graphs(small.graph):  # what they say holds for other shapes
             del graph.value_info[:]
-        for info in small.graph.output:
+        for info in (*small.graph.input, *small.graph.output):
             if info.type.HasField("tensor_type"):
                 info.type.tensor_type.ClearField("shape")
+            for size in shapes.get(info.name, ()):
+                info.type.tensor_type.shape.dim.add().dim_value = size
     try:
         return onnx.shape_inference.infer_shapes(small, data_prop=True)
     except Exception:  # noqa: BLE001 - a graph that is odd in one place is known in the others
@@ -205,17 +165,14 @@ def _without_data(model: ModelProto) -> ModelProto:
     for name in ("input", "output", "value_info", "node", "sparse_initializer"):
         getattr(graph, name).extend(getattr(model.graph, name))
     for tensor in model.graph.initializer:
-        if elements(tensor) <= LARGE:
+        if prod(tensor.dims) <= LARGE:
             graph.initializer.append(tensor)
             continue
         bare = graph.initializer.add(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
         bare.data_location = TensorProto.EXTERNAL
         bare.external_data.add(key="location", value="nowhere")
-    return ModelProto(
-        ir_version=model.ir_version, producer_name=model.producer_name, domain=model.domain,
-        model_version=model.model_version, opset_import=model.opset_import, functions=model.functions,
-        graph=graph,
-    )  # fmt: skip
+    opsets, functions = model.opset_import, model.functions
+    return ModelProto(ir_version=model.ir_version, opset_import=opsets, functions=functions, graph=graph)
 
 
 def find_external(model: Path, loaded: ModelProto | None = None) -> dict[str, Path]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.onnxmodel.computing import Computed, compute
-from trtmatrix.onnxmodel.sessions import Evaluator, Session
 
 Array = NDArray[Any]
 
-RUNTIME, EVALUATOR = "onnxruntime", "onnx.reference"
-RUNNERS = {RUNTIME: (Session,), EVALUATOR: (Evaluator, Session)}
-"""Who computes the reference: where ONNX Runtime is judged, it is not by itself if that can be."""
+EVALUATOR = "onnx.reference"
+"""Who computes the reference where ONNX Runtime is what is judged, if it can."""
 
 
 def mark_of(sample: int, samples: int) -> str:
@@ -42,14 +39,13 @@ class OwnModel:
     outputs: Mapping[str, str]
     samples: int
     precision: str
-    by: str = RUNTIME
+    by: str = ""
 
     def prepare(self) -> dict[str, Any]:
         """Return what a repro's ``prepare`` does; no reference where none can be computed."""
-        feeds = _feeds(self.repro, tuple(self.inputs.items()), self.samples)
         return {
-            "model": Path(self.repro).resolve().parent.parent / "model" / "model.onnx",
-            "inputs": dict(self._by_file(feeds, self.inputs)),
+            "model": self._folder / "model" / "model.onnx",
+            "inputs": dict(self._by_file(self._feeds, self.inputs)),
             "reference": dict(self._by_file(self._computed.references, self.outputs)),
         }
 
@@ -57,20 +53,17 @@ class OwnModel:
         """Return what a repro's ``noise`` does: errors by output and member, and the reference in words."""
         computed = self._computed
         references = dict(self._by_file(computed.references, self.outputs))
-        not_finite = {
-            file: max((_share_not_finite(sample[name]) for sample in computed.references), default=0.0)
+        arrays = {
+            file: [sample[name] for sample in computed.references if name in sample]
             for file, name in self.outputs.items()
         }
-        own_error = {name: computed.own_error.get(graph) for name, graph in self.outputs.items()}
+        shares = {file: max(map(_share_not_finite, found), default=0.0) for file, found in arrays.items()}
+        own_error = {file: computed.own_error.get(graph) for file, graph in self.outputs.items()}
         told = {
-            "silent": sorted(
-                file
-                for file, name in self.outputs.items()
-                if not all(_tells(sample[name]) for sample in computed.references)
-            ),
-            "not_finite": {file: share for file, share in not_finite.items() if share},
+            "silent": sorted(file for file, found in arrays.items() if not all(map(_tells, found))),
+            "not_finite": {file: share for file, share in shares.items() if share},
             "by": computed.by, "precision": computed.precision, "why_not": computed.why_not,
-            "instead": computed.instead, "own_error_means": computed.own_means,
+            "instead": computed.instead, "own_error_means": "float32 against float64",
             "own_error": {file: error for file, error in own_error.items() if error is not None},
         }  # fmt: skip
         errors = self._by_file(computed.errors, self.outputs)
@@ -81,10 +74,28 @@ class OwnModel:
         }  # fmt: skip
 
     @property
+    def _folder(self) -> Path:
+        return Path(self.repro).resolve().parent.parent
+
+    @property
+    def _feeds(self) -> list[dict[str, Array]]:
+        """The feeds of each sample by the graph's names, mapped from their files."""
+        folder, marks = self._folder / "inputs", [mark_of(n, self.samples) for n in range(self.samples)]
+        return [
+            {name: np.load(folder / f"{file}{mark}.npy", mmap_mode="r") for file, name in self.inputs.items()}
+            for mark in marks
+        ]
+
+    @property
     def _computed(self) -> Computed:
-        return _compute_once(
-            self.repro, tuple(self.inputs.items()), self.samples, self.precision, RUNNERS[self.by]
-        )
+        """What both functions of a repro need; it is computed once."""
+        if self.repro not in _COMPUTED:
+            _COMPUTED.clear()
+            _COMPUTED[self.repro] = compute(
+                self._folder / "model" / "model.onnx", self._feeds, self.precision,
+                independent=self.by == EVALUATOR,
+            )  # fmt: skip
+        return _COMPUTED[self.repro]
 
     def _by_file(
         self, samples: Sequence[Mapping[str, Any]], names: Mapping[str, str]
@@ -95,26 +106,7 @@ class OwnModel:
             yield from ((file + mark, found[name]) for file, name in names.items() if name in found)
 
 
-@lru_cache(maxsize=1)
-def _compute_once(
-    repro: str, inputs: tuple[tuple[str, str], ...], samples: int, precision: str,
-    runners: tuple[type[Session], ...],
-) -> Computed:  # fmt: skip
-    """Compute once what both functions of a repro need."""
-    model = Path(repro).resolve().parent.parent / "model" / "model.onnx"
-    return compute(model, _feeds(repro, inputs, samples), precision, model.parent, runners)
-
-
-def _feeds(repro: str, inputs: tuple[tuple[str, str], ...], samples: int) -> list[dict[str, Array]]:
-    """Return the feeds of each sample by the graph's names, mapped from their files."""
-    folder = Path(repro).resolve().parent.parent / "inputs"
-    return [
-        {
-            name: np.load(folder / f"{file}{mark_of(number, samples)}.npy", mmap_mode="r")
-            for file, name in inputs
-        }
-        for number in range(samples)
-    ]
+_COMPUTED: dict[str, Computed] = {}
 
 
 def _tells(reference: Array) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import UsageError
@@ -20,8 +21,9 @@ from trtmatrix.onnxmodel.graphs import (
     all_nodes,
     all_tensors,
     attribute_of,
-    elements,
     find_external,
+    infer,
+    known_of,
     opset_of,
 )
 from trtmatrix.onnxmodel.tensors import Dim, Tensor
@@ -65,11 +67,8 @@ class ModelFile:
     troubles: tuple[str, ...] = ()
 
 
-def read_model(path: Path, digest_of: Callable[[Path], str] | None = None) -> ModelFile:
-    """Read a model; :class:`UsageError` where it is none, or where it cannot be fed with NumPy's arrays.
-
-    ``digest_of`` gives the SHA-256 of a file, where it is known already.
-    """
+def read_model(path: Path) -> ModelFile:
+    """Read a model; :class:`UsageError` where it is none, or where it cannot be fed with NumPy's arrays."""
     model = load_model(path)
     files = find_external(path, model)
     constants = {tensor.name for tensor in model.graph.initializer}
@@ -77,18 +76,15 @@ def read_model(path: Path, digest_of: Callable[[Path], str] | None = None) -> Mo
     outputs = [_tensor(path, "output", info) for info in model.graph.output]
     if problems := [*_unfeedable(inputs, outputs)]:
         raise UsageError("\n".join(f"--model {path}: {problem}" for problem in problems))
-    feeding = find_feeding(model.graph, {info.name for info in inputs if info.dtype in {"int32", "int64"}})
-    digest_of = digest_of or digest_file
-    total = sha256(digest_of(path).encode())
+    total = sha256(digest_file(path).encode())
     for name, file in sorted(files.items()):
-        total.update(f"\n{name} {digest_of(file)}".encode())
+        total.update(f"\n{name} {digest_file(file)}".encode())
     quantized, others = _quantized(model)
     return ModelFile(
         path=path, digest=total.hexdigest(), files=files,
-        inputs=tuple(replace(tensor, feeds=feeding.get(tensor.name, "")) for tensor in inputs),
-        outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
+        inputs=tuple(inputs), outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
         producer=f"{model.producer_name} {model.producer_version}".strip(),
-        typed=_typed(model), parameters=sum(map(elements, model.graph.initializer)),
+        typed=_typed(model), parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
         size=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
         quantized=quantized, tables=find_tables(model.graph), troubles=tuple(_troubles(path, model, others)),
     )  # fmt: skip
@@ -136,34 +132,18 @@ def load_model(path: Path, option: str = "--model ") -> ModelProto:
 def _malformed(model: ModelProto) -> Iterator[str]:
     """Yield what no reader of the graph could make sense of, by node or tensor."""
     known, opset = set(TensorProto.DataType.values()), opset_of(model)
-    infos = (
-        info for graph in all_graphs(model.graph) for info in (*graph.input, *graph.output, *graph.value_info)
-    )
+    infos = [info for g in all_graphs(model.graph) for info in (*g.input, *g.output, *g.value_info)]
     types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
     types += [(tensor.name or "a constant", tensor.data_type) for tensor in all_tensors(model)]
     for name, kind in types:
         if kind not in known:
             yield f"the tensor {name} has the element type {kind}, which ONNX does not have"
-    sizes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     for place, node in enumerate(all_nodes(model)):
-        called, least = f"the node {node.name or place} ({node.op_type})", _least_inputs(node, opset)
+        is_own = node.domain in {"", "ai.onnx"} and onnx.defs.has(node.op_type, opset, "")
+        least = onnx.defs.get_schema(node.op_type, opset, "").min_input if is_own else 0
         if len(node.input) < least:
-            yield f"{called} has {len(node.input)} inputs and needs {least}"
-        elif node.op_type == "Gather" and node.input and node.input[0] in sizes:
-            axis, rank = int(str(attribute_of(node, "axis", 0))), len(sizes[node.input[0]])
-            if not -rank <= axis < rank:
-                yield f"{called} has the axis {axis}, and what it takes from has {rank} dimensions"
-
-
-def _least_inputs(node: NodeProto, opset: int) -> int:
-    """Return how many inputs a node must have; 0 where nobody knows its operator."""
-    if node.domain not in {"", "ai.onnx"}:
-        return 0
-    try:
-        inputs = onnx.defs.get_schema(node.op_type, opset, "").inputs
-    except onnx.defs.SchemaError:
-        return 0
-    return sum(item.option is onnx.defs.OpSchema.FormalParameterOption.Single for item in inputs)
+            name = f"{node.name or place} ({node.op_type})"
+            yield f"the node {name} has {len(node.input)} inputs and needs {least}"
 
 
 def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
@@ -190,20 +170,13 @@ def _dtype(kind: int) -> str:
 
 def _unfeedable(inputs: list[Tensor], outputs: list[Tensor]) -> Iterator[str]:
     """Yield what cannot be fed or read with NumPy's arrays."""
-    for what, tensors in (("input", inputs), ("output", outputs)):
-        for tensor in tensors:
-            if tensor.dtype == "string":
-                yield (
-                    f"{what} {tensor.name} is string, which no TensorRT takes: turn texts into numbers "
-                    "before the model, and give it the part behind that"
-                )
-            elif tensor.dtype not in FEEDABLE:
-                yield (
-                    f"{what} {tensor.name} is {tensor.dtype}, which NumPy does not have: cast it inside of "
-                    "the graph, with float32 or float16 outside"
-                )
-    for tensor in inputs:
-        if 0 in (tensor.shape or ()):
+    for what, tensor in (*(("input", t) for t in inputs), *(("output", t) for t in outputs)):
+        remedy = "cast it inside of the graph, with float32 or float16 outside"
+        if tensor.dtype == "string":
+            remedy = "turn texts into numbers before the model, and give it the part behind that"
+        if tensor.dtype not in FEEDABLE:
+            yield f"{what} {tensor.name} is {tensor.dtype}, which cannot be fed or compared: {remedy}"
+        if what == "input" and 0 in (tensor.shape or ()):
             yield f"input {tensor.name} is {tensor.text}: a dimension of size 0 has nothing to compute"
     if not inputs:
         yield "it has no inputs: every version would give a constant"
@@ -213,7 +186,7 @@ def _typed(model: ModelProto) -> str:
     """Return the type of most of a model's real numbers; of few weights the inputs and outputs decide."""
     count: Counter[int] = Counter()
     for tensor in all_tensors(model):
-        count[tensor.data_type] += elements(tensor)
+        count[tensor.data_type] += prod(tensor.dims)
     count.update(info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output))
     return _dtype(
         max((kind for kind in count if kind in FLOATS), key=count.__getitem__, default=TensorProto.FLOAT)
@@ -222,25 +195,13 @@ def _typed(model: ModelProto) -> str:
 
 def _quantized(model: ModelProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what Q/DQ nodes quantize to: as a build is told of it, and the types that it is not told of."""
-    types = {tensor.name: tensor.data_type for tensor in model.graph.initializer}
-    for node in all_nodes(model):
-        if node.op_type == "Constant" and isinstance(value := attribute_of(node, "value"), TensorProto):
-            types.update(dict.fromkeys(node.output, value.data_type))
-    kinds = {
-        _target(n, types) for n in all_nodes(model) if n.op_type in {"QuantizeLinear", "DequantizeLinear"}
-    }
+    places = {"QuantizeLinear": "output", "DequantizeLinear": "input"}
+    nodes = [node for node in all_nodes(model) if node.op_type in places]
+    types = known_of(infer(model).graph).types if nodes else {}
+    kinds = {types.get(getattr(node, places[node.op_type])[0], TensorProto.UINT8) for node in nodes}
     plain = kinds & {TensorProto.INT8, TensorProto.UINT8}
     found = (*(("int8",) if plain else ()), *(("fp8",) if kinds & FP8 else ()))
     return found, tuple(sorted(_dtype(kind) for kind in kinds - plain - FP8))
-
-
-def _target(node: NodeProto, types: Mapping[str, int]) -> int:
-    """Return what a node quantizes to: its zero point's type, else what it says or is fed."""
-    said = attribute_of(node, "output_dtype", 0) if node.op_type == "QuantizeLinear" else 0
-    if isinstance(said, int) and said:
-        return said
-    names = [*node.input[2:3], *(node.input[:1] if node.op_type == "DequantizeLinear" else [])]
-    return next((types[name] for name in names if name in types), TensorProto.UINT8)
 
 
 def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterator[str]:
@@ -266,40 +227,8 @@ def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterato
         yield f"it quantizes to {', '.join(others)}: builds are not told of that"
 
 
-FEEDS: Mapping[str, Mapping[int, str]] = {
-    "TopK": {1: "k"}, "Expand": {1: "shape"}, "Reshape": {1: "shape"}, "Tile": {1: "repeats"},
-    "Loop": {0: "trip count"}, "Resize": {3: "sizes"}, "ConstantOfShape": {0: "shape"}, "Pad": {1: "pads"},
-    "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"}, "Split": {1: "sizes"}, "OneHot": {1: "depth"},
-    "Range": {0: "start", 1: "limit", 2: "delta"}, "CenterCropPad": {1: "shape"}, "Col2Im": {1: "shape"},
-}  # fmt: skip
-"""Operators → inputs whose values decide the shape of what they give."""
-
-COMPUTING = frozenset(
-    {
-        "Cast", "Identity", "Squeeze", "Unsqueeze", "Concat", "Add", "Sub", "Mul", "Div", "Min", "Max", "Neg",
-        "Gather", "Slice", "Reshape", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Where", "Mod",
-    }
-)  # fmt: skip
-"""Operators behind which integers are still what somebody computes a shape from."""
-
 THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 """Operators that change no index."""
-
-
-def find_feeding(graph: GraphProto, integers: Collection[str]) -> dict[str, str]:
-    """Return the inputs of at most one dimension, of these, that decide a shape: name → of what."""
-    flat = {info.name for info in graph.input if len(info.type.tensor_type.shape.dim) < 2}
-    origins = {name: {name} for name in integers if name in flat}
-    found: dict[str, str] = {}
-    for inner in all_graphs(graph):  # a graph comes before those inside of it
-        for node in inner.node:
-            for i, role in FEEDS.get(node.op_type, {}).items() if node.domain in OWN else ():
-                for name in origins.get(node.input[i], ()) if i < len(node.input) else ():
-                    found.setdefault(name, f"{node.op_type}'s {role}")
-            if node.op_type in COMPUTING:
-                behind = {origin for name in node.input for origin in origins.get(name, ())}
-                origins.update({name: behind for name in node.output if behind})
-    return found
 
 
 def find_tables(graph: GraphProto) -> dict[str, int]:
@@ -312,6 +241,7 @@ def find_tables(graph: GraphProto) -> dict[str, int]:
         if node.op_type in THROUGH and first in origin:
             origin.update(dict.fromkeys(node.output, origin[first]))
         elif node.op_type == "Gather" and first in sizes and second in origin:
-            name, rows = origin[second], sizes[first][int(str(attribute_of(node, "axis", 0)))]
+            name, axis = origin[second], int(str(attribute_of(node, "axis", 0)))
+            rows = sizes[first][axis] if -len(sizes[first]) <= axis < len(sizes[first]) else 1
             found[name] = min(found.get(name, rows), rows)
     return found

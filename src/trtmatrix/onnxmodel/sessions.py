@@ -1,4 +1,4 @@
-"""Who computes references and noise floors on the host's CPU: ONNX Runtime, or ONNX's own evaluator."""
+"""Runs graphs and single nodes on the host's CPU: by ONNX Runtime, or by ONNX's own evaluator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto
+from onnx import NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, helper
+
+from trtmatrix.onnxmodel.graphs import inputs_of
 
 Array = NDArray[Any]
 
@@ -20,12 +22,6 @@ NOISE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from .*? failed: ?|\S*/onnxruntime_src/\S+ "
 )
 """What ONNX Runtime says that tells nobody anything: places in its own source and in our cache."""
-
-REAL: Mapping[int | str, type[Any]] = {
-    TensorProto.DOUBLE: np.float64, TensorProto.FLOAT: np.float32, TensorProto.FLOAT16: np.float16,
-    "tensor(double)": np.float64, "tensor(float)": np.float32, "tensor(float16)": np.float16,
-}  # fmt: skip
-"""Types of real numbers that may be stored in another precision: ONNX's numbers, ONNX Runtime's words."""
 
 
 class NotComputedError(Exception):
@@ -46,87 +42,101 @@ def _runtime() -> Any:  # noqa: ANN401 - it has no types
     return onnxruntime
 
 
+def name_runner(*, independent: bool) -> str:
+    """Return what computes here, ``independent`` of ONNX Runtime or not; :class:`NotComputedError`."""
+    return (
+        f"onnx.reference {onnx.__version__}"
+        if independent
+        else f"ONNX Runtime {_runtime().__version__} on the CPU"
+    )
+
+
 class Session:
-    """A graph as loaded by ONNX Runtime. ``independent``: it has nothing of ONNX Runtime."""
+    """A graph as loaded by ONNX Runtime."""
 
-    independent = False
-
-    def __init__(self, model: Path, *, optimised: bool = False, frugal: bool = False) -> None:
-        """Load a graph by its path; :class:`NotComputedError` where that fails.
-
-        ``frugal``: memory is given back as soon as it is not needed, which takes longer.
-        """
+    def __init__(self, model: Path | bytes, *, optimised: bool = False, threads: int = 0) -> None:
+        """Load a graph by its path or bytes; :class:`NotComputedError` where that fails."""
         runtime = _runtime()
         settings = runtime.SessionOptions()
         level = runtime.GraphOptimizationLevel
         settings.graph_optimization_level = level.ORT_ENABLE_ALL if optimised else level.ORT_DISABLE_ALL
-        settings.log_severity_level = 4
-        settings.enable_cpu_mem_arena = settings.enable_mem_pattern = not frugal
+        settings.log_severity_level, settings.intra_op_num_threads = 4, threads
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # others work too
         try:
             self._session = runtime.InferenceSession(
-                str(model), sess_options=settings, providers=["CPUExecutionProvider"]
-            )
+                model if isinstance(model, bytes) else str(model), sess_options=settings,
+                providers=["CPUExecutionProvider"],
+            )  # fmt: skip
         except Exception as error:
             raise NotComputedError.of(error) from error
-        self._inputs = {item.name: REAL.get(item.type) for item in self._session.get_inputs()}
-        self._outputs = {item.name: REAL.get(item.type) for item in self._session.get_outputs()}
 
-    @property
-    def integers(self) -> list[str]:
-        """Outputs that hold no real numbers."""
-        return [name for name, real in self._outputs.items() if real is None]
-
-    @staticmethod
-    def called() -> str:
-        """Return which ONNX Runtime computes here; :class:`NotComputedError` where there is none."""
-        return f"ONNX Runtime {_runtime().__version__} on the CPU"
-
-    def run(self, feeds: Mapping[str, Array], given: str = "") -> dict[str, Array]:
-        """Run once; inputs are converted to the graph's types. ``given``: may stand behind inputs' names."""
-        fed = {
-            name: np.asarray(feeds[name.removesuffix(given) if given else name], dtype, order="C")
-            for name, dtype in self._inputs.items()
-        }
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Run once; returns the outputs by name."""
+        fed = {each.name: feeds[each.name] for each in self._session.get_inputs()}
+        names = [each.name for each in self._session.get_outputs()]
         try:
-            found = zip(self._outputs, self._run(fed), strict=True)
-            return {name: np.asarray(value) for name, value in found}
+            return dict(zip(names, self._session.run(names, fed), strict=True))
         except Exception as error:
             raise NotComputedError.of(error) from error
 
-    def _run(self, feeds: Mapping[str, Array]) -> Sequence[Any]:
-        found: Sequence[Any] = self._session.run(list(self._outputs), feeds)
-        return found
 
+class SingleNode:
+    """A node that is run by itself; ``inputs``: all that it takes, its inner graphs too.
 
-class Evaluator(Session):
-    """A graph as ``onnx.reference`` computes it: by NumPy, as ONNX's specification says, and slowly."""
+    ``built_in``: constants of types that cannot be fed. ``is_heavy``: several threads are worth it.
+    """
 
-    independent = True
+    def __init__(
+        self, node: NodeProto, opsets: Sequence[OperatorSetIdProto], built_in: Sequence[TensorProto] = (),
+        *, is_heavy: bool = False,
+    ) -> None:  # fmt: skip
+        self.node, self.opsets, self.built_in, self.is_heavy = node, opsets, built_in, is_heavy
+        own = {tensor.name for tensor in built_in}
+        self.inputs = tuple(dict.fromkeys(name for name in inputs_of(node) if name not in own))
+        self._sessions: dict[tuple[str, ...], Session | NotComputedError] = {}
+        self._evaluator: Any = None
 
-    def __init__(self, model: Path, *, optimised: bool = False, frugal: bool = False) -> None:
-        """Load a graph by its path; :class:`NotComputedError` where that fails, or its weights are large."""
-        del optimised
-        if frugal:
-            raise NotComputedError("its weights are too large for it")
+    def by_runtime(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Return its outputs; :class:`NotComputedError` where ONNX Runtime has no kernel for these types."""
+        arrays = {name: np.asarray(feeds[name], order="C") for name in self.inputs}
+        types = tuple(str(array.dtype) for array in arrays.values())
+        session = self._sessions.get(types)
+        if session is None:
+            try:
+                session = Session(self._model(arrays), threads=0 if self.is_heavy else 1)
+            except NotComputedError as error:
+                session = error
+            if not self.is_heavy or isinstance(session, NotComputedError):  # it would keep its threads
+                self._sessions[types] = session
+        if isinstance(session, NotComputedError):
+            raise session
+        return session.run(arrays)
+
+    def by_evaluator(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Return its outputs as ONNX's specification says, by NumPy; :class:`NotComputedError`."""
         from onnx.reference import ReferenceEvaluator  # only who needs it waits for it
 
-        try:
-            graph = onnx.load(str(model))
-            self._session = ReferenceEvaluator(graph)
-        except Exception as error:
-            raise NotComputedError.of(error) from error
-        infos = (*graph.graph.input, *graph.graph.output)
-        types = {info.name: info.type.tensor_type.elem_type for info in infos}
-        self._inputs = {name: REAL.get(types[name]) for name in self._session.input_names if name in types}
-        self._outputs = {name: REAL.get(types[name]) for name in self._session.output_names}
-
-    @staticmethod
-    def called() -> str:
-        """Return which evaluator computes here."""
-        return f"onnx.reference {onnx.__version__}"
-
-    def _run(self, feeds: Mapping[str, Array]) -> Sequence[Any]:
+        names = [name for name in self.node.output if name]
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return super()._run(feeds)
+            try:
+                if self._evaluator is None:
+                    self._evaluator = ReferenceEvaluator(onnx.load_from_string(self._model(feeds)))
+                return dict(zip(names, self._evaluator.run(names, dict(feeds)), strict=True))
+            except Exception as error:
+                raise NotComputedError.of(error) from error
+
+    def _model(self, feeds: Mapping[str, Any]) -> bytes:
+        """Return a model of the node alone; sequences are inputs without a type, which only NumPy takes."""
+        infos = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(feeds[name].dtype), None)
+            if isinstance(feeds[name], np.ndarray) else ValueInfoProto(name=name)
+            for name in self.inputs
+        ]  # fmt: skip
+        outputs = [ValueInfoProto(name=name) for name in self.node.output if name]
+        graph = helper.make_graph([self.node], "node", infos, outputs, list(self.built_in))
+        try:
+            model = helper.make_model(graph, opset_imports=self.opsets, ir_version=10)
+            return bytes(model.SerializeToString())
+        except Exception as error:
+            raise NotComputedError.of(error) from error

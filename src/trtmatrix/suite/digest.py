@@ -129,8 +129,8 @@ class Code:
 
 
 NOISE = (
-    "prepare/noise", "onnxmodel/computing", "onnxmodel/graphs", "onnxmodel/preparing", "onnxmodel/rewriting",
-    "onnxmodel/rounding", "onnxmodel/sessions",
+    "prepare/noise", "authoring/arithmetic", "onnxmodel/computing", "onnxmodel/graphs", "onnxmodel/preparing",
+    "onnxmodel/sessions",
 )  # fmt: skip
 """What changes the numbers of a prepared case: the emulation of repros, references and floors of one's own
 model. Reading a model and drawing samples are not among it: what they give counts by its own content."""

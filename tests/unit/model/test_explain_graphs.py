@@ -35,7 +35,7 @@ class Version:
     def measure(self, tensor: str) -> Errors:
         self.runs += 1
         marked = write_marked(self.markable, tensor, Path(tempfile.mkdtemp(dir=self.folder)))
-        computed = compute(marked, [self.sample], "fp32", self.folder)
+        computed = compute(marked, [self.sample], "fp32")
         wrong = marked.with_name("wrong.onnx")
         model = onnx.load(str(marked), load_external_data=False)
         wrong.write_bytes(self.spoiled(model).SerializeToString())

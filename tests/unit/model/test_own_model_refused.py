@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model.test_own_model import Opened, npz, opened, top_k, two_inputs
+from model.test_own_model import Opened, npz, opened, two_inputs
 from onnx import TensorProto, helper
 from onnxmodels import FLOAT, mlp, saved, saved_outside
 
@@ -107,7 +107,7 @@ def odd(kind: str) -> Any:
     [
         ("no nodes", "has no nodes"), ("no outputs", "has no outputs"), ("no inputs", "has no inputs"),
         ("sequence", "input x is no tensor (sequence)"), ("optional", "input x is no tensor (optional)"),
-        ("string", "input x is string, which no TensorRT takes: turn texts into numbers before the model"),
+        ("string", "input x is string, which cannot be fed or compared: turn texts into numbers"),
         ("bfloat16", "cast it inside of the graph"), ("size 0", "a dimension of size 0"),
     ],
 )  # fmt: skip
@@ -124,8 +124,6 @@ def malformed(kind: str) -> Any:
         case "unnamed quantizer":
             node.op_type, node.name = "DequantizeLinear", "dq"
             del node.input[:]
-        case "axis":
-            node.CopyFrom(helper.make_node("Gather", ["w0", "x"], ["m0"], name="rows", axis=7))
         case "type of an input":
             model.graph.input[0].type.tensor_type.elem_type = 99
         case "type of a weight":
@@ -138,7 +136,6 @@ def malformed(kind: str) -> Any:
     [
         ("no inputs", "the node 0 (MatMul) has 0 inputs and needs 2"),
         ("unnamed quantizer", "the node dq (DequantizeLinear) has 0 inputs and needs 2"),
-        ("axis", "the node rows (Gather) has the axis 7, and what it takes from has 2 dimensions"),
         ("type of an input", "the tensor x has the element type 99, which ONNX does not have"),
         ("type of a weight", "the tensor w0 has the element type 99"),
     ],
@@ -209,20 +206,3 @@ def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> N
     assert "no such file" in refused(opened, model, "--inputs", str(tmp_path / "nowhere"))
     assert "no .npz file is there" in refused(opened, model, "--inputs", str(tmp_path / "empty"))
     assert "is no .npz file" in refused(opened, model, "--inputs", str(tmp_path / "bad.npz"))
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            (),
-            "input k is int64 [1] (TopK's k)\n  name them: --profile k=1:…:… (least, usual, largest values)",
-        ),
-        (("--profile", "k=1x2"), "k is int64 [1] (TopK's k): its values are wanted"),
-        (("--profile", "k=1:2:3", "--profile", "x=2x9"), "x is float32 [2, 9], of one shape alone"),
-    ],
-)
-def test_what_decides_a_shape_wants_values(
-    words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path
-) -> None:
-    assert message in refused(opened, saved(top_k(), tmp_path / "m.onnx"), *words)

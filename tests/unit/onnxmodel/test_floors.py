@@ -1,4 +1,4 @@
-"""Graphs that round: bit for bit what the project's own arithmetic does, and floors of the same size."""
+"""Graphs rounded between their nodes: as the project's own arithmetic does, with floors of the same size."""
 
 from __future__ import annotations
 
@@ -12,80 +12,34 @@ from onnx import ModelProto
 from onnxmodels import FLOAT, Array, make_model, node, normal, run, saved
 
 from trtmatrix.authoring import attention, masked_attention
-from trtmatrix.authoring.arithmetic import (
-    ENSEMBLE,
-    FLOAT64,
-    round_bf16,
-    round_fp16,
-    round_tf32,
-)
+from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, round_fp16, round_tf32
 from trtmatrix.authoring.randoms import TorchRandom
-from trtmatrix.onnxmodel import rounding
-from trtmatrix.onnxmodel.computing import compute
-from trtmatrix.onnxmodel.graphs import Known, Nodes, fresh_names, infer, known_of
-from trtmatrix.onnxmodel.rounding import Rounding, apply_rounding
+from trtmatrix.onnxmodel.computing import Graph, Way, compute
 
 SAME_FLOOR = 1.5
 """A floor of the graph and the project's own emulation of the same mathematics differ by less."""
 
 
-def rounder(function: Any) -> ModelProto:
-    steps = Nodes(fresh_names())
-    function(steps, "x", "y")
-    return make_model(steps.nodes, {"x": (FLOAT, ["n"])}, {"y": (FLOAT, ["n"])})
-
-
-def every_kind_of_float() -> Array:
-    """Random bits, exact ties, subnormal numbers, the largest and the smallest."""
-    bits = np.random.RandomState(0).randint(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
-    ties = (bits & np.uint32(0xFFFFE000)) | np.uint32(0x1000)
-    small = bits & np.uint32(0x80FFFFFF)
-    edges = np.array([0x7F7FFFFF, 0xFF7FFFFF, 0x7F7FEFFF, 0x7F7FF000, 1, 0x800000, 0, 0x80000000], np.uint32)
-    values = np.concatenate([bits, ties, small, edges]).view(np.float32)
-    return np.asarray(values[np.isfinite(values)])
-
-
-@pytest.mark.parametrize(
-    ("function", "right"),
-    [(rounding.tf32, round_tf32), (rounding.fp16, round_fp16), (rounding.bf16, round_bf16)],
-)
-def test_rounding_by_operators_is_that_of_the_arithmetic(function: Any, right: Any, tmp_path: Path) -> None:
-    values = every_kind_of_float()
-    found = run(rounder(function), tmp_path / "m.onnx", x=values)["y"]
-    with np.errstate(over="ignore"):
-        expected = right(values)
-    assert np.array_equal(found, expected)
-    nonzero = expected != 0  # the sign of a zero is the one thing that may differ
-    assert np.array_equal(found[nonzero].view(np.uint32), expected[nonzero].view(np.uint32))
-
-
 @pytest.mark.parametrize("kind", ["tf32", "fp16", "bf16"])
-def test_another_grid_leaves_exact_numbers_alone_and_moves_others_no_further(
-    kind: str, tmp_path: Path
-) -> None:
-    exact = np.array([0.0, 1.0, -3.0, 0.125, 96.0], np.float32)
+def test_another_grid_leaves_exact_numbers_alone_and_moves_others_no_further(kind: str) -> None:
+    exact = np.array([0.0, 1.0, -3.0, 0.125, 96.0, np.inf, np.nan], np.float32)
     values = np.concatenate([exact, normal(10_000)])
-    rewriting = rounding.Rewriting(Rounding(kind=kind, grid=0.83), Known())
-    model = make_model(rewriting.round("x", "y", kind), {"x": (FLOAT, ["n"])}, {"y": (FLOAT, ["n"])})
-    found = run(model, tmp_path / "m.onnx", x=values)["y"]
-    assert np.array_equal(found[: len(exact)], exact)
-    bits = 7 if kind == "bf16" else 10
-    assert np.all(np.abs(found - values) <= 2.0**-bits * np.abs(values))
-    plain = run(rounder(getattr(rounding, kind)), tmp_path / "p.onnx", x=values)["y"]
-    assert np.mean(found != plain) > 0.3
+    found = Way(kind=kind, grid=0.83).round(values, kind)
+    assert np.array_equal(found[: len(exact)], exact, equal_nan=True)
+    bits, real = 7 if kind == "bf16" else 10, slice(len(exact), None)
+    assert np.all(np.abs(found[real] - values[real]) <= 2.0**-bits * np.abs(values[real]))
+    assert np.mean(found[real] != Way(kind=kind).round(values, kind)[real]) > 0.3
 
 
-def product(model: ModelProto, kind: str, **more: Any) -> ModelProto:
-    known = known_of(infer(model, more.pop("shapes", None)).graph)
-    apply_rounding(model, known, Rounding(kind=kind, **more))
-    return model
+def rounded(model: ModelProto, path: Path, x: Array, kind: str, **more: Any) -> Array:
+    return Graph(saved(model, path), {"x": x.shape}).run({"x": x}, Way(kind=kind, **more))["y"]
 
 
 def test_only_the_operands_of_products_are_rounded_to_tf32(tmp_path: Path) -> None:
     w, b, x = normal(32, 32, seed=1), normal(32, seed=2), normal(4, 32)
     nodes = [node("Gemm", "x w b", "g"), node("Add", "g b", "y")]
     model = make_model(nodes, {"x": (FLOAT, [4, 32])}, {"y": (FLOAT, [4, 32])}, {"w": w, "b": b})
-    found = run(product(model, "tf32"), tmp_path / "m.onnx", x=x)["y"]
+    found = rounded(model, tmp_path / "m.onnx", x, "tf32")
     assert np.allclose(found, round_tf32(x) @ round_tf32(w) + b + b, rtol=1e-6, atol=1e-6)
     assert not np.allclose(found, x @ w + b + b, rtol=1e-6, atol=1e-6)
 
@@ -95,27 +49,20 @@ def test_every_tensor_is_rounded_to_fp16_and_overflows_as_there(tmp_path: Path) 
     nodes = [node("MatMul", "x w", "m"), node("Exp", "m", "e"), node("Add", "e big", "y")]
     weights = {"w": w, "big": np.float32(65504)}
     model = make_model(nodes, {"x": (FLOAT, [4, 32])}, {"y": (FLOAT, [4, 32])}, weights)
-    path = saved(product(model, "fp16"), tmp_path / "m.onnx")
-    found = rounding_run(path, x)
+    found = rounded(model, tmp_path / "m.onnx", x, "fp16")
     middle = round_fp16(np.exp(round_fp16(round_fp16(x) @ round_fp16(w))))
     expected = round_fp16(middle + np.float32(65504))
     assert np.isinf(expected).any()
     assert np.mean(found == expected) > 0.99  # a sum in another order may round to the neighbour
 
 
-def rounding_run(path: Path, x: Array) -> Array:
-    from trtmatrix.onnxmodel.sessions import Session
-
-    return Session(path).run({"x": x}, rounding.GIVEN)["y"]
-
-
 def test_sums_are_rounded_block_by_block(tmp_path: Path) -> None:
     w, x = normal(64, 8, seed=1), normal(4, 64)
-    nodes = [node("MatMul", "x w", "y")]
-    model = make_model(nodes, {"x": (FLOAT, ["n", 64])}, {"y": (FLOAT, ["n", 8])}, {"w": w})
-    found = rounding_run(saved(product(model, "fp16", terms=16), tmp_path / "m.onnx"), x)
-    arithmetic = ENSEMBLE["fp16"]["fp16-blocks"]
-    assert np.array_equal(found, arithmetic.matmul(x, w))
+    model = make_model(
+        [node("MatMul", "x w", "y")], {"x": (FLOAT, ["n", 64])}, {"y": (FLOAT, ["n", 8])}, {"w": w}
+    )
+    found = rounded(model, tmp_path / "m.onnx", x, "fp16", terms=16)
+    assert np.array_equal(found, ENSEMBLE["fp16"]["fp16-blocks"].matmul(x, w))
 
 
 @pytest.mark.parametrize("op", ["Gemm", "Conv"])
@@ -129,9 +76,7 @@ def test_products_in_blocks_are_the_same_but_for_rounding(op: str, tmp_path: Pat
     x = normal(*shape)
     model = make_model([made], {"x": (FLOAT, shape)}, {"y": (FLOAT, out)}, weights)
     plain = run(model, tmp_path / "p.onnx", x=x)["y"]
-    split = product(model, "fp16", terms=16)
-    assert sum(item.op_type == op for item in split.graph.node) > 1
-    found = rounding_run(saved(split, tmp_path / "m.onnx"), x)
+    found = rounded(model, tmp_path / "m.onnx", x, "fp16", terms=16)
     error = np.linalg.norm(found - plain) / np.linalg.norm(plain)
     assert 1e-4 < error < 5e-3
 
@@ -154,7 +99,7 @@ def test_the_floor_of_attention_is_that_of_the_arithmetic(kind: str, tmp_path: P
     reference = by_hand(FLOAT64)
     members = ENSEMBLE[kind].values()
     expected = max(float(np.linalg.norm(by_hand(a) - reference) / np.linalg.norm(reference)) for a in members)
-    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp16-flag", tmp_path)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp16-flag")
     (name,) = computed.references[0]
     assert np.allclose(computed.references[0][name], reference, atol=1e-7)  # the graph's scale is a float32
     found = largest(computed.errors[0][name], kind)
