@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.onnxmodel.graphs import elements, find_external
+from trtmatrix.onnxmodel.graphs import find_external
 from trtmatrix.onnxmodel.samples import digest_samples
 from trtmatrix.onnxmodel.sessions import Session
 from trtmatrix.onnxmodel.tensors import Range
@@ -66,7 +67,7 @@ class FailingModel:
         return {
             "nodes": self.nodes, "inputs": len(self.inputs), "samples": len(self.samples),
             "values": sum(array.size for sample in self.samples for array in sample.values()),
-            "weights": sum(map(elements, self.model.graph.initializer)),
+            "weights": sum(prod(tensor.dims) for tensor in self.model.graph.initializer),
         }  # fmt: skip
 
     def fed_with(self, model: ModelProto, values: Sequence[Sample]) -> FailingModel:
