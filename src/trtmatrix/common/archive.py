@@ -13,7 +13,7 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -148,35 +148,51 @@ def read_archive(file: Path, folder: Path, bounds: Bounds | None = None) -> Path
     bounds = bounds or Bounds(size=LARGEST, files=MOST, maker="bundle make")
     if not file.is_file():
         raise UsageError(f"{file}: is not there, or is no file: name the archive that {bounds.maker} wrote")
-    made = not folder.exists()
-    if not made and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: an archive is unpacked into an empty folder, and this is none")
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
-        top = _unpack(file, folder, bounds)
-        _check(file, top)
+        top = _unpack(file, partial, bounds)
+        if problems := find_differences(partial / top):
+            raise ChangedError(file, problems)
+        partial.rename(folder)
     except BaseException:
-        _empty(folder, gone=made)
+        remove_tree(partial)
         raise
-    return top
+    return folder / top
 
 
-def _empty(folder: Path, *, gone: bool) -> None:
-    for inner in folder.iterdir():
-        if inner.is_dir() and not inner.is_symlink():
-            remove_tree(inner)
-        else:
-            inner.unlink()
-    if gone:
-        folder.rmdir()
+class _Bounded:
+    """A packed file that is read forwards, up to a size, and no more than HEADER bytes at once."""
+
+    def __init__(self, packed: gzip.GzipFile, file: Path, size: int) -> None:
+        self._packed, self._file, self._size = packed, file, size
+        self.tell = packed.tell
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= HEADER:
+            raise tarfile.ReadError(f"its notes on a file have {size:,} bytes")
+        content = self._packed.read(size)
+        self._check(self.tell())
+        return content
+
+    def seek(self, position: int) -> int:
+        self._check(position)
+        return self._packed.seek(position)
+
+    def _check(self, position: int) -> None:
+        if position > self._size:
+            raise UsageError(f"{self._file}: unpacks to more than {self._size:,} bytes: it is not unpacked")
 
 
-def _unpack(file: Path, folder: Path, bounds: Bounds) -> Path:
+def _unpack(file: Path, folder: Path, bounds: Bounds) -> str:
+    """Write the files of an archive; returns the name of their common folder."""
     try:
-        with tempfile.TemporaryFile(dir=folder) as plain:
-            _decompress(file, plain, bounds)
-            plain.seek(0)
-            return _extract(file, plain, folder, bounds)
+        with gzip.open(file, "rb") as packed:
+            plain = _Bounded(packed, file, bounds.size)
+            with tarfile.open(fileobj=plain, mode="r:") as archive:  # type: ignore[call-overload]  # reads alone
+                return _extract(file, archive, folder, bounds)
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
@@ -184,52 +200,28 @@ def _unpack(file: Path, folder: Path, bounds: Bounds) -> Path:
         ) from error
 
 
-def _decompress(file: Path, plain: IO[bytes], bounds: Bounds) -> None:
-    size = 0
-    with gzip.open(file, "rb") as packed:
-        while block := packed.read(1 << 20):
-            size += len(block)
-            if size > bounds.size:
-                raise UsageError(f"{file}: unpacks to more than {bounds.size:,} bytes: it is not unpacked")
-            plain.write(block)
-
-
-class _Careful:
-    """A file from which no more than HEADER bytes are read at once."""
-
-    def __init__(self, plain: IO[bytes]) -> None:
-        self._plain = plain
-        self.tell, self.seek = plain.tell, plain.seek
-
-    def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= HEADER:
-            raise tarfile.ReadError(f"its notes on a file have {size:,} bytes")
-        return self._plain.read(size)
-
-
-def _extract(file: Path, plain: IO[bytes], folder: Path, bounds: Bounds) -> Path:
-    """Write the files of a tar; returns their common folder."""
+def _extract(file: Path, archive: tarfile.TarFile, folder: Path, bounds: Bounds) -> str:
     seen: set[str] = set()
     tops: set[str] = set()
-    with tarfile.open(fileobj=_Careful(plain), mode="r:") as archive:  # type: ignore[call-overload]  # reads alone
-        for member in archive:
-            name = member.name.removesuffix("/")
-            if reason := _refused(member, name, seen):
-                raise UsageError(f"{file}: holds {name[:200]!r}, {reason}: it is not unpacked")
-            seen.add(name.casefold())
-            tops.add(name.partition("/")[0])
-            if len(seen) > bounds.files or len(tops) > 1:
-                many = f"more than {bounds.files:,} files"
-                what = many if len(tops) == 1 else "more than one folder at its top"
-                raise UsageError(f"{file}: holds {what}: it is no archive of {bounds.maker}")
-            target = folder / name
-            if member.isdir():
-                target.mkdir(parents=True, exist_ok=True)
-            else:
-                _write(archive, member, target)
+    for member in archive:
+        name = member.name.removesuffix("/")
+        if reason := _refused(member, name, seen):
+            raise UsageError(f"{file}: holds {name[:200]!r}, {reason}: it is not unpacked")
+        seen.add(name.casefold())
+        tops.add(name.partition("/")[0])
+        if len(seen) > bounds.files or len(tops) > 1:
+            many = f"more than {bounds.files:,} files"
+            what = many if len(tops) == 1 else "more than one folder at its top"
+            raise UsageError(f"{file}: holds {what}: it is no archive of {bounds.maker}")
+        target = folder / name
+        (target if member.isdir() else target.parent).mkdir(parents=True, exist_ok=True)
+        if source := archive.extractfile(member):
+            with target.open("xb") as out:
+                shutil.copyfileobj(source, out, 1 << 20)
+            target.chmod(0o755 if name.endswith(".sh") else 0o644)
     if not tops or not (folder / min(tops)).is_dir():
         raise UsageError(f"{file}: holds no folder with files: it is no archive of {bounds.maker}")
-    return folder / min(tops)
+    return min(tops)
 
 
 def _refused(member: tarfile.TarInfo, name: str, seen: set[str]) -> str:
@@ -248,23 +240,6 @@ def _refused(member: tarfile.TarInfo, name: str, seen: set[str]) -> str:
     return ""
 
 
-def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source = archive.extractfile(member)
-    if source is None:
-        raise tarfile.ReadError(f"{member.name} has no content")
-    mode = 0o755 if target.name.endswith(".sh") else 0o644
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
-    with os.fdopen(descriptor, "wb") as out:
-        shutil.copyfileobj(source, out, 1 << 20)
-    target.chmod(mode)
-
-
-def _check(file: Path, top: Path) -> None:
-    if problems := find_differences(top):
-        raise ChangedError(file, problems)
-
-
 def find_differences(top: Path) -> list[str]:
     """Say which files of a folder are not those of its list of digests."""
     sums = top / SUMS
@@ -274,7 +249,8 @@ def find_differences(top: Path) -> list[str]:
         wanted = parse_sums(read_file(sums).decode())
     except ValueError as error:
         return [f"{SUMS} {error}"]
-    there = {path.relative_to(top).as_posix(): path for path in _files(top) if path != sums}
+    there = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob("*")) if path.is_file()}
+    there.pop(SUMS)
     problems = [f"{name} is missing" for name in sorted(wanted.keys() - there.keys())]
     problems += [f"{name} is extra: {SUMS} does not name it" for name in sorted(there.keys() - wanted.keys())]
     for name in sorted(wanted.keys() & there.keys()):
@@ -298,7 +274,3 @@ def parse_sums(text: str) -> Mapping[str, str]:
             raise ValueError(f"line {number} is no digest of a file, or names one again")
         found[match[2]] = match[1]
     return found
-
-
-def _files(top: Path) -> Iterator[Path]:
-    return (path for path in sorted(top.rglob("*")) if path.is_file())

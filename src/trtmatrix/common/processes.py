@@ -5,15 +5,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import queue
 import signal
 import subprocess
 import tempfile
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -74,32 +71,28 @@ def ask_all(
     """Return what each name is answered within so many ``seconds`` in all; the others are left out.
 
     ``note``: told, once, whose answers are still missing after :data:`PATIENCE`. What ``ask`` raises is
-    raised. The threads hold up no interrupt, and no end of this process: a silent host cannot be called off.
+    raised. The threads are daemons, for a silent host cannot be called off: they hold up no interrupt, and no
+    end of this process, as those of a pool would.
     """
-    waiting = deque(names)
-    answered: queue.SimpleQueue[tuple[str, Future[T]]] = queue.SimpleQueue()
+    answers: dict[str, Future[T]] = {name: Future() for name in names}
+    turns, late = threading.Semaphore(TOGETHER), threading.Event()
 
-    def work() -> None:
-        with contextlib.suppress(IndexError):  # nothing is left to ask
-            while True:
-                name = waiting.popleft()
-                answer = Future[T]()
-                try:
-                    answer.set_result(ask(name))
-                except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
-                    answer.set_exception(error)
-                answered.put((name, answer))
+    def work(name: str) -> None:
+        with turns:
+            if late.is_set():
+                return
+            try:
+                answers[name].set_result(ask(name))
+            except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
+                answers[name].set_exception(error)
 
-    for _ in range(min(TOGETHER, len(names))):
-        threading.Thread(target=work, daemon=True).start()
-    started, found = time.monotonic(), dict[str, T]()
-    for end in (min(PATIENCE, seconds), seconds):
-        with contextlib.suppress(queue.Empty):
-            while len(found) < len(names):
-                name, answer = answered.get(timeout=max(0.0, started + end - time.monotonic()))
-                found[name] = answer.result()
-        missing = [name for name in names if name not in found]
-        if missing and end < seconds:
-            note(missing)
-    waiting.clear()
-    return {name: found[name] for name in names if name in found}
+    for name in names:
+        threading.Thread(target=work, args=(name,), daemon=True).start()
+    first = min(PATIENCE, seconds)
+    done, missing = wait(answers.values(), first, FIRST_EXCEPTION)
+    if missing and not any(answer.exception() for answer in done):
+        if first < seconds:
+            note([name for name, answer in answers.items() if answer in missing])
+        done, _ = wait(answers.values(), seconds - first, FIRST_EXCEPTION)
+    late.set()
+    return {name: answer.result() for name, answer in answers.items() if answer in done}

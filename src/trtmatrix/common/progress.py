@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -29,10 +29,10 @@ _BAR = 30
 
 @dataclass(kw_only=True)
 class _Stretch:
-    total: int
-    began: float
+    total: int = 0
     done: int = 0
     told: int = 0
+    began: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - the clock of a test
 
     def words(self) -> str:
         """Return how long it has taken so far, and the time left by the speed so far."""
@@ -64,19 +64,18 @@ class Progress:
 
     def note(self, text: str) -> None:
         """Say a line that stays, whole also when several versions run side by side."""
-        self._keep(text)
-        self._say(text)
+        self._write(text, shown=True)
 
     def begin(self, label: str, total: int) -> None:
         """Begin a stretch of ``total`` steps; several may run side by side."""
         with self._lock:
-            self._stretches[label] = _Stretch(total=total, began=time.monotonic())
-        self._detail(f"{label}: {total}")
+            self._stretches[label] = _Stretch(total=total)
+        self._write(f"{label}: {total}", shown=self.full)
 
     def more(self, label: str, count: int) -> None:
         """Add steps to a stretch."""
         with self._lock:
-            self._stretches.setdefault(label, _Stretch(total=0, began=time.monotonic())).total += count
+            self._stretches.setdefault(label, _Stretch()).total += count
 
     def now(self, who: str, text: str = "") -> None:
         """Say what somebody works at, or that there is nothing any more."""
@@ -88,12 +87,14 @@ class Progress:
     def step(self, label: str, text: str) -> None:
         """Finish one step of a stretch."""
         with self._lock:
-            found = self._stretches.setdefault(label, _Stretch(total=0, began=time.monotonic()))
+            found = self._stretches.setdefault(label, _Stretch())
             found.done += 1
             found.total = max(found.total, found.done)
-            self._detail(f"  [{found.done}/{found.total}] {text}")
-            if not self.full:
-                self._count(found)
+            self._write(f"  [{found.done}/{found.total}] {text}", shown=self.full)
+            since = time.monotonic() - self._told
+            enough = found.done - found.told >= SHARE * found.total or since >= LONGEST
+            if not self.full and since >= SECONDS and enough:
+                self._tell(self._counts())
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Report bytes of one layer of an image; their sum is told now and then."""
@@ -104,7 +105,6 @@ class Progress:
             if total and "Downloading" in layer:
                 mine[layer.split(" ", 1)[0]] = (current, total)
             if mine and time.monotonic() >= self._told + SECONDS:
-                self._told = time.monotonic()
                 self._tell(f"pulling {self._pulled(image)}")
 
     def close(self) -> None:
@@ -118,50 +118,42 @@ class Progress:
         got, of = (sum(part) / 1e9 for part in zip(*self._layers[image].values(), strict=True))
         return f"{image}: {got:.1f} GB done of {of:.1f} GB seen so far"
 
-    def _count(self, found: _Stretch) -> None:
-        """Tell how far all stretches are, where it is time for that."""
-        since, moment = time.monotonic() - self._told, time.monotonic()
-        enough = found.done - found.told >= SHARE * found.total or since >= LONGEST
-        if since < SECONDS or not enough:
-            return
-        self._told = moment
+    def _counts(self) -> str:
+        """Return how far all stretches are."""
         parts = [f"{each.done} of {each.total} {label}" for label, each in self._stretches.items()]
-        first = next(iter(self._stretches.values()))
         for each in self._stretches.values():
             each.told = each.done
         now = f"; now {next(reversed(self._now.values()))}" if self._now else ""
-        self._tell(f"{', '.join(parts)} in {first.words()}{now}")
+        return f"{', '.join(parts)} in {next(iter(self._stretches.values())).words()}{now}"
 
     def _tell(self, text: str) -> None:
         """Say what replaces what was said before."""
+        self._told = time.monotonic()
         self.note(text)
 
-    def _detail(self, text: str) -> None:
-        """Log a line, which is shown only where all of them are wanted."""
-        self._keep(text)
-        if self.full:
-            self._say(text)
-
-    def _say(self, text: str) -> None:
-        with self._lock, contextlib.suppress(OSError, ValueError):  # who reads may be gone
-            self.stream.write(f"{text}\n")
-            self.stream.flush()
-
-    def _keep(self, text: str) -> None:
+    def _write(self, text: str, *, shown: bool) -> None:
+        """Log a line, and show it where that is wanted; who reads may be gone."""
         with self._lock:
             if self._file is not None:
                 with contextlib.suppress(OSError):
                     self._file.write(f"{text}\n")
                     self._file.flush()
+            if shown:
+                with contextlib.suppress(OSError, ValueError):
+                    self._show(text)
+
+    def _show(self, text: str) -> None:
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
 
 
 class QuietProgress(Progress):
     """Notes alone, for what is run as one of many steps that are told of otherwise."""
 
-    def _detail(self, text: str) -> None:
+    def begin(self, label: str, total: int) -> None:
         """Say nothing."""
 
-    def _count(self, found: _Stretch) -> None:
+    def step(self, label: str, text: str) -> None:
         """Say nothing."""
 
 
@@ -185,12 +177,13 @@ class LiveProgress(Progress):
         self._live.stop()
         super().close()
 
-    def _say(self, text: str) -> None:
+    def _show(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _tell(self, text: str) -> None:
         """Log it; the block says the same."""
-        self._keep(text)
+        self._told = time.monotonic()
+        self._write(text, shown=False)
 
     def _block(self) -> Text:
         """Return the block, no wider than the terminal."""
@@ -207,6 +200,7 @@ class LiveProgress(Progress):
         return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
 
     def _line(self, label: str, found: _Stretch) -> str:
+        """Return a bar with its count; rich's own has no room for the words."""
         words = f"{found.done}/{found.total} {label} · {found.words()}"
         room = min(self._console.width - len(words) - 1, _BAR)
         if room < _BAR // 3:
