@@ -11,7 +11,7 @@ import pytest
 from tests.numerics.graphs import members, on_onnxruntime, relative
 from trtmatrix.authoring.arithmetic import FLOAT64
 from trtmatrix.suite.model import Control
-from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repro_files import parse_repro
 from trtprobe.cell import load_repro
 
 FILE = Path(__file__).parents[2] / "repros" / "controls.py"

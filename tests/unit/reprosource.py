@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repro_files import parse_repro
 from trtmatrix.suite.repros import Repro
 
 SOURCE = """\

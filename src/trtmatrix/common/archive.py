@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import re
 import shutil
 import tarfile
@@ -154,8 +153,6 @@ def read_archive(file: Path, folder: Path, bounds: Bounds | None = None) -> Path
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         top = _unpack(file, partial, bounds)
-        if problems := find_differences(partial / top):
-            raise ChangedError(file, problems)
         partial.rename(folder)
     except BaseException:
         remove_tree(partial)
@@ -187,17 +184,20 @@ class _Bounded:
 
 
 def _unpack(file: Path, folder: Path, bounds: Bounds) -> str:
-    """Write the files of an archive; returns the name of their common folder."""
+    """Write the files of an archive and check them; returns the name of their common folder."""
     try:
         with gzip.open(file, "rb") as packed:
             plain = _Bounded(packed, file, bounds.size)
             with tarfile.open(fileobj=plain, mode="r:") as archive:  # type: ignore[call-overload]  # reads alone
-                return _extract(file, archive, folder, bounds)
+                top = _extract(file, archive, folder, bounds)
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
             f"{file}: cannot be unpacked: {reason}: it may be cut short, or no archive of {bounds.maker}"
         ) from error
+    if problems := find_differences(folder / top):
+        raise ChangedError(file, problems)
+    return top
 
 
 def _extract(file: Path, archive: tarfile.TarFile, folder: Path, bounds: Bounds) -> str:

@@ -25,7 +25,6 @@ from trtmatrix.common.archive import (
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
 from trtmatrix.common.jsontext import check_depth, to_json
-from trtmatrix.judge.noise import check_noise
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path
@@ -193,7 +192,6 @@ def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record
     data = parse_object(read_file(file))
     check_depth(data)
     record = record_from(data, str(file), pool)
-    check_noise(data.get("noise", {}))
     if problem := next(problems_of(record, parts), ""):
         raise ValueError(problem)
     return record, content_digest(data)

@@ -24,24 +24,49 @@ Outputs = Mapping[str, Mapping[str, Any]]
 """Measurements by output, as a record has them."""
 
 
+Number = Annotated[float, Strict()]
+_Numbers = Mapping[str, Mapping[str, Number]]
+
+
+class _Scales(TypedDict, total=False):
+    right: Number | None
+    curve: list[tuple[Number, Number]]
+
+
+class _Reference(TypedDict, total=False):
+    silent: list[str]
+    not_finite: dict[str, Number]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Noise:
     """What is known of a case before it runs; all errors are relative L2 errors to the float64 reference.
 
     ``outputs``: output → member of the ensemble → its error. ``defects``: defect → output → the size of the
-    defect. ``c``: defect → member → how much of the defect the member's error seems to contain.
-    ``right_scale`` and ``curve``: the scale of softmax, and pairs of a factor on it and the lost scale's c.
+    defect. ``c``: defect → member → how much of the defect the member's error seems to contain. ``scales``:
+    the ``right`` scale of softmax, and a ``curve`` of pairs of a factor on it and the lost scale's c.
     ``types``: the own types of outputs that hold real numbers, by NumPy's names, where they are known.
+    ``reference``: how its reference was computed, and what that could not do.
     """
 
-    key: str
-    precision: str
-    outputs: Mapping[str, Mapping[str, float]]
-    defects: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    c: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    right_scale: float | None = None
-    curve: tuple[tuple[float, float], ...] = ()
+    key: str = ""
+    precision: str = ""
+    outputs: _Numbers = field(default_factory=dict)
+    defects: _Numbers = field(default_factory=dict)
+    c: _Numbers = field(default_factory=dict)
+    scales: _Scales | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    reference: _Reference = field(default_factory=_Reference)
+
+    def __post_init__(self) -> None:
+        """Refuse errors of which nobody knows what they are allowed to be."""
+        if self.outputs and not self.precision:
+            raise ValueError("its noise names no precision")
+
+    @property
+    def right_scale(self) -> float | None:
+        """The scale of softmax, where there is one."""
+        return (self.scales or {}).get("right")
 
     def floor(self, output: str, precision: str = "") -> float | None:
         """Return the worst member's error of an output, None where the output was not emulated.
@@ -65,51 +90,12 @@ class Noise:
         """Return the scale of softmax at which c comes out so, None outside of what was emulated."""
         if self.right_scale is None:
             return None
-        points = sorted(self.curve)
+        points = sorted((self.scales or {}).get("curve", ()))
         for (factor, before), (other, after) in itertools.pairwise(points):
             if min(before, after) <= c <= max(before, after) and before != after:
                 share = (c - before) / (after - before)
-                scale: float = self.right_scale * factor * (other / factor) ** share
-                return scale
+                return float(self.right_scale * factor * (other / factor) ** share)
         return None
-
-
-_Number = Annotated[float, Strict()]
-_Numbers = dict[str, dict[str, _Number]]
-
-
-class _Scales(TypedDict, total=False):
-    right: _Number | None
-    curve: list[tuple[_Number, _Number]]
-
-
-class _Reference(TypedDict, total=False):
-    silent: list[str]
-    not_finite: dict[str, _Number]
-
-
-class _Stored(TypedDict, total=False):
-    """A case's noise as JSON has it, as far as it is read; what else there may be is left alone."""
-
-    key: str
-    precision: str
-    outputs: _Numbers
-    defects: _Numbers
-    c: _Numbers
-    scales: _Scales | None
-    types: dict[str, str]
-    fits: dict[str, str]
-    reference: _Reference
-
-
-_STORED = TypeAdapter(_Stored)
-
-
-def check_noise(data: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` where a record's noise is not what :func:`read_noise` and the others take."""
-    _STORED.validate_python(data)
-    if data.get("outputs") and "precision" not in data:
-        raise ValueError("its noise names no precision")
 
 
 @lru_cache(maxsize=1024)
@@ -123,17 +109,12 @@ def precision_of(member: str) -> str:
     return member.partition("-")[0]
 
 
+_NOISE = TypeAdapter(Noise)
+
+
 def read_noise(data: Mapping[str, Any]) -> Noise | None:
-    """Read a record's or a case's noise; None where it has none."""
-    if not data.get("outputs"):
-        return None
-    scales = data.get("scales") or {}
-    return Noise(
-        key=str(data.get("key", "")), precision=str(data["precision"]), outputs=data["outputs"],
-        defects=data.get("defects", {}), c=data.get("c", {}), right_scale=scales.get("right"),
-        curve=tuple((float(factor), float(c)) for factor, c in scales.get("curve", ())),
-        types=data.get("types", {}),
-    )  # fmt: skip
+    """Read a record's or a case's noise; None where it has none, ``ValueError`` where it is no noise."""
+    return _NOISE.validate_python(data) if data.get("outputs") else None
 
 
 def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:

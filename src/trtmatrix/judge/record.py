@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from sys import intern
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import orjson
+from pydantic import Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+from typing_extensions import NotRequired, TypedDict
 
+from trtmatrix.common.errors import shorten
 from trtmatrix.common.jsontext import parse_json
-from trtmatrix.judge.noise import Noise, check_noise, read_noise
+from trtmatrix.judge.noise import Noise, Number, read_noise
 from trtmatrix.suite.model import PART, Cause, CellId, Product
 
 SCHEMA = 1
@@ -69,17 +72,7 @@ class Content:
     @cached_property
     def emulation(self) -> Noise | None:
         """The case's noise; None where the record has none."""
-        return read_noise(self.noise)
-
-    @cached_property
-    def noise(self) -> Mapping[str, Any]:
-        """The case's noise as stored; nothing where it is no noise that can be read."""
-        noise: Mapping[str, Any] = self.data.get("noise", {})
-        try:
-            check_noise(noise)
-        except ValueError:  # who edited it has a record without a floor
-            return {}
-        return noise
+        return read_noise(self.data.get("noise", {}))
 
 
 class Pool:
@@ -93,14 +86,11 @@ class Pool:
         """Take what reads the object of a record's file."""
         self.content = lru_cache(maxsize=256)(lambda file: Content(reread(file)))
         self._parts: dict[bytes, Mapping[str, Any]] = {}
-        self._cells: dict[tuple[object, ...], CellId] = {}
+        self._cells: dict[CellId, CellId] = {}
 
-    def cell(self, data: Mapping[str, Any]) -> CellId:
-        """Return a cell's id; ``ValueError`` or ``TypeError`` where it is none."""
-        key = tuple(data.items())
-        if key not in self._cells:
-            self._cells[key] = _cell(data)
-        return self._cells[key]
+    def cell(self, cell: CellId) -> CellId:
+        """Return the first of equal ids."""
+        return self._cells.setdefault(cell, cell)
 
     def share(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the first of equal parts; equal texts in different parts are one too."""
@@ -162,7 +152,8 @@ class Record:
     @property
     def noise(self) -> Mapping[str, Any]:
         """The host's emulation of the case (:mod:`trtmatrix.judge.noise`); older records have none."""
-        return self._content.noise
+        noise: Mapping[str, Any] = self.data.get("noise", {})
+        return noise
 
     @property
     def emulation(self) -> Noise | None:
@@ -239,98 +230,99 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     if type(schema) is not int or schema != SCHEMA:
         raise RecordError(f"{file}:1: schema is {schema!r}: expected {SCHEMA}")
     try:
-        return _view(data, file, pool)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"{file}:1: {type(error).__name__} at {error}: a part is missing") from error
-    except ValueError as error:
-        raise RecordError(f"{file}:1: {error}") from error
-
-
-def _view(data: Mapping[str, Any], file: str, pool: Pool | None) -> Record:
-    builds = data.get("builds") or [data]
-    if type(builds) is not list or len(builds) > MOST_ENGINES:
-        raise ValueError(f"builds is no list of at most {MOST_ENGINES:,}")
-    for build in builds:
-        _check_measured(build["measurements"])
-        _mapping(build.get("engine") or {}, "engine")
-    for name in ("noise", "worker", "kept"):
-        _mapping(data.get(name, {}), name)
-    for name, facts in data.get("kept", {}).items():
-        if not re.fullmatch(
-            "[0-9a-f]{64}", digest := _text(_mapping(facts, name).get("sha256", ""), "sha256")
-        ):
-            raise ValueError(f"kept: {name}: {digest[:80]!r} is no digest")
-    ended, run, processes = data["ended"], data["run"], data.get("processes", 1)
-    if type(processes) is not int or not 1 <= processes <= MOST_ENGINES:
-        raise ValueError(f"processes is {processes!r}, which is no number from 1 to {MOST_ENGINES:,}")
-    if _text(ended, "ended") not in ENDS:
-        raise ValueError(f"ended is {ended!r}, which is none of {', '.join(ENDS)}")
-    if not PART.fullmatch(_text(run, "run")):
-        raise ValueError(f"run is {run!r}, which is no run's id")
-    texts: dict[str, Any] = {name: _text(data[name], name) for name in ("detail", "started")}
-    for name in ("confirms", "finished"):
-        texts[name] = _text(data.get(name, ""), name)
-    parts: dict[str, Any] = {name: _mapping(data[name], name) for name in ("digests", "observed", "gpu")}
+        shape = _SHAPE.validate_python(data)
+    except ValidationError as error:
+        raise RecordError(f"{file}:1: {_problem(error.errors(include_url=False)[0])}") from error
+    if not shape.get("builds") and "measurements" not in shape:
+        raise RecordError(f"{file}:1: measurements is missing")
+    parts: dict[str, Any] = {name: data[name] for name in ("digests", "observed", "gpu")}
+    cell = CellId(**shape["cell"])
     if pool:
-        parts = {name: pool.share(part) for name, part in parts.items()}
+        cell, parts = pool.cell(cell), {name: pool.share(part) for name, part in parts.items()}
+    texts: dict[str, Any] = {
+        name: data.get(name, "") for name in ("detail", "started", "confirms", "finished")
+    }
     return Record(
-        cell=pool.cell(data["cell"]) if pool else _cell(data["cell"]), run=run, ended=ended, file=file,
-        product=Product(data["product"]), processes=processes,
-        source=pool or Content(data), **texts, **parts,
+        cell=cell, run=data["run"], ended=data["ended"], file=file, product=Product(data["product"]),
+        processes=data.get("processes", 1), source=pool or Content(data), **texts, **parts,
     )  # fmt: skip
 
 
-def _cell(data: Mapping[str, Any]) -> CellId:
-    return CellId.parse(str(CellId(**data)))
+_Part = Annotated[str, Field(pattern=f"^(?:{PART.pattern})$")]
+_Written = Number | Literal["NaN", "Infinity", "-Infinity"]
+_Values = dict[str, _Written]
+_Open = dict[str, Any]
 
 
-def _check_measured(measurements: Mapping[str, Any]) -> None:
-    """Raise where measurements are not what :func:`_measured` takes; it does no more than it must."""
-    groups = [*measurements["outputs"].items(), ("scalars", measurements["scalars"])]
-    for defect, by_output in measurements.get("signatures", {}).items():
-        groups += [(defect, values) for values in by_output.values()]
-    for where, values in groups:
-        if not _PLAIN.issuperset(map(type, values.values())):
-            _numbers(values, where)
-    _text(measurements.get("remark", ""), "remark")
+class _Cell(TypedDict):
+    repro: _Part
+    case: _Part
+    version: _Part
+    gpu: _Part
 
 
-_PLAIN = frozenset({int, float})
+class _Measurements(TypedDict):
+    outputs: dict[str, _Values]
+    scalars: _Values
+    remark: NotRequired[str]
+    signatures: NotRequired[dict[str, dict[str, _Values]]]
+
+
+class _Build(TypedDict):
+    measurements: _Measurements
+    engine: NotRequired[_Open | None]
+
+
+class _Kept(TypedDict):
+    sha256: NotRequired[Annotated[str, Field(pattern="^(?:[0-9a-f]{64})$")]]
+
+
+class _Shape(TypedDict):
+    """A record's JSON object, as far as it is read; what else there may be is left alone."""
+
+    cell: _Cell
+    run: _Part
+    product: Literal[tuple(product.value for product in Product)]  # type: ignore[valid-type]
+    ended: Literal[ENDS]  # type: ignore[valid-type]
+    detail: str
+    started: str
+    finished: NotRequired[str]
+    confirms: NotRequired[str]
+    processes: NotRequired[Annotated[int, Field(strict=True, ge=1, le=MOST_ENGINES)]]
+    digests: _Open
+    observed: _Open
+    gpu: _Open
+    noise: NotRequired[Noise]
+    worker: NotRequired[_Open]
+    kept: NotRequired[dict[str, _Kept]]
+    measurements: NotRequired[_Measurements]
+    builds: NotRequired[Annotated[list[_Build], Field(max_length=MOST_ENGINES)]]
+    engine: NotRequired[_Open | None]
+
+
+_SHAPE = TypeAdapter(_Shape)
+
+
+def _problem(detail: ErrorDetails) -> str:
+    """Return what is wrong with a part of a record, on one line."""
+    where, words = ".".join(map(str, detail["loc"])), detail["msg"].removeprefix("Value error, ")
+    return f"{where}: {words[:1].lower()}{words[1:]} (found {shorten(detail['input'])})"
 
 
 def _measured(measurements: Mapping[str, Any]) -> Measured:
     return Measured(
-        outputs={name: _numbers(values, name) for name, values in measurements["outputs"].items()},
-        scalars=_numbers(measurements["scalars"], "scalars"), remark=measurements.get("remark", ""),
+        outputs={name: _numbers(values) for name, values in measurements["outputs"].items()},
+        scalars=_numbers(measurements["scalars"]), remark=measurements.get("remark", ""),
         signatures={
-            defect: {output: _numbers(values, defect) for output, values in by_output.items()}
+            defect: {output: _numbers(values) for output, values in by_output.items()}
             for defect, by_output in measurements.get("signatures", {}).items()
         },
     )  # fmt: skip
 
 
-def _text(value: Any, name: str) -> str:  # noqa: ANN401 - JSON
-    if not isinstance(value, str):
-        raise ValueError(f"{name} is {value!r}, which is no text")  # noqa: TRY004 - of the record, not of ours
-    return value
-
-
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
-    if type(value) is not dict and not isinstance(value, Mapping):
-        raise ValueError(f"{name} is {value!r}, which is no object")
-    return value
-
-
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-
-def _numbers(values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Turn the words for NaN and infinity back into numbers; ``ValueError`` on what is no number."""
-    numbers = {k: _WORDS.get(v, v) if isinstance(v, str) else v for k, v in values.items()}
-    for name, value in numbers.items():
-        if not isinstance(value, (int, float)):
-            raise ValueError(f"{where}: {name} is {value!r}, which is no number")  # noqa: TRY004
-    return numbers
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Turn the words for NaN and infinity back into numbers."""
+    return {k: float(v) if isinstance(v, str) else v for k, v in values.items()}
 
 
 def write_number(value: float) -> float | str:

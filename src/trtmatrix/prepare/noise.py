@@ -14,8 +14,7 @@ from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmet
 from trtmatrix.judge.calibration import read_entry
 from trtmatrix.judge.factors import ALLOWED
 from trtmatrix.suite.digest import digest_authoring, digest_code
-from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.suite.reprofile import APART
+from trtmatrix.suite.repro_files import APART, LoadedRepro
 from trtmatrix.suite.repros import Case
 from trtprobe.measure import measure_signature, measure_with_signatures
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
@@ -20,7 +20,6 @@ from yaml.constructor import SafeConstructor
 from trtmatrix.common.errors import ConfigError, shorten
 
 T = TypeVar("T")
-_UNKNOWN = "unexpected_keyword_argument"
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
@@ -36,7 +35,7 @@ def keys(kind: type[T]) -> type[T]:
 
 def _refuse(value: object) -> object:
     del value
-    raise PydanticCustomError(_UNKNOWN, "no key of the file")
+    raise PydanticCustomError("unexpected_keyword_argument", "no key of the file")
 
 
 _REFUSED = BeforeValidator(_refuse)
@@ -72,12 +71,25 @@ def keys_schema(kind: type[T]) -> dict[str, Any]:
 def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> str:  # noqa: ANN401
     """Return one problem. A rule about several keys says first which one it means: ``min: is above max``."""
     inner, known = _place(kind, detail["loc"])
-    path = (*at, *inner)
-    if detail["type"] == _UNKNOWN:
-        return problem_at(document, path, unknown_key(str(path[-1]), known))
-    if detail["type"] == "value_error" and (named := re.match(r"Value error, (\w+): ", detail["msg"])):
-        return problem_at(document, (*path, named[1]), detail["msg"][named.end() :])
-    return problem_at(document, path, key_problem(detail, path, document))
+    path, value = (*at, *inner), detail["input"]
+    rule = re.match(r"Value error, (\w+): (.*)", detail["msg"], re.DOTALL)
+    match detail["type"]:
+        case "unexpected_keyword_argument":
+            text = f"unknown key{near(str(path[-1]), known)}; known here: {', '.join(known)}"
+        case "value_error" if rule:
+            path, text = (*path, rule[1]), rule[2]
+        case "missing":
+            text = f"is missing: write {path[-1]} here"
+        case "string_type":
+            text = _no_text(value, document.plain.get(path))
+        case "enum" | "literal_error":
+            expected = detail.get("ctx", {}).get("expected", "")
+            nearest = near(str(value), re.findall(r"'([^']+)'", expected))
+            text = f"{shorten(value)} is not one of {expected}{nearest}"
+        case other:
+            words = _KINDS.get(other) or detail["msg"].removeprefix("Value error, ")
+            text = f"{words[:1].lower()}{words[1:]} (found {shorten(value)})"
+    return problem_at(document, path, text)
 
 
 def _place(kind: Any, loc: Sequence[str | int]) -> tuple[Path, list[str]]:  # noqa: ANN401 - a type
@@ -125,38 +137,6 @@ _KINDS = {
 }
 
 
-def in_order(problems: Iterable[str], file: str) -> list[str]:
-    """Return each problem once, by line."""
-    return sorted(
-        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
-    )
-
-
-def problem_at(document: Document, path: Path, text: str) -> str:
-    """Return a problem with its file, line and key."""
-    return f"{document.file}:{document.line_of(path)}: {dotted(path)}: {text}"
-
-
-def key_problem(detail: ErrorDetails, path: Path, document: Document) -> str:
-    """Return the words for what is wrong with a value, or with a key that is not there."""
-    kind, value = detail["type"], detail["input"]
-    if kind == "missing":
-        return f"is missing: write {path[-1]} here"
-    if kind == "string_type":
-        return _no_text(value, document.plain.get(path))
-    if kind in {"enum", "literal_error"}:
-        expected = detail.get("ctx", {}).get("expected", "")
-        nearest = near(str(value), re.findall(r"'([^']+)'", expected))
-        return f"{shorten(value)} is not one of {expected}{nearest}"
-    text = _KINDS.get(kind) or detail["msg"].removeprefix("Value error, ")
-    return f"{text[:1].lower()}{text[1:]} (found {shorten(value)})"
-
-
-def unknown_key(key: str, allowed: Sequence[str]) -> str:
-    """Return the words for a key that is not known among those that are."""
-    return f"unknown key{near(key, allowed)}; known here: {', '.join(allowed)}"
-
-
 def near(word: str, words: Sequence[str]) -> str:
     """Return a suggestion, or nothing."""
     close = difflib.get_close_matches(word, words, n=1)
@@ -176,20 +156,30 @@ def _no_text(value: object, written: str | None) -> str:
     return f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
 
 
+def in_order(problems: Iterable[str], file: str) -> list[str]:
+    """Return each problem once, by line."""
+    return sorted(
+        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
+    )
+
+
+def problem_at(document: Document, path: Path, text: str) -> str:
+    """Return a problem with its file, line and key."""
+    return f"{document.file}:{document.line_of(path)}: {dotted(path)}: {text}"
+
+
 Path = tuple[str | int, ...]
 
-MOST_VALUES = 100_000
-"""More than any real file has: aliases inside aliases multiply without end."""
 
-LONGEST_NUMBER = 40
-"""Characters of a number; Python itself refuses to print some longer ones."""
-
-_PLAIN_TAGS = {"map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value"}
+def dotted(path: Path) -> str:
+    """Write a path as ``versions[3].origin.image``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "(top)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A parsed YAML text: its value, the line of each path, the text of each unquoted scalar.
+    """A file's value, the line of each path, and the text of each unquoted scalar.
 
     ``plain`` holds what is no text to YAML although it may have been meant so: numbers, dates,
     yes and no. ``problems`` are the keys that stand twice, which leave the rest readable.
@@ -197,9 +187,9 @@ class Document:
 
     file: str
     value: Any
-    lines: dict[Path, int] = field(default_factory=dict)
-    plain: dict[Path, str] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
+    lines: Mapping[Path, int] = field(default_factory=dict)
+    plain: Mapping[Path, str] = field(default_factory=dict)
+    problems: Sequence[str] = ()
 
     def line_of(self, path: Path) -> int:
         """Return the 1-based line of a path, or of its nearest parent."""
@@ -208,29 +198,37 @@ class Document:
         return self.lines.get(path, 1)
 
 
+MOST_VALUES = 100_000
+"""More than any real file has: aliases inside aliases multiply without end."""
+
+
 def parse_yaml(text: str, file: str) -> Document:
     """Read YAML 1.1 text; :class:`ConfigError` names the line and the remedy where it cannot be."""
+    reader = _Reader()
     try:
         root = _compose(text)
         if root is None:
             raise ConfigError(
                 [f"{file}:1: the file is empty; take the one that the project ships (git checkout)"]
             )
-        reader = _Reader(file)
         value = reader.read(root, ())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"{file}:{mark.line + 1}" if mark else file
-        raise ConfigError([f"{where}: not valid YAML: {_words(error)}"]) from error
+        words = ": ".join(part for part in (error.context, error.problem) if part)
+        tabs = "; indent with blanks, YAML allows no tabs" if "'\\t'" in words else ""
+        raise ConfigError(
+            [f"{file}:{mark.line + 1 if mark else 1}: not valid YAML: {words}{tabs}"]
+        ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         found = f"the character #x{error.character:04x} may not occur: remove it"
         raise ConfigError([f"{file}:{line}: not valid YAML: {found}"]) from error
     except RecursionError as error:
-        raise ConfigError([f"{file}:1: nested too deeply: see README.md for its shape"]) from error
-    return Document(
-        file=file, value=value, lines=reader.lines, plain=reader.plain, problems=tuple(reader.problems)
-    )
+        raise ConfigError(
+            [f"{file}:1: nested too deeply, or an alias stands inside what it names"]
+        ) from error
+    problems = [f"{file}:{problem}" for problem in reader.problems]
+    return Document(file=file, value=value, lines=reader.lines, plain=reader.plain, problems=problems)
 
 
 def _compose(text: str) -> yaml.Node | None:
@@ -241,87 +239,51 @@ def _compose(text: str) -> yaml.Node | None:
     return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
-def _words(error: yaml.MarkedYAMLError) -> str:
-    text = ": ".join(part for part in (error.context, error.problem) if part)
-    return text + ("; indent with blanks, YAML allows no tabs" if "'\\t'" in text else "")
+class _Reader(SafeConstructor):
+    """Builds values from YAML's nodes and notes where each stands; keys are always text."""
 
-
-class _Reader:
-    """Builds values from YAML's nodes and notes where each stands; aliases share a value."""
-
-    def __init__(self, file: str) -> None:
-        self.file = file
+    def __init__(self) -> None:
+        super().__init__()
         self.lines: dict[Path, int] = {}
         self.plain: dict[Path, str] = {}
         self.problems: list[str] = []
-        self._above: set[int] = set()
-        self._count = 0
-        self._values = SafeConstructor()
 
     def read(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401
-        """Build the value of a node; :class:`ConfigError` where nothing sensible can be built."""
-        line = self.lines.setdefault(path, node.start_mark.line + 1)
-        self._count += 1
-        if self._count > MOST_VALUES:
-            raise self._error(line, path, "aliases (*name) multiply without end: write the values out")
-        if id(node) in self._above:
-            raise self._error(line, path, "an alias (*name) stands inside what it names: write it out")
-        if node.tag.removeprefix("tag:yaml.org,2002:") not in _PLAIN_TAGS:
-            raise self._error(line, path, f"the tag {node.tag} is not read: remove it")
-        self._above.add(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, path)
-            if isinstance(node, yaml.SequenceNode):
-                return [self.read(item, (*path, i)) for i, item in enumerate(node.value)]
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if len(self.lines) > MOST_VALUES:
+            raise _wrong(node, "aliases (*name) multiply without end: write the values out")
+        if isinstance(node, yaml.SequenceNode):
+            return [self.read(item, (*path, i)) for i, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        finally:
-            self._above.discard(id(node))
-
-    def _scalar(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401
-        line, text = node.start_mark.line + 1, str(node.value)
-        try:
-            if node.tag.endswith((":int", ":float")) and len(text) > LONGEST_NUMBER:
-                raise ValueError("a number of so many digits")  # noqa: TRY301
-            built = self._values.construct_object(node)
-        except (ValueError, KeyError, AttributeError) as error:
-            kind = node.tag.rpartition(":")[2]
-            words = f"{shorten(text)} is no {kind} that can be read ({error}): quote it if it is text"
-            raise self._error(line, path, words) from error
-        if built is not None and not isinstance(built, str):
-            self.plain[path] = text
-        return built
-
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        first: dict[str, int] = {}
         for key_node, value_node in node.value:
-            line = key_node.start_mark.line + 1
-            here: Path = (*path, str(key_node.value))
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise self._error(line, path, "a key must be plain text")
-            key = str(key_node.value)
-            if key_node.tag.endswith(":merge"):
-                text = "merge keys are not read: write the keys out (an alias may stand for a whole value)"
-                raise self._error(line, here, text)
-            if key in first:
+            key, line = key_node.value, key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag.endswith(":merge"):
+                raise _wrong(key_node, "a key must be plain text; merge keys (<<) are not read")
+            here = (*path, key)
+            if key in result:
                 self.problems.append(
-                    f"{self.file}:{line}: {dotted(here)}: the key stands twice "
-                    f"(first on line {first[key]}); YAML would silently keep the last: remove one"
+                    f"{line}: {dotted(here)}: the key stands twice (first on line {self.lines[here]}); "
+                    "YAML would silently keep the last: remove one"
                 )
                 continue
-            first[key] = line
             self.lines[here] = line
             result[key] = self.read(value_node, here)
         return result
 
-    def _error(self, line: int, path: Path, text: str) -> ConfigError:
-        return ConfigError([*self.problems, f"{self.file}:{line}: {dotted(path)}: {text}"])
+    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:  # noqa: ANN401
+        try:
+            value = self.construct_object(node)
+            repr(value)  # Python refuses to print an integer of thousands of digits
+        except (ValueError, KeyError, AttributeError) as error:
+            kind = node.tag.rpartition(":")[2]
+            words = f"{shorten(node.value)} is no {kind} that can be read ({error}): quote it if it is text"
+            raise _wrong(node, words) from error
+        if value is not None and not isinstance(value, str):
+            self.plain[path] = node.value
+        return value
 
 
-def dotted(path: Path) -> str:
-    """Write a path as ``versions[3].origin.image``."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text or "(top)"
+def _wrong(node: yaml.Node, words: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=words, problem_mark=node.start_mark)

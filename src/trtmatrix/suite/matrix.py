@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version as Release
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Discriminator,
-    Field,
-    Strict,
-    Tag,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
 from typing_extensions import Self
 
 from trtmatrix.common.errors import ConfigError, shorten
@@ -287,56 +279,44 @@ def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
     """Read matrix.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
     document = parse_yaml(text, file)
     matrix, problems = check_keys(Matrix, document)
-    value = document.value if isinstance(document.value, dict) else {}
-    problems += _cross_check(_whole_versions(value), value.get("sources"), document)
+    problems += [problem_at(document, path, words) for path, words in _cross_check(document)]
     if matrix is None or problems or document.problems:
         raise ConfigError(in_order([*document.problems, *problems], file))
     return matrix
 
 
-def _whole_versions(value: Mapping[str, Any]) -> list[tuple[int, Version]]:
-    """Return the entries that are right in themselves, so that they are checked further at once."""
-    entries = value.get("versions")
-    found = []
-    for i, entry in enumerate(entries if isinstance(entries, list) else []):
-        version, _ = check_keys(Version, Document(file="", value=entry))
-        if version is not None:
-            found.append((i, version))
-    return found
-
-
-def _cross_check(versions: Iterable[tuple[int, Version]], sources: object, document: Document) -> list[str]:
-    """Check what no single entry shows: names, doubles, sources."""
-    known = [str(key) for key in sources] if isinstance(sources, dict) else []
-    problems: list[str] = []
+def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
+    """Yield what no single key shows: a name that stands twice or is another product's, an unknown source."""
+    value = document.value if isinstance(document.value, dict) else {}
+    known = [str(key) for key in value.get("sources") or ()]
     first: dict[str, int] = {}
-    for i, version in versions:
-        path: Path = ("versions", i, "version")
-        if version.name in first:
-            text = f"{version.name!r} stands twice (first on line {first[version.name]}): remove one"
-            problems.append(problem_at(document, path, text))
-        first.setdefault(version.name, document.line_of(path))
-        if (wrong := _name_problem(version)) is not None:
-            problems.append(problem_at(document, path, wrong))
-        for field in fields(version):
-            value = getattr(version, field.name)
-            if isinstance(value, (Fact, Driver, Compute)) and value.source not in known:
-                nearest = near(value.source, known) or "; add it there"
-                text = f"no source {shorten(value.source)} in sources{nearest}"
-                problems.append(problem_at(document, ("versions", i, field.name, "source"), text))
-    return problems
+    entries = value.get("versions")
+    for i, entry in enumerate(entries if isinstance(entries, list) else ()):
+        if not isinstance(entry, dict):
+            continue
+        name, path = entry.get("version"), ("versions", i, "version")
+        if isinstance(name, str):
+            if name in first:
+                yield path, f"{name!r} stands twice (first on line {first[name]}): remove one"
+            first.setdefault(name, document.line_of(path))
+            if wrong := _name_problem(name, str(entry.get("product", Product.TENSORRT.value))):
+                yield path, wrong
+        for key, fact in entry.items():
+            source = fact.get("source") if isinstance(fact, dict) else None
+            if isinstance(source, str) and source not in known:
+                nearest = near(source, known) or "; add it there"
+                yield ("versions", i, key, "source"), f"no source {shorten(source)} in sources{nearest}"
 
 
-def _name_problem(version: Version) -> str | None:
-    """Return what is wrong with a column's name, which is part of every cell's id."""
-    name, product = version.name, version.product
+def _name_problem(name: str, product: str) -> str:
+    """Return what is wrong with a column's name, which is part of every cell's id, or nothing."""
     if not PART.fullmatch(name):
         return f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
     if not is_release(re.sub(r"^[a-z-]+", "", name)):
         return f"{shorten(name)} must end in a release number such as 10.7.0"
-    if product is not Product.TENSORRT and not re.match(rf"{product.value}-[0-9]", name):
-        return f"a version of {product.value} is named {product.value}-<release>"
-    named = next((p.value for p in reversed(Product) if re.match(rf"{p.value}-[0-9]", name)), None)
-    if product is Product.TENSORRT and named not in {None, product.value}:
-        return f"{name!r} is the name of a version of {named}: write product: {named} beside it"
-    return None
+    named = re.match(r"(?:([a-z-]+)-)?[0-9]", name)
+    if product != Product.TENSORRT.value and (named is None or named[1] != product):
+        return f"a version of {product} is named {product}-<release>"
+    if product == Product.TENSORRT.value and named and named[1] in {p.value for p in Product}:
+        return f"{name!r} is the name of a version of {named[1]}: write product: {named[1]} beside it"
+    return ""

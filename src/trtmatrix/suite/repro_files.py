@@ -1,19 +1,28 @@
-"""Loads the repros of a folder: reads FACTS, imports the module, collects its cases."""
+"""Repros from their files: FACTS is a literal, the module is run for its cases, every mistake is named."""
 
 from __future__ import annotations
 
+import ast
+import fnmatch
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.digest import Code, digest_authoring, digest_own_code
-from trtmatrix.suite.keys import check_keys
-from trtmatrix.suite.reprofile import parse_facts, parse_repro
-from trtmatrix.suite.repros import Facts, Repro
+from trtmatrix.suite import keys
+from trtmatrix.suite.digest import Code, digest_authoring, digest_code, digest_own_code
+from trtmatrix.suite.keys import Document, check_keys, in_order, near, problem_at
+from trtmatrix.suite.model import PART, Basis, Control
+from trtmatrix.suite.repros import BEYOND, Case, Facts, Repro, Scalar
+
+APART = ("FACTS", "cases")
+"""What of a repro no run sees: what is told and expected of it. What is asked of cases has other digests."""
+
+FLAG_BUILDS = 3
+"""Builds of a case that leaves the precision to the builder: it may choose another each time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +37,17 @@ class LoadedRepro:
 
 def read_repros(folder: Path) -> list[LoadedRepro]:
     """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
-    files = _files_of(folder)
-    loaded: dict[Path, LoadedRepro] = {}
+    loaded: dict[str, LoadedRepro] = {}
     problems: list[str] = []
-    for file in files:
+    for file in _files_of(folder):
         try:
-            loaded[file] = read_repro(file)
+            item = read_repro(file)
         except ConfigError as error:
             problems += error.problems
-    problems += _doubles({file: item.repro.id for file, item in loaded.items()})
+            continue
+        other = loaded.setdefault(item.repro.id, item)
+        if other is not item:
+            problems.append(f"{file}:1: {other.file.name} is the repro {item.repro.id} too: rename one")
     if problems:
         raise ConfigError(problems)
     return list(loaded.values())
@@ -50,54 +61,13 @@ def read_facts(folder: Path) -> dict[str, Facts]:
     found: dict[str, Facts] = {}
     problems: list[str] = []
     for file in _files_of(folder):
-        document = parse_facts(_source_of(file), str(file))
-        facts, wrong = check_keys(Facts, document, ("FACTS",))
+        facts, wrong = check_keys(Facts, _parse_facts(_source_of(file), str(file)), ("FACTS",))
         problems += wrong
         if facts is not None:
             found[file.stem.replace("_", "-")] = facts
     if problems:
         raise ConfigError(problems)
     return found
-
-
-def _files_of(folder: Path) -> list[Path]:
-    """Return the files of the repros in a folder, in order of name."""
-    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
-    if not files:
-        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
-    return files
-
-
-def _source_of(file: Path) -> str:
-    """Return a repro's text; :class:`ConfigError` where it is none."""
-    try:
-        content = file.read_bytes()
-        return content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{file}:1: cannot be read as UTF-8 text: {error}"]) from error
-
-
-def read_repro(file: Path) -> LoadedRepro:
-    """Load one repro; :class:`ConfigError` where it has mistakes."""
-    source = _source_of(file)
-    parse_facts(source, str(file))
-    module = _import(file, file.read_bytes())
-    missing = [name for name in ("cases", "prepare", "run") if not callable(getattr(module, name, None))]
-    emulates = callable(getattr(module, "emulate", None))
-    if callable(getattr(module, "noise", None)) and emulates:
-        raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
-    if missing:
-        raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
-    try:
-        raw_cases = list(module.cases())
-    except (Exception, SystemExit) as error:
-        raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
-    repro = parse_repro(
-        source, str(file), file.stem.replace("_", "-"), raw_cases,
-        noise=getattr(module, "NOISE", None), emulates=emulates,
-    )  # fmt: skip
-    code = replace(digest_own_code(), authoring=digest_authoring(source))
-    return LoadedRepro(repro=repro, file=file, module=module, code=code)
 
 
 def stored_repros(cache: Path, repro: str, case: str) -> list[list[LoadedRepro]]:
@@ -114,29 +84,50 @@ def stored_repros(cache: Path, repro: str, case: str) -> list[list[LoadedRepro]]
     return list(found.values())
 
 
-def _doubles(repros: Mapping[Path, str]) -> list[str]:
-    """Return the files whose names make the same repro: ``a_b.py`` and ``a-b.py``."""
-    first: dict[str, Path] = {}
-    problems = []
-    for file, name in repros.items():
-        other = first.setdefault(name, file)
-        if other != file:
-            problems.append(f"{file}:1: {other.name} is the repro {name} too: rename one")
-    return problems
+def _files_of(folder: Path) -> list[Path]:
+    """Return the files of the repros in a folder, in order of name."""
+    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
+    if not files:
+        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
+    return files
 
 
-def _import(file: Path, content: bytes) -> ModuleType:
-    """Run a file's bytes as a module; no compiled copy of them is written or read."""
-    name = f"trtmatrix_repros.{file.stem}"
-    module = ModuleType(name)
-    module.__file__ = str(file)
-    sys.modules[name] = module  # dataclasses look their module up
+def _source_of(file: Path) -> str:
+    """Return a repro's text; :class:`ConfigError` where it is none."""
     try:
-        exec(compile(content, str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a repro
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"{file}:1: cannot be read as UTF-8 text: {error}"]) from error
+
+
+def read_repro(file: Path) -> LoadedRepro:
+    """Load one repro; :class:`ConfigError` where it has mistakes."""
+    source = _source_of(file)
+    _parse_facts(source, str(file))
+    module = ModuleType(f"trtmatrix_repros.{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    try:  # no compiled copy of it is written or read
+        exec(compile(file.read_bytes(), str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a repro
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
+        del sys.modules[module.__name__]
         raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
-    return module
+    missing = [name for name in ("cases", "prepare", "run") if not callable(getattr(module, name, None))]
+    if missing:
+        raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
+    emulates = callable(getattr(module, "emulate", None))
+    if callable(getattr(module, "noise", None)) and emulates:
+        raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
+    try:
+        raw_cases = list(module.cases())
+    except (Exception, SystemExit) as error:
+        raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
+    repro = parse_repro(
+        source, str(file), file.stem.replace("_", "-"), raw_cases,
+        noise=getattr(module, "NOISE", None), emulates=emulates,
+    )  # fmt: skip
+    code = replace(digest_own_code(), authoring=digest_authoring(source))
+    return LoadedRepro(repro=repro, file=file, module=module, code=code)
 
 
 def _place(error: BaseException, file: Path) -> str:
@@ -144,3 +135,160 @@ def _place(error: BaseException, file: Path) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
     return f"{file}:{lines[-1] if lines else 1}"
+
+
+def _parse_facts(source: str, file: str) -> Document:
+    """Read the literal FACTS of a repro without executing it, with the line of every key."""
+    line = 1
+    try:
+        for node in ast.parse(source).body:
+            names = getattr(node, "targets", [getattr(node, "target", None)])
+            if any(isinstance(name, ast.Name) and name.id == "FACTS" for name in names):
+                literal: ast.expr = node.value  # type: ignore[attr-defined]  # an assignment
+                line, lines, doubles = literal.lineno, dict[keys.Path, int](), list[str]()
+                value = ast.literal_eval(literal)
+                break
+        else:
+            raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'add a repro'"])
+    except SyntaxError as error:
+        raise ConfigError([f"{file}:{error.lineno or 1}: not valid Python: {error.msg}"]) from error
+    except (ValueError, TypeError, RecursionError, MemoryError) as error:
+        words = f"not valid Python, or FACTS, which must be a literal (no names, calls or sums): {error}"
+        raise ConfigError([f"{file}:{line}: {words}"]) from error
+    _note_lines(literal, ("FACTS",), lines, doubles)
+    if doubles:
+        raise ConfigError([f"{file}:{double}" for double in doubles])
+    return Document(file=file, value=value, lines=lines)
+
+
+def _note_lines(node: ast.expr, path: keys.Path, lines: dict[keys.Path, int], doubles: list[str]) -> None:
+    """Note the line of every path inside a literal, and the keys that stand in a dict for the second time."""
+    lines[path] = node.lineno
+    if isinstance(node, (ast.List, ast.Tuple)):
+        for i, item in enumerate(node.elts):
+            _note_lines(item, (*path, i), lines, doubles)
+    if isinstance(node, ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant):
+                inner = (*path, key.value if isinstance(key.value, int) else str(key.value))
+                if inner in lines:
+                    doubles.append(f"{key.lineno}: FACTS: the key {key.value!r} stands twice")
+                _note_lines(value, inner, lines, doubles)
+
+
+def parse_repro(
+    source: str, file: str, repro_id: str, raw_cases: Sequence[object], *,
+    noise: object = None, emulates: bool = False,
+) -> Repro:  # fmt: skip
+    """Check FACTS and the cases of one repro; :class:`ConfigError` lists all mistakes.
+
+    ``noise``: the module's NOISE, where it has one; ``emulates``: the module has emulate().
+    """
+    document = _parse_facts(source, file)
+    facts, problems = check_keys(Facts, document, ("FACTS",))
+    cases, wrong_cases = _parse_cases(raw_cases, file, f"{repro_id}:", noise if emulates else None)
+    problems += wrong_cases
+    if not PART.fullmatch(repro_id):
+        problems.append(f"{file}:1: the file's name makes the repro's: use small letters, digits and _")
+    problems += [f"{file}:1: {text}" for text in _check_noise(noise, emulates, cases)]
+    if facts is not None:
+        found = _check_facts(facts, [case.id for case in cases])
+        problems += [problem_at(document, ("FACTS", *path), text) for path, text in found]
+        problems += [f"{file}:1: case {name}: {text}" for name, text in _check_cases(facts, cases)]
+    if problems or facts is None:
+        raise ConfigError(in_order(problems, file))
+    return Repro(**vars(facts), id=repro_id, cases=tuple(cases), digest=digest_code(source, APART))
+
+
+def _parse_cases(
+    raw_cases: Sequence[object], file: str, prefix: str, noise: object
+) -> tuple[list[Case], list[str]]:
+    """Return the cases that are right in themselves, and what is wrong with the others."""
+    cases: dict[str, Case] = {}
+    problems: list[str] = []
+    for i, raw in enumerate(raw_cases):
+        name = raw.get("id", "?") if isinstance(raw, dict) else "?"
+        case, wrong = check_keys(Case, Document(file=file, value=raw), (f"cases()[{i}] ({name})",))
+        problems += wrong
+        if case is None:
+            continue
+        if case.id in cases:
+            problems.append(f"{file}:1: cases()[{i}]: the id {case.id!r} stands twice: rename one")
+        given = isinstance(raw, dict) and "builds" in raw
+        several = case.precision == "fp16-flag" and case.processes == 1 and not given
+        cases[case.id] = replace(
+            case, noise_key=noise_key(prefix, case.params, noise),
+            builds=FLAG_BUILDS if several else case.builds,
+            limits={**case.limits, **({BEYOND: 0.0} if case.tolerance else {})},
+        )  # fmt: skip
+    if not raw_cases:
+        problems.append(f"{file}:1: cases() yields no case")
+    return list(cases.values()), problems
+
+
+def noise_key(prefix: str, params: Mapping[str, Scalar], noise: object) -> str:
+    """Return what a case's noise depends on, or nothing: no precision, or a param of NOISE is not there."""
+    names = sorted(str(name) for name in noise) if isinstance(noise, (tuple, list)) else []
+    if not names or not {"precision", *names} <= params.keys():
+        return ""
+    return prefix + " ".join(f"{name}={params[name]}" for name in names)
+
+
+def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path, str]]:
+    """Check that FACTS names cases that are there, and who reported what; yield paths and what is wrong."""
+    for i, workaround in enumerate(facts.workarounds):
+        if workaround.case is not None and workaround.case not in known:
+            yield ("workarounds", i, "case"), f"no case {workaround.case!r}{near(workaround.case, known)}"
+    for i, expectation in enumerate(facts.expectations):
+        yield from _check_patterns(expectation.cases, known, ("expectations", i, "cases"))
+        if expectation.basis is Basis.REPORTED and not expectation.source:
+            yield ("expectations", i, "source"), "is missing: what is reported names who says so"
+    for i, twin in enumerate(facts.twins):
+        yield from _check_patterns(twin.cases, known, ("twins", i, "cases"))
+        if twin.reported and not twin.source:
+            yield ("twins", i, "source"), "is missing: what is reported names who says so"
+
+
+def _check_patterns(
+    patterns: Sequence[str], known: Sequence[str], path: keys.Path
+) -> Iterator[tuple[keys.Path, str]]:
+    for j, pattern in enumerate(patterns):
+        if not fnmatch.filter(known, pattern):
+            yield (*path, j), f"{pattern!r} fits no case{near(pattern, known)}"
+
+
+def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[tuple[str, str]]:
+    """Yield a case's id with what is wrong with its defects."""
+    known = list(facts.defects)
+    for case in cases:
+        for name in case.defects:
+            if name not in known:
+                yield case.id, f"defects: {name!r} is not among FACTS['defects']{near(name, known)}"
+        if case.defects and not case.noise_key:
+            yield case.id, "defects: nothing emulates them: write emulate() and NOISE, give a precision"
+        if case.defect and case.defect not in case.defects:
+            yield case.id, f"defect: {case.defect!r} is not among the case's defects: add it there"
+        if case.defect and case.control is not Control.NEGATIVE:
+            yield case.id, 'defect: only a negative control has one put in: "control": "negative"'
+        if case.processes > 1 and case.builds > 1:
+            yield case.id, "builds: several processes build once each: leave out builds, or processes"
+
+
+def _check_noise(noise: object, emulates: bool, cases: Sequence[Case]) -> Iterator[str]:
+    """Check a module's NOISE; ``emulates``: it has emulate()."""
+    if noise is None:
+        if emulates:
+            yield 'emulate() needs NOISE = (..., "precision"): the params that it depends on'
+        return
+    if not emulates:
+        yield "NOISE without emulate(): write emulate(), or leave NOISE out"
+    names = list(noise) if isinstance(noise, (tuple, list)) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        yield f'NOISE must be a tuple of different names such as ("batch", "precision"), not {noise!r}'
+        return
+    if "precision" not in names:
+        yield 'NOISE lacks "precision": every noise depends on it'
+    params = sorted({name for case in cases for name in case.params})
+    for name in names:
+        if name not in params and params:
+            yield f"NOISE: no case has the param {name!r}{near(name, params)}"

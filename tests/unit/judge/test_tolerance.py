@@ -24,8 +24,7 @@ from trtmatrix.model.own_model import model_repro
 from trtmatrix.plan.stale import asked_digest
 from trtmatrix.prepare.cases import CASE, SEAL, CaseCache, digest_known, read_noise_file, sealed
 from trtmatrix.suite.model import Outcome, Product, Verdict
-from trtmatrix.suite.repro_files import read_repro
-from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repro_files import parse_repro, read_repro
 from trtmatrix.suite.repros import Case
 from trtprobe.cell import run_and_measure
 from trtprobe.files import write_json

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.suite.digest import NOISE, PROBE, digest_code, digest_modules, digest_own_code, split_lines
-from trtmatrix.suite.reprofile import APART
+from trtmatrix.suite.repro_files import APART
 
 ROOT = Path(__file__).resolve().parents[3]
 FILES = sorted(

@@ -10,8 +10,7 @@ from reprosource import PLAIN, SOURCE, TWIN, parse, problems_of, replaced, with_
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict, release_of
-from trtmatrix.suite.repro_files import read_repros
-from trtmatrix.suite.reprofile import parse_repro
+from trtmatrix.suite.repro_files import parse_repro, read_repros
 from trtmatrix.suite.repros import Specifier
 
 ROOT = Path(__file__).resolve().parents[3]
