@@ -223,7 +223,7 @@ def make_answer(
     kind, sentence, tiles = _sum_up(entries, grids, controls)
     return Answer(
         kind=kind, sentence=sentence, tiles=tiles, grids=grids, products=tuple(_products(entries)), news=news,
-        ran=_ran(entries, controls, seconds), next=_next(entries, controls, again, cost),
+        ran=what_ran(entries, seconds), next=_next(entries, controls, again, cost),
         not_run="" if told else f"{counted(counts.not_run, 'TensorRT test')}: {_why_not(counts)}",
     )  # fmt: skip
 
@@ -337,8 +337,9 @@ def _products(entries: Sequence[Entry]) -> Iterator[str]:
         yield f"{head}: {right} of {counted(len(known), 'graph')} {done}{left}"
 
 
-def _ran(entries: Sequence[Entry], controls: Controls, seconds: float | None) -> str:
+def what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
     """Return what was run, how that came out, and how the self-check did."""
+    controls = _check(entries)
     tests = [e for e in entries if e.cell.case.control is None and e.evidence in _RAN]
     executed = sum(entry.executed for entry in tests)
     stored = len(tests) - executed

@@ -9,9 +9,10 @@ from tabulate import tabulate
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
+from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.summary import count_lines, count_products
+from trtmatrix.tables.summary import count_products, headline
 from trtmatrix.tables.table import Section, Table, make_tables, one_line
 
 MOST_CHARACTERS = 65_536
@@ -80,16 +81,13 @@ def render_markdown(entries: Sequence[Entry]) -> str:
     """
     tables = make_tables(entries)
     marks = legend(entry for table in tables for entry in table.shown())
-    parts = ["## TensorRT version matrix", "\n".join(_counts(entries)), *_remarks(entries)]
+    counts = [f"**{plain(headline(found))}**" for found in count_products(entries)] + [
+        plain(what_ran(entries))
+    ]
+    parts = ["## TensorRT version matrix", bullets(counts), *_remarks(entries)]
     parts += [part for table in tables for part in _table(table)]
     parts.append("; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in marks))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _counts(entries: Sequence[Entry]) -> Iterator[str]:
-    for counts in count_products(entries):
-        first, *more = count_lines(counts)
-        yield "<br>".join((f"- **{plain(first)}**", *map(plain, more)))
 
 
 def _remarks(entries: Sequence[Entry]) -> Iterator[str]:

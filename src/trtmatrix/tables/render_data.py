@@ -56,19 +56,12 @@ def _boards(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
 def _counts(counts: Counts) -> dict[str, Any]:
     controls = counts.controls
     return {
-        "product": counts.product.value, "headline": headline(counts), "cells": counts.cells,
-        "measured": counts.measured, "built": counts.built, "recorded": counts.recorded,
-        "without_verdict": counts.without_verdict, "not_run": counts.not_run,
-        "executed": counts.executed, "from_store": counts.served, "surprises": counts.surprises,
-        "companions": counts.companions, "words": dict(counts.words),
+        **vars(counts), "headline": headline(counts),
         "controls": {
             "positive": controls.positive, "negative": controls.negative, "as_they_must": controls.right,
             "wrong": list(controls.wrong), "uncontrolled": controls.uncontrolled,
         },
-        "reasons": [
-            {"why": item.why.value if item.why else None, "text": item.text, "count": item.count}
-            for item in counts.reasons
-        ],
+        "reasons": [{"why": item.why, "text": item.text, "count": item.count} for item in counts.reasons],
     }  # fmt: skip
 
 
@@ -77,29 +70,25 @@ def _cell(entry: Entry) -> dict[str, Any]:
     figure, record = cell.repro.figure, entry.record
     return {
         **vars(cell.id),
-        "id": str(cell.id), "product": cell.version.product.value,
-        "control": cell.case.control.value if cell.case.control else None, "companion": cell.companion,
-        "evidence": entry.evidence.value, "executed": entry.executed,
-        "verdict": outcome.verdict.value if outcome else None,
-        "cause": outcome.cause.value if outcome and outcome.cause else None,
-        "reason": outcome.reason if outcome else None,
+        "id": str(cell.id), "product": cell.version.product,
+        "control": cell.case.control, "companion": cell.companion,
+        "evidence": entry.evidence, "executed": entry.executed,
+        **{name: getattr(outcome, name, None) for name in ("verdict", "cause", "reason")},
         "builds": outcome.builds if outcome else 0, "failed": outcome.failed if outcome else 0,
         "fit": outcome.fit or None if outcome else None,
         "twins": {
             twin.measure: {"value": _number(value), "reported": _number(reported)}
             for twin, value, reported in twins_of(entry)
         },
-        "figure": {
-            "label": figure.label, "measure": figure.measure, "text": entry.figure,
-            "value": _number(entry.value),
-        } if entry.figure else None,
+        "figure": {**vars(figure), "text": entry.figure, "value": _number(entry.value)}
+        if entry.figure else None,
         "expected": {
-            "verdict": entry.expected.value, "basis": (said.basis if said else Basis.ASSUMED).value,
+            "verdict": entry.expected, "basis": said.basis if said else Basis.ASSUMED,
             **{name: getattr(said, name, None) or None for name in ("source", "on", "note")},
         },
         "surprise": entry.surprise,
         "advice": advise(entry) or None, "overruled": entry.overruled or None,
-        "excluded": {"why": excluded.why.value, "detail": excluded.detail} if excluded else None,
+        "excluded": {"why": excluded.why, "detail": excluded.detail} if excluded else None,
         "record": {
             "run": record.run, "started": record.started, "file": record_file(record),
             **{name: record.gpu.get(name) for name in ("driver", "variant", "host")},

@@ -19,7 +19,7 @@ from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.html_page import is_safe, make_style, read_template, render_page, templates
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.remarks import describe, find_remarks
-from trtmatrix.tables.summary import count_lines, count_products, why_not_run
+from trtmatrix.tables.summary import count_products, headline, why_not_run
 from trtmatrix.tables.table import Row, Table, make_tables
 
 TITLE = "TensorRT version matrix"
@@ -34,7 +34,7 @@ def render_html(
         "title": TITLE, "generated": generated, "again": again, "answer": make_answer(entries),
         "tables": tables, "plots": [(plot, render_figure(plot)) for plot in plots],
         "parts": [part for number, table in enumerate(tables) for part in _parts(table, number)],
-        "counts": [count_lines(counts) for counts in count_products(entries)],
+        "counts": [headline(counts) for counts in count_products(entries)],
         "remarks": [(title, [str(line) for line in lines]) for title, lines in find_remarks(entries)],
         "legend": legend(entry for table in tables for entry in table.shown()),
         "versions": [(table, list(_versions(table))) for table in tables],

@@ -10,10 +10,10 @@ from tabulate import tabulate
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
-from trtmatrix.suite.matrix import Version
+from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.summary import count_lines, count_products
+from trtmatrix.tables.summary import count_products, headline
 from trtmatrix.tables.table import Section, Table, fold_line, make_tables, one_line, shorten
 
 _INDENT = "  "
@@ -34,10 +34,8 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
         parts.append(
             "\n".join([title, *(line for item in remarks for line in _wrap(str(item), width, _INDENT))])
         )
-    said = [
-        (text, _INDENT if n else "") for c in count_products(entries) for n, text in enumerate(count_lines(c))
-    ]
-    parts.append("\n".join(line for text, indent in said for line in _wrap(text, width, indent)))
+    said = [*map(headline, count_products(entries)), what_ran(entries)]
+    parts.append("\n".join(line for text in said for line in _wrap(text, width)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -86,10 +84,11 @@ def _render_block(
     """Lay the lines of all sections out at once, so that columns align, then weave titles in."""
     kept = [[line for line in mine if any(line.known[n] for n in columns)] for mine in lines]
     body = [[line.label, *(line.texts[n] for n in columns)] for mine in kept for line in mine]
-    headers = _headers([table.columns[column] for column in columns]) if body else []
-    text = tabulate([*headers, *body], tablefmt="plain", disable_numparse=True).splitlines()
+    names = ["", *(shorten(table.columns[column].name, _CELL_WIDTH) for column in columns)]
+    text = tabulate([names, *body] if body else [], tablefmt="plain", disable_numparse=True).splitlines()
     laid = iter([_INDENT + line.rstrip() for line in text])
-    yield from (next(laid) for _ in headers)
+    if body:
+        yield next(laid)
     for section, mine in zip(table.sections, kept, strict=True):
         if first or mine:
             yield from _heading(section, width, first=first)
@@ -111,44 +110,18 @@ def _heading(section: Section, width: int, *, first: bool) -> Iterator[str]:
     yield from _wrap(figure, width, _INDENT)
 
 
-def _headers(versions: Sequence[Version]) -> list[list[str]]:
-    """Return the columns' names; a product stands once, above the releases that are its own."""
-    products, releases = ([name[part] for name in map(_header, versions)] for part in (0, 1))
-    once = ["" if n and name == products[n - 1] else name for n, name in enumerate(products)]
-    return [["", *once], ["", *releases]] if any(once) else [["", *releases]]
-
-
-def _header(version: Version) -> tuple[str, str]:
-    """Return a column's name in two parts: the product, where it is named, and the release."""
-    prefix = f"{version.product.value}-"
-    product = prefix[:-1] if version.name.startswith(prefix) else ""
-    return product, shorten(version.name.removeprefix(prefix), _CELL_WIDTH)
-
-
 def _split(table: Table, lines: Sequence[_Line], width: int) -> list[list[int]]:
-    """Split the columns into as few blocks as fit, of about the same width."""
+    """Split the columns into blocks that fit; every block has a column at least."""
     room = width - len(_INDENT) - max((len(line.label) for line in lines), default=0)
-    widths, last = list[tuple[int, int]](), ""  # at the start of a block, and after the column before
-    for column, version in enumerate(table.columns):
-        product, release = _header(version)
-        least = max(len(release), *(len(line.texts[column]) for line in lines), 0)
-        full = max(least, len(product))
-        widths.append((2 + full, 2 + (least if product == last else full)))
-        last = product
-    fewest = _pack(widths, room)
-    tried = (_pack(widths, less) for less in range(max(max(both) for both in widths), room))
-    return next((blocks for blocks in tried if len(blocks) == len(fewest)), fewest)
-
-
-def _pack(widths: Sequence[tuple[int, int]], room: int) -> list[list[int]]:
-    """Fill blocks one after another; every block has a column at least."""
     blocks: list[list[int]] = [[]]
     used = 0
-    for column, (first, later) in enumerate(widths):
-        if blocks[-1] and used + later > room:
+    for column, version in enumerate(table.columns):
+        name = min(len(version.name), _CELL_WIDTH)
+        needed = 2 + max(name, *(len(line.texts[column]) for line in lines), 0)
+        if blocks[-1] and used + needed > room:
             blocks.append([])
             used = 0
-        used += later if blocks[-1] else first
+        used += needed
         blocks[-1].append(column)
     return blocks
 

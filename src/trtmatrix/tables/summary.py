@@ -1,4 +1,4 @@
-"""What is said below the tables: counts by product, why cells were not run, how the controls came out."""
+"""The headline of each product: counts of its cells, and why others were not run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trtmatrix.common.words import counted
 from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import PRODUCT_NAMES, marked, outcome_word
+from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.plan import SITE_HAS
 from trtmatrix.tables.table import one_line
@@ -24,7 +24,6 @@ DOCTOR = frozenset(
 """What ``doctor`` has a remedy for."""
 _MOST_TOLD = 240
 """Letters of what a job came to."""
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +42,7 @@ class Counts:
 
     ``measured``: run here, with numbers to judge; ``built``: parsed and built only;
     ``without_verdict``: attempted here in vain; ``recorded``: run elsewhere or before a change;
-    ``not_run``: none of these. ``companions`` of those measured ran only as controls of others. ``words``
-    counts the shown words, with their marks.
+    ``not_run``: none of these.
     """
 
     product: Product
@@ -54,11 +52,9 @@ class Counts:
     without_verdict: int
     recorded: int
     not_run: int
-    companions: int
     executed: int
-    served: int
+    from_store: int
     surprises: int
-    words: tuple[tuple[str, int], ...]
     reasons: tuple[NotRun, ...]
     controls: ControlCounts
 
@@ -79,20 +75,12 @@ def _count(product: Product, entries: Sequence[Entry], controls: ControlCounts) 
     not_run = [e for e in entries if e.evidence in {Evidence.REPORTED, Evidence.NONE}]
     built, vain = verdicts[Verdict.BUILT], verdicts[Verdict.NO_VERDICT]
     reasons = Counter(map(_reason, not_run)).most_common()
-    words: Counter[str] = Counter()
-    for evidence in (Evidence.MEASURED, Evidence.RECORDED):
-        words += Counter(
-            marked(e, outcome_word(e.outcome))
-            for e in entries
-            if e.evidence is evidence and e.outcome is not None
-        )
     return Counts(
         product=product, cells=len(entries), measured=len(here) - built - vain, built=built,
         without_verdict=vain, recorded=len(entries) - len(here) - len(not_run), not_run=len(not_run),
-        companions=sum(entry.cell.companion for entry in here),
-        executed=sum(entry.executed for entry in entries), served=sum(not entry.executed for entry in here),
+        executed=sum(entry.executed for entry in entries),
+        from_store=sum(not entry.executed for entry in here),
         surprises=sum(entry.surprise for entry in entries), controls=controls,
-        words=tuple(sorted(words.items(), key=lambda item: (item[0].startswith("["), -item[1]))),
         reasons=tuple(
             NotRun(count=count, why=why, text=text, told=told) for (why, text, told), count in reasons
         ),
@@ -138,38 +126,6 @@ def reason_words(reasons: Sequence[NotRun]) -> str:
         f"{reason.count} {reason.text}" + (" (doctor says how)" if reason is curable else "")
         for reason in reasons
     )
-
-
-def detail_line(counts: Counts) -> str:
-    """Return where the shown verdicts are from and how many there are of each, or nothing."""
-    parts = []
-    if counts.executed or counts.served:
-        others = f" ({counts.companions} of them only as controls of others)" if counts.companions else ""
-        parts.append(f"{counts.executed} executed now, {counts.served} from the store{others}")
-    if counts.words:
-        parts.append(", ".join(f"{count} {word}" for word, count in counts.words))
-        parts.append(f"{counts.surprises or 'none'} unexpected")
-    return "; ".join(parts)
-
-
-def control_line(counts: Counts) -> str:
-    """Return how the controls came out that were measured here, and how many cells had none, or nothing."""
-    controls, parts = counts.controls, []
-    if controls.total:
-        kinds = f"{controls.negative} negative, {controls.positive} positive"
-        parts.append(f"{controls.right} of {controls.total} as expected ({kinds})")
-    if controls.wrong:
-        more = len(controls.wrong) - _MOST_NAMED
-        names = ", ".join(controls.wrong[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        parts.append(f"not so: {names}")
-    if controls.uncontrolled:
-        parts.append(f"not controlled: {counted(controls.uncontrolled, 'cell')} without a control that ran")
-    return f"controls: {'; '.join(parts)}" if parts else ""
-
-
-def count_lines(counts: Counts) -> list[str]:
-    """Return the headline of a product, then what there is to add."""
-    return [headline(counts), *(line for line in (detail_line(counts), control_line(counts)) if line)]
 
 
 def why_not_run(entry: Entry) -> str:

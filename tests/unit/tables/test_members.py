@@ -105,13 +105,6 @@ def test_every_product_is_counted(page: str, product: Product) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("control", Control)
-def test_every_control_is_counted(page: str, control: Control) -> None:
-    text = plain(PAGES[page]([make_entry(make_cell(case=make_case(control=control)))]))
-    assert f"1 {control.value}" in text
-
-
-@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("basis", Basis)
 def test_a_surprise_tells_what_its_expectation_rests_on(page: str, basis: Basis) -> None:
     repro = make_repro(expectations=(make_expectation(basis=basis, source="a page", on=""),))
