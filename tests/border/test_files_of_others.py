@@ -66,14 +66,14 @@ RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "100,000 lists": (raw("[" * 100_000 + "]" * 100_000), "inside of each other"),
     "a billion processes": (changed(processes=10**9), "processes"),
     "processes of text": (changed(processes="2"), "processes"),
-    "kept in a list": (changed(kept=["y"]), "no object"),
-    "kept of texts": (changed(kept={"y": "x"}), "no object"),
-    "a digest that is none": (changed(kept={"y": {"sha256": 7}}), "no text"),
-    "a digest that leads up": (changed(kept={"y": {"sha256": "../../secret"}}), "no digest"),
+    "kept in a list": (changed(kept=["y"]), "kept: "),
+    "kept of texts": (changed(kept={"y": "x"}), "kept.y: "),
+    "a digest that is none": (changed(kept={"y": {"sha256": 7}}), "kept.y.sha256: "),
+    "a digest that leads up": (changed(kept={"y": {"sha256": "../../secret"}}), "kept.y.sha256: "),
     "20,000 builds": (changed(builds=[{}] * 20_000), "builds"),
-    "a run that leads up": (changed(run="../../r1"), "no run's id"),
-    "a cell that leads up": (changed(cell={**vars(CELL), "case": "../x"}), "no cell id"),
-    "a cell of numbers": (changed(cell=7), "a part is missing"),
+    "a run that leads up": (changed(run="../../r1"), "run: "),
+    "a cell that leads up": (changed(cell={**vars(CELL), "case": "../x"}), "cell.case: "),
+    "a cell of numbers": (changed(cell=7), "cell: "),
 }  # fmt: skip
 """What lies where a record should → the words of why it is none."""
 STRANGERS: dict[str, tuple[Callable[[Path], object], str]] = {

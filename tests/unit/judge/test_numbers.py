@@ -36,7 +36,7 @@ def make_noise(size: float = 8.0, *, bound: float = 0.001, **fields: Any) -> Noi
         **{
             "key": "k", "precision": "tf32", "outputs": {"y": MEMBERS},
             "defects": {"lost-scale": {"y": size * FLOOR}}, "c": {"lost-scale": {"tf32": bound / 10}},
-            "right_scale": 0.25, "curve": ((0.25, -0.5), (1.0, 0.0), (4.0, 2.0)), **fields,
+            "scales": {"right": 0.25, "curve": [(0.25, -0.5), (1.0, 0.0), (4.0, 2.0)]}, **fields,
         }
     )  # fmt: skip
 
