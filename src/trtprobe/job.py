@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -131,17 +132,22 @@ def make_empty(folder: Path) -> None:
 def remove(path: Path) -> None:
     """Remove a file, or a folder with all in it, as far as that can be done."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(str(path), ignore_errors=True)
+        try:
+            shutil.rmtree(str(path), ignore_errors=True)
+        except RecursionError:  # deeper than Python goes
+            subprocess.run(["rm", "-rf", "--", str(path)], stderr=subprocess.DEVNULL, check=False)  # noqa: S607
     else:
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes on disk below a folder (symbolic links not followed)."""
+    """Return the bytes on disk below a folder, as deep as Python goes (symbolic links not followed)."""
     total = 0
-    for root, _, files in os.walk(str(folder)):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(root, name)).st_size  # noqa: PTH118 - a Path a file takes longer
+    with contextlib.suppress(RecursionError):
+        for root, _, files in os.walk(str(folder)):
+            for name in files:
+                with contextlib.suppress(OSError):
+                    path = os.path.join(root, name)  # noqa: PTH118 - a Path a file takes longer
+                    total += os.lstat(path).st_size
     return total
