@@ -82,9 +82,20 @@ def test_a_full_disk_under_the_errors_is_trouble(unbuffered: str, project: Place
     assert said.stderr.splitlines()[-1] == b"3"
 
 
+def test_an_output_of_ascii_alone_loses_no_sign(project: Place) -> None:
+    plain, spelled = (
+        table(project, f"PYTHONIOENCODING={name} @ 2>/dev/null").stdout for name in ("utf-8", "ascii")
+    )
+    assert not plain.isascii()
+    assert spelled.isascii()
+    assert spelled.count(b"?") == plain.count(b"?")
+    assert len(spelled.splitlines()) == len(plain.splitlines())
+
+
 PLACES = "name another place by --results, --cache"
 TROUBLES: dict[str, tuple[BaseException, str]] = {
     "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free some room"),
+    "half an array": (OSError("3612672 requested and 191456 written"), "free some room"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
     "rights": (
         PermissionError(errno.EACCES, "Permission denied", "/cache/x"),

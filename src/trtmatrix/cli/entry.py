@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import contextlib
 import importlib
 import io
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +77,36 @@ class _Outlet(io.FileIO):
         return memoryview(data).nbytes
 
 
+SPELLED = "trtmatrix-spelled"
+SIGNS = {
+    "·": "-",
+    "→": "->",
+    "—": "-",
+    "†": "+",
+    "×": "x",
+    "÷": "/",
+    "√": "sqrt ",
+    "≤": "<=",
+    "≥": ">=",
+    "−": "-",
+}
+"""What stands for a sign where the output takes ASCII alone; of other letters, their parts that it has."""
+
+
+def _spell(error: UnicodeError) -> tuple[str, int]:
+    """Write what the output's encoding lacks by what it has."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    plain = (
+        SIGNS.get(c) or unicodedata.normalize("NFKD", c).encode("ascii", "ignore").decode() for c in letters
+    )
+    return "".join(text or "?" for text in plain), error.end
+
+
+codecs.register_error(SPELLED, _spell)
+
+
 def _keep_streams() -> list[_Outlet]:
     """Put streams in place of this process's own that no reader's end, and no mark that one lacks, breaks."""
     outlets = []
@@ -86,7 +118,7 @@ def _keep_streams() -> list[_Outlet]:
             stream.flush()
             outlets.append(_Outlet(number, "w", closefd=False))
             kept = io.TextIOWrapper(
-                io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors="replace",
+                io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors=SPELLED,
                 line_buffering=stream.line_buffering or stream.write_through,  # as PYTHONUNBUFFERED makes it
             )  # fmt: skip
             setattr(sys, name, kept)

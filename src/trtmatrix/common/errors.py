@@ -79,7 +79,8 @@ def explain_trouble(error: OSError | MemoryError, folders: Mapping[str, Path]) -
     if isinstance(error, MemoryError):
         return "its memory is full\n  end what else needs it, or choose fewer cells: --repro, --case"
     said = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or str(error)
-    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT} or "No space left" in said
+    words = ("No space left", " requested and ")  # shutil's, and NumPy's of an array that went in half
+    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT} or any(word in said for word in words)
     full = {option: folder for option, folder in folders.items() if is_full and _free(folder) < FULL_BYTES}
     if full:
         places = " and ".join(f"{folder} has {_free(folder) / 1e6:.0f} MB free" for folder in full.values())

@@ -93,7 +93,7 @@ def _is_done(future: Future[None]) -> bool:
         future.result()
     except BrokenExecutor:
         raise MachineryError("a process that prepared cases was killed: perhaps for lack of memory") from None
-    except TrtMatrixError:
+    except (TrtMatrixError, OSError):  # a full disk, for one: what was wrong in the repro is an error of ours
         raise
     except Exception as error:
         raise MachineryError(f"a case could not be prepared: {error!r}") from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtmatrix.common.progress import Progress
+from trtmatrix.common.words import counted
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.record import Record
@@ -237,7 +238,9 @@ class Run:
 
     def tasks_to_confirm(self, doubted: Sequence[tuple[Task, int]]) -> list[Task]:
         """Return the second try of tasks, alone and with so many engines each, as one run of its own."""
-        self.progress.note(f"{doubted[0][0].cell.version.name}: {len(doubted)} verdicts are to be confirmed")
+        self.progress.note(
+            f"{doubted[0][0].cell.version.name}: {counted(len(doubted), 'verdict')} to be confirmed"
+        )
         self.progress.more(CELLS, len(doubted))
         run = new_run_id(self.clock)
         return [

@@ -151,8 +151,9 @@ def sends(family: int, kind: int, address: Any, protocol: int = 0) -> Any:
     return tries(send)
 
 
-def raises_a_limit() -> None:
+def raises_a_limit() -> bool:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return True
 
 
 INET, STREAM, DGRAM = socket.AF_INET, socket.SOCK_STREAM, socket.SOCK_DGRAM
@@ -177,7 +178,7 @@ REACHES = {
     "the-sixth-net": sends(socket.AF_INET6, DGRAM, ("2606:4700:4700::1111", 53)),
     "raw-sockets": sends(INET, socket.SOCK_RAW, ("127.0.0.1", 0), socket.IPPROTO_ICMP),
     "packets": sends(socket.AF_PACKET, socket.SOCK_RAW, ("lo", 0)),
-    "its-limits": tries(lambda: raises_a_limit() is None),
+    "its-limits": tries(raises_a_limit),
 }  # fmt: skip
 
 
@@ -253,6 +254,11 @@ def start_a_thread() -> None:
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 
 
+def make_files(folder: Path) -> None:
+    for number in range(20_000):
+        (folder / str(number)).touch()
+
+
 def sink(folder: Path, deep: int = 3000) -> None:
     os.chdir(str(folder))
     for _ in range(deep):
@@ -291,8 +297,8 @@ ENDS: Dict[str, Callable[[], Any]] = {
     "forks-for-ever": fork_for_ever, "eats-memory": lambda: eat(lambda: bytearray(os.urandom(1 << 20) * 64)),
     "eats-memory-unseen": lambda: eat(fill_memory_files),
     "starts-threads": lambda: eat(start_a_thread),
-    "makes-files": lambda: [(Path() / str(number)).touch() for number in range(20_000)],
-    "makes-outputs": lambda: [(ROOT / "out" / str(number)).touch() for number in range(20_000)],
+    "makes-files": lambda: make_files(Path()),
+    "makes-outputs": lambda: make_files(ROOT / "out"),
     "sinks": lambda: sink(Path()), "sinks-in-outputs": lambda: sink(ROOT / "out"),
     "prints-much": lambda: [os.write(1, b"x" * (1 << 20)) for _ in range(64)],
     "prints-no-text": lambda: os.write(1, bytes(range(256)) * 99),
@@ -327,7 +333,7 @@ def hands(words: Dict[str, Any], data: bytes) -> Any:
     return attack
 
 
-RECORD = {
+RECORD: Dict[str, Any] = {
     "schema": 1, "ended": "ran", "detail": "", "observed": {}, "environment": {}, "engine": {}, "kept": {},
     "measurements": {
         "outputs": {"y": {"count": 8, "max_abs": 0.0}}, "scalars": {}, "signatures": {}, "remark": "",

@@ -129,6 +129,14 @@ def test_a_process_that_is_killed_is_the_machinery_s_trouble(pool: CasePool, loa
     assert leftovers(pool) == []
 
 
+def test_what_the_disk_refuses_comes_through_as_it_is(pool: CasePool, loaded: LoadedRepro) -> None:
+    """The command then says which folder is full, or cannot be written; this one cannot even for root."""
+    (pool.cache / "cases").parent.mkdir(exist_ok=True)
+    (pool.cache / "cases").touch()
+    with pytest.raises(OSError, match=r"Not a directory|File exists"):
+        prepare(pool, wanted(loaded, "a"))
+
+
 def test_what_a_killed_process_left_is_removed_and_no_other_s(
     pool: CasePool, loaded: LoadedRepro, monkeypatch: pytest.MonkeyPatch
 ) -> None:
