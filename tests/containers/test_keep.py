@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.common.paths import own_identity
 from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.pulled import Use, open_ledger, read_ledger
+from trtmatrix.launchers.pulled import open_ledger, read_ledger
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Keep, Launch, short_name
 
@@ -145,11 +144,9 @@ def test_an_image_of_several_names_goes_after_the_last_of_them(
     for launch in launches[:2]:
         assert bench.is_here(reference_of(launch))
         images.ended(launch)
-    assert bench.is_here(reference_of(launches[2])) is locked, "what matrix.lock says of it is known"
     bench.have(images, launches[2])
     images.ended(launches[2])
     assert not any(bench.is_here(reference_of(launch)) for launch in launches)
-    assert read_ledger(tmp_path).uses == []
     assert read_ledger(tmp_path).pulled == []
 
 
@@ -158,29 +155,14 @@ def reference_of(launch: Launch) -> str:
     return launch.version.origin.reference
 
 
-LIVING = "from trtmatrix.common.paths import own_identity; print(own_identity(), flush=True); input()"
-
-
 @pytest.mark.engines
-def test_what_another_run_uses_or_a_container_goes_later(bench: Bench, tmp_path: Path) -> None:
+def test_what_a_container_needs_goes_later(bench: Bench, tmp_path: Path) -> None:
     images = bench.images(Keep.NONE, tmp_path)
-    launch = want(bench.push("shared")[0])
-    have(bench, images, launch)
+    launch = have(bench, images, want(bench.push("shared")[0]))
     (pulled,) = read_ledger(tmp_path).pulled
-    other = subprocess.Popen(
-        [sys.executable, "-c", LIVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert other.stdout is not None
-    with open_ledger(tmp_path) as ledger:
-        owner = other.stdout.readline().strip()
-        ledger.uses.append(Use(engine=pulled.engine, image_id=pulled.image_id, owner=owner))
-    images.ended(with_cells(launch))
-    assert bench.is_here(pulled.reference)
-    other.communicate("\n")
-    have(bench, images, replace(launch, pull=False))
     container = bench.client.containers.create(pulled.reference, ["nothing"])
     try:
-        images.ended(with_cells(launch))
+        images.ended(launch)
         assert bench.told[-1].startswith(f"{pulled.reference} stays: ")
         assert bench.is_here(pulled.reference)
     finally:

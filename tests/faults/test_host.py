@@ -219,7 +219,7 @@ def test_a_pull_that_drips_ends(size: int, *, ends: bool) -> None:
         with pytest.raises(MachineryError, match="bytes came in 10 minutes"):
             puller.pull("example.org/a:1", engine)  # type: ignore[arg-type]  # a stand-in
     else:
-        assert puller.pull("example.org/a:1", engine) > 0  # type: ignore[arg-type]
+        puller.pull("example.org/a:1", engine)  # type: ignore[arg-type]
     assert engine.closed
 
 

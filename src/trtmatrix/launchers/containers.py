@@ -21,8 +21,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.jsontext import parse_json
-from trtmatrix.common.paths import Remembered, is_dead, own_identity
-from trtmatrix.judge.judge import wrong_library
+from trtmatrix.common.paths import is_dead, own_identity
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
     OWNER_LABEL,
@@ -36,9 +35,8 @@ from trtmatrix.launchers.container import (
 )
 from trtmatrix.launchers.docker_engine import open_client
 from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, WrongVersion, heartbeat
+from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, heartbeat
 from trtmatrix.launchers.pulls import ENGINE_ERRORS
-from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.plan import Engine, Launch
 from trtmatrix.tables.table import one_line
 
@@ -60,11 +58,9 @@ ISOLATED: Mapping[str, Any] = {
 """What keeps every container from the host and the network."""
 
 REMEDIES = {
-    "container-init binary not found": "Podman's init is missing: apt-get install catatonit",
-    "setting rlimit": "Podman may not raise limits here: containers.conf must have, below [containers], "
-    'default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]',
-    "unresolvable CDI devices": "write the specification of the GPUs: nvidia-ctk cdi generate "
-    "--output=/etc/cdi/nvidia.yaml",
+    "container-init binary not found": "apt-get install catatonit, Podman's init",
+    "setting rlimit": 'in containers.conf: default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]',
+    "unresolvable CDI devices": "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 }
 """Part of an engine's message, as Podman 4.3 and runc 1.1 have it → what to do."""
 
@@ -110,7 +106,7 @@ class ContainerLauncher:
         return open_client(120)
 
     def make_ready(self, launch: Launch) -> Ready:
-        """Find the image, loaded, pulled or built now where the plan says so, and look what it ships."""
+        """Find the image, loaded, pulled or built now where the plan says so."""
         try:
             image_id = self.images.make_ready(launch, self.client)
         except ENGINE_ERRORS as error:
@@ -120,8 +116,6 @@ class ContainerLauncher:
                 f"{image} cannot be had: {str(error)[:300]}\n  try it by hand: {by_hand}"
             ) from error
         digests = {"image": image_id, "runtime": "container"}
-        if (wrong := find_wrong_library(launch.version, image_id, self.cache, self.images.note)) is not None:
-            raise WrongVersion(wrong, digests)
         return Ready(launch=launch, digests=digests, handle=image_id)
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
@@ -270,23 +264,3 @@ def read_contents(image_id: str) -> dict[str, str]:
         raise MachineryError(f"it cannot be looked into: {one_line(str(error))}") from error
     except (ValueError, LookupError, AttributeError) as error:
         raise MachineryError(f"its python3 says nothing that can be read: {said[-200:]!r}") from error
-
-
-def find_wrong_library(
-    version: Version, image_id: str, cache: Path, note: Callable[[str], None],
-    contents: Callable[[str], dict[str, str]] = read_contents,
-) -> str | None:  # fmt: skip
-    """Return how what an image ships differs from what a version is pinned for, or None.
-
-    It is looked into once: what it has is remembered in the cache by its ID. Where its Python cannot say,
-    that is told, and the probe compares again, where it runs.
-    """
-    try:
-        found = Remembered(cache).recall("contents", image_id, lambda: contents(image_id))
-        seen, why = found.get(version.product.value), f"its python3 finds no {version.product.value}"
-    except MachineryError as error:
-        seen, why = None, str(error)
-    if seen is not None:
-        return wrong_library(seen, version)
-    note(f"{version.name}: not checked what its image ships before the first cell: {why}")
-    return None

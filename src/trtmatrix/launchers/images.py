@@ -6,10 +6,8 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from trtmatrix.common.paths import is_dead, own_identity
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import image_origin
 from trtmatrix.launchers.docker_engine import find_engine, open_client
-from trtmatrix.launchers.pulled import Ledger, PulledImage, Speed, Use, open_ledger, read_ledger
+from trtmatrix.launchers.pulled import Ledger, PulledImage, open_ledger, read_ledger
 from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
 from trtmatrix.suite.matrix import ImageOrigin, Origin
 from trtmatrix.suite.plan import OWN, HeldImage, Keep, Launch, find_image, is_own
@@ -30,15 +28,13 @@ from trtmatrix.tables.table import one_line
 
 AT_ONCE = 2
 """Images that are here at once where they go after their last cell: one runs, the next is pulled."""
-SPEEDS = 10
-"""Pulls whose speed is remembered."""
 
 
 class Images:
     """Gets images, counts the cells that still want one, and notes in the cache what this tool pulled.
 
     Launches that want the same image wait for one pull or build. Several names may be of one image: it goes
-    after the last of them, and stays where one of them stays.
+    after the last of them that has it, and stays where one of them stays.
     """
 
     def __init__(
@@ -52,7 +48,6 @@ class Images:
         self.cache, self.puller, self.note = cache, puller, puller.note
         self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
         self._wanted: Counter[str] = Counter()  # cells, by the image's name, as all that follows
-        self._pins: dict[str, tuple[str, ...]] = {}
         self._held: dict[str, tuple[str, docker.DockerClient]] = {}
         self._going: set[str] = set()  # pulled now, and to go again
         self._staying: set[str] = set()  # by ID
@@ -64,7 +59,6 @@ class Images:
         for launch in launches:
             for origin in self._origins(launch):
                 self._wanted[origin.image] += len(launch.cells)
-                self._pins[origin.image] = origin.pin.ids if origin.pin is not None else ()
 
     def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
         """Return the ID of a launch's image: loaded, pulled or built now where it is not here and may be.
@@ -113,7 +107,6 @@ class Images:
             ledger.pulled = [item for item in ledger.pulled if item not in gone]
             needed = {find_held(origin, client) for origin in wanted if isinstance(origin, ImageOrigin)}
             left = {i.image_id for i in ledger.of(engine) if i.drop and is_dead(i.owner)} - needed
-            left = {image_id for image_id in left if not ledger.is_used(engine, image_id)}
             for image_id in left:
                 self._remove(ledger, image_id, client)
         return bool(left)
@@ -134,19 +127,10 @@ class Images:
 
     def _hold(self, origin: ImageOrigin, client: docker.DockerClient) -> str | None:
         """Return the ID under which the engine has an image, which stays while it is wanted; or None."""
-        with open_ledger(self.cache) as ledger:
-            image_id = find_held(origin, client)
-            if image_id is not None:
-                self._note_held(ledger, origin, image_id, client)
+        with open_ledger(self.cache):  # no other run or thread drops it between
+            if (image_id := find_held(origin, client)) is not None:
+                self._held[origin.image] = image_id, client
         return image_id
-
-    def _note_held(
-        self, ledger: Ledger, origin: ImageOrigin, image_id: str, client: docker.DockerClient
-    ) -> None:
-        """Note what a name stands for, and that it is used."""
-        if origin.image not in self._held:
-            ledger.uses.append(Use(engine=engine_id(client), image_id=image_id, owner=own_identity()))
-        self._held[origin.image] = image_id, client
 
     def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
         """Pull an image once there is room for it, by its digest where it is locked, and return its ID.
@@ -166,30 +150,26 @@ class Images:
                 self._going.add(origin.image)
         if (held := self._hold(origin, client)) is not None:
             return held
-        engine = engine_id(client)
-        image = PulledImage(
-            engine=engine, reference=origin.reference, owner=own_identity(), drop=drop,
-            began=datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        )  # fmt: skip
+        pulling = PulledImage(
+            engine=engine_id(client), reference=origin.reference, owner=own_identity(), drop=drop
+        )
         with open_ledger(self.cache) as ledger:
             before = {str(each["Id"]) for each in client.api.images(all=True)}
-            ledger.pulled.append(image)
-        started, image_id, size = time.monotonic(), "", 0
+            ledger.pulled.append(pulling)
+        image_id = ""
         try:
-            size = self.puller.pull(origin.reference, client)
+            self.puller.pull(origin.reference, client)
             image_id = id_of(origin.reference, client)
         finally:
-            seconds = round(time.monotonic() - started, 3)
             with open_ledger(self.cache) as ledger:
-                ledger.pulled = [item for item in ledger.pulled if item != image]
-                ours = ledger.of(engine, image_id) if image_id else []
+                ledger.pulled = [item for item in ledger.pulled if item != pulling]
+                ours = ledger.of(pulling.engine, image_id) if image_id else []
                 if image_id and (ours or image_id not in before):
-                    others = [i for i in ledger.pulled if i not in ours or i.reference != image.reference]
-                    ledger.pulled = [*others, image.model_copy(update={"image_id": image_id})]
-                    known = [Speed(size=size, seconds=seconds)] if size and seconds > 0 else []
-                    ledger.speeds = [*ledger.speeds, *known][-SPEEDS:]
-                if image_id:
-                    self._note_held(ledger, origin, image_id, client)
+                    ledger.pulled = [
+                        i for i in ledger.pulled if i not in ours or i.reference != pulling.reference
+                    ]
+                    ledger.pulled.append(pulling.model_copy(update={"image_id": image_id}))
+        self._held[origin.image] = image_id, client
         if origin.pin is not None and image_id not in origin.pin.ids:
             raise MachineryError(
                 f"{origin.reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
@@ -225,21 +205,13 @@ class Images:
         """Use an image no more under a name, and remove it where it is to go and nobody else uses it."""
         if origin.image not in self._held:
             return
+        if self._stays(origin):
+            self._staying.add(self._held[origin.image][0])
         with open_ledger(self.cache) as ledger:
             image_id, client = self._held.pop(origin.image)
-            if self._stays(origin):
-                self._staying.add(image_id)
-            for name, ids in self._pins.items():
-                if image_id in ids and self._wanted[name] > 0 and name not in self._held:
-                    self._held[name] = image_id, client  # it will want it, and uses it from now on
-                    self._going |= {name} if origin.image in self._going else set()
-                    return
-            use = Use(engine=engine_id(client), image_id=image_id, owner=own_identity())
-            if use in ledger.uses:
-                ledger.uses.remove(use)
-            drop, ours = image_id not in self._staying, ledger.of(use.engine, image_id)
+            drop, ours = image_id not in self._staying, ledger.of(engine_id(client), image_id)
             ledger.pulled = [i.model_copy(update={"drop": drop}) if i in ours else i for i in ledger.pulled]
-            if drop and not ledger.is_used(use.engine, image_id):
+            if drop and image_id not in [other for other, _ in list(self._held.values())]:
                 self._remove(ledger, image_id, client)
 
     def _remove(self, ledger: Ledger, image_id: str, client: docker.DockerClient) -> None:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from trtmatrix.common.errors import MachineryError
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Launch
 
@@ -50,22 +49,11 @@ class Ready:
     handle: Any = field(repr=False)
 
 
-class WrongVersion(MachineryError):
-    """What a launch is to run in has another version of its product than it is pinned for."""
-
-    def __init__(self, message: str, digests: Mapping[str, str]) -> None:
-        super().__init__(message)
-        self.digests = digests
-
-
 class Launcher(Protocol):
     """Starts the probe for the cells of one version on one GPU."""
 
     def make_ready(self, launch: Launch) -> Ready:
-        """Pull, build or find what is needed; :class:`MachineryError` where that fails.
-
-        :class:`WrongVersion` where what is found is another version than the pinned one.
-        """
+        """Pull, build or find what is needed; :class:`MachineryError` where that fails."""
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
         """Run the probe over ``folder`` to its end; nothing of it is left afterwards."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +37,13 @@ PullNote = Callable[[str, str, int, int], None]
 class Sign:
     """Words of an engine (a pattern, in any case), and what they mean.
 
-    ``again``: it may be otherwise in a while; ``begun``: only where a part had come already, as who never
-    answered is not waited for. ``remedy``: in place of that trouble's own.
+    ``again``: it may be otherwise in a while; ``remedy``: in place of that trouble's own.
     """
 
     words: str
     trouble: Trouble
     remedy: str = ""
     again: bool = False
-    begun: bool = False
 
 
 SIGNS = (
@@ -75,11 +73,7 @@ SIGNS = (
     ),
     Sign(
         r"manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
-        r"|\b404\b", Trouble.MISSING,
-    ),
-    Sign(
-        r"blob unknown|unknown blob", Trouble.MISSING,
-        "push or mirror the image again; another registry may have it: --registry HOST/PATH",
+        r"|blob unknown|unknown blob|\b404\b", Trouble.MISSING,
     ),
     Sign(
         r"\b50[0234]\b|internal server error|bad gateway|service unavailable|gateway time-?out",
@@ -87,7 +81,7 @@ SIGNS = (
     ),
     Sign(
         r"no such host|server misbehaving|connection refused|no route to host|network is unreachable",
-        Trouble.UNREACHABLE, begun=True,
+        Trouble.UNREACHABLE,
     ),
     Sign(
         r"\bEOF\b|reset by peer|broken pipe|time-?out|timed out|deadline exceeded|download failed|chunk"
@@ -98,12 +92,10 @@ SIGNS = (
 """What Docker, containerd and Podman say, the most certain first: a cut one often names what it asked for."""
 
 
-def explain_pull(
-    reference: str, said: str, *, got_some: bool, command: str = "docker"
-) -> tuple[MachineryError, bool]:
+def explain_pull(reference: str, said: str, command: str = "docker") -> tuple[MachineryError, bool]:
     """Return the error for what an engine says of a pull, and whether another try is worth while.
 
-    ``got_some``: a part of the image had come before; ``command``: what pulls by hand.
+    ``command``: what pulls by hand.
     """
     text = one_line(said)
     found = (sign for sign in SIGNS if re.search(sign.words, text, re.IGNORECASE))
@@ -117,7 +109,7 @@ def explain_pull(
         f"  {sign.remedy.format(host=host) or remedy_for(sign.trouble, host, reference)}\n"
         f"  try it by hand: {command} pull {reference}"
     )
-    return error, sign.again or (sign.begun and got_some)
+    return error, sign.again
 
 
 @dataclass(kw_only=True)
@@ -136,55 +128,53 @@ class Puller:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
-    def pull(self, reference: str, client: docker.DockerClient) -> int:
-        """Pull an image; returns the bytes that came. :class:`MachineryError` says why it cannot be had."""
-        came: dict[str, tuple[int, int]] = {}  # bytes of each layer over all tries: so far, in all
+    def pull(self, reference: str, client: docker.DockerClient) -> None:
+        """Pull an image; :class:`MachineryError` says why it cannot be had."""
         for wait in (*self.waits, None):
-            steps, mark, since = set[tuple[str, str]](), 0, self.clock()
-            events = None
             try:
-                events = client.api.pull(reference, stream=True, decode=True, platform=self.platform or None)
-                for event in events:
-                    self._take(reference, event, came)
-                    status = str(event.get("status", ""))
-                    if not status.startswith("Retrying"):
-                        steps.add((str(event.get("id", "")), status))
-                    current = int((event.get("progressDetail") or {}).get("current", 0))
-                    reached = sum(size for size, _ in came.values()) + LEAST * len(steps)
-                    if reached >= mark + LEAST or (status == "Extracting" and current):
-                        mark, since = reached, self.clock()
-                    elif self.clock() - since > LEAST_SECONDS:
-                        raise MachineryError(
-                            f"{reference} cannot be had: less than {LEAST:,} bytes came in "
-                            f"{LEAST_SECONDS / 60:g} minutes\n  look at the connection and the registry, or "
-                            f"pull it by hand: {self.command} pull {reference}"
-                        )
-                break
+                self._follow(reference, client)
             except ENGINE_ERRORS as error:
                 # What Docker's SDK adds tells of the engine, not of the registry.
                 said = str(getattr(error, "explanation", None) or error)
-                failure, again = explain_pull(reference, said, got_some=bool(came), command=self.command)
+                failure, again = explain_pull(reference, said, self.command)
                 if wait is None or not again:
                     raise failure from error
                 self.note(f"{reference}: {one_line(said)[:LONGEST]}; tried again in {wait:g} s")
                 self.sleep(wait)
-            finally:
-                if isinstance(events, Generator):
-                    events.close()  # the engine ends a pull that nobody listens to
-        return sum(size for size, _ in came.values())
+            else:
+                return
 
-    def _take(self, reference: str, event: dict[str, Any], came: dict[str, tuple[int, int]]) -> None:
-        """Count what came of a layer, as far as the engine tells of it, and tell of it."""
+    def _follow(self, reference: str, client: docker.DockerClient) -> None:
+        """Listen to one pull to its end, as long as it gets further."""
+        sizes: dict[str, int] = {}  # of what came of each layer
+        steps, mark, since = set[tuple[str, str]](), 0, self.clock()
+        events = client.api.pull(reference, stream=True, decode=True, platform=self.platform or None)
+        try:
+            for event in events:
+                layer, status, current = self._tell(reference, event)
+                sizes[layer] = max(current, sizes.get(layer, 0))
+                if not status.startswith("Retrying"):
+                    steps.add((layer, status))
+                reached = sum(sizes.values()) + LEAST * len(steps)
+                if reached >= mark + LEAST or (status == "Extracting" and current):
+                    mark, since = reached, self.clock()
+                elif self.clock() - since > LEAST_SECONDS:
+                    raise MachineryError(
+                        f"{reference} cannot be had: less than {LEAST:,} bytes came in "
+                        f"{LEAST_SECONDS / 60:g} minutes\n  look at the connection and the registry, or "
+                        f"pull it by hand: {self.command} pull {reference}"
+                    )
+        finally:
+            if isinstance(events, Generator):
+                events.close()  # the engine ends a pull that nobody listens to
+
+    def _tell(self, reference: str, event: Mapping[str, Any]) -> tuple[str, str, int]:
+        """Tell of what an engine says of a layer; returns the layer, its status and its bytes so far."""
         if "error" in event:
             raise docker.errors.APIError(str(event["error"]))
         progress, layer = event.get("progressDetail") or {}, str(event.get("id", ""))
-        status = str(event.get("status", ""))
-        current, total = int(progress.get("current", 0)), int(progress.get("total", 0))
-        before, whole = came.get(layer, (0, 0))
-        if status in {"Pulling fs layer", "Downloading"}:
-            came[layer] = max(current, before), max(total, whole)
-        elif status == "Download complete" and layer in came:
-            came[layer] = max(before, whole), whole
-        elif status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
+        status, current = str(event.get("status", "")), int(progress.get("current", 0))
+        if status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
             self.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in 5 s")
-        self.pull_note(reference, f"{layer} {status}".strip(), current, total)
+        self.pull_note(reference, f"{layer} {status}".strip(), current, int(progress.get("total", 0)))
+        return layer, status, current

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
 from trtmatrix.common.interrupts import ending
 from trtmatrix.judge.confirm import sample_cells
-from trtmatrix.launchers.launcher import Ready, WrongVersion
+from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.order import (
     Seconds,
     equal_boards,
@@ -27,11 +27,11 @@ from trtmatrix.plan.order import (
     split_launch,
 )
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.recorder import Recorder, host_facts, write_failed
+from trtmatrix.run.recorder import Recorder
 from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue
 from trtmatrix.run.worker import Stopped, Worker
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.model import Cause, CellId, Gpu
+from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
 
 CASES = "cases prepared"
@@ -114,13 +114,7 @@ def _take(launch: Launch, found: Ready | BaseException, schedule: Schedule, run:
         return
     try:
         run.progress.note(f"{launch.version.name}: {found}")
-        if isinstance(found, WrongVersion):
-            for task in run.tasks_of(launch):
-                facts = host_facts(task, found.digests, {}, run)
-                record = write_failed(task, Cause.VERSION_MISMATCH, str(found), facts, run, run.local)
-                run.records.append(record)
-        else:
-            run.leave_out(launch, str(found).splitlines()[0])
+        run.leave_out(launch, str(found).splitlines()[0])
         if run.images is not None:
             run.images.ended(launch)
     finally:
@@ -302,8 +296,8 @@ class MakingReady:
             return replace(launcher.make_ready(replace(launch, pull=False, build=False)), launch=launch)
         try:
             ready = launcher.make_ready(launch)
-        except MachineryError as error:  # another version may be pinned for what is in the image
-            self._had[origin.image] = None if isinstance(error, WrongVersion) else error
+        except MachineryError as error:
+            self._had[origin.image] = error
             raise
         self._had[origin.image] = None
         return ready

@@ -14,7 +14,6 @@ from trtmatrix.images.downloads import Download, Need, Room, find_downloads, gig
 from trtmatrix.images.preflight import find_room, preflight
 from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import Limits, docker_command, make_container_spec
-from trtmatrix.launchers.pulled import pull_speed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_cells, order_launches
 from trtmatrix.plan.survey import Survey
@@ -48,8 +47,8 @@ class Planned:
     """All that ``run --plan`` prints.
 
     ``downloads``: images that are had first. ``recorded``: of how many cells it is known how long they took;
-    ``speed``: bytes a second of earlier pulls, None where none is known; ``room``: free at the engine, None
-    where that is not known. ``jobs``: what another executor would submit, None where this host runs all.
+    ``room``: free at the engine, None where
+    that is not known. ``jobs``: what another executor would submit, None where this host runs all.
     """
 
     launches: tuple[PlannedLaunch, ...]
@@ -60,7 +59,6 @@ class Planned:
     room: Room | None = None
     findings: tuple[Finding, ...] = ()
     recorded: int = 0
-    speed: float | None = None
     jobs: tuple[PlannedJob, ...] | None = None
 
     @property
@@ -68,12 +66,6 @@ class Planned:
         """Bytes to be pulled, layers counted once; None where an image's size is not known."""
         known = [download.added for download in self.downloads]
         return None if None in known else sum(each for each in known if each is not None)
-
-    @property
-    def pull_seconds(self) -> float | None:
-        """What the pulls take at the speed of earlier ones, or None."""
-        size = self.bytes
-        return None if size is None or not self.speed else size / self.speed
 
     @property
     def cell_seconds(self) -> float:
@@ -115,7 +107,6 @@ def plan_all(
         launches=tuple(launches), excluded=plan.excluded, isolation=options.isolation,
         downloads=downloads, need=need_here(downloads, wants.keep), room=facts.images,
         findings=looked.findings, recorded=len(known_cells(cells, survey.stored)),
-        speed=pull_speed(context.project.cache),
         jobs=None if executor is None else tuple(executor.jobs([x for x in away if x.cells], survey.stored)),
     )  # fmt: skip
 
@@ -229,11 +220,7 @@ def _time_words(planned: Planned, count: int) -> str:
     words = f"about {duration(planned.cell_seconds)} for {count} cells (by {planned.recorded} records{rest})"
     if not planned.recorded:
         words = f"not known for {count} cells: none was run before"
-    if not planned.downloads:
-        return words
-    if planned.pull_seconds is None:
-        return f"{words}; pulls not known"
-    return f"{words}; about {duration(planned.pull_seconds)} of pulls, as fast as earlier ones"
+    return f"{words}; and the pulls" if planned.downloads else words
 
 
 def plan_json(planned: Planned) -> dict[str, Any]:
@@ -249,7 +236,6 @@ def plan_json(planned: Planned) -> dict[str, Any]:
         },
         "seconds": {
             "cells": planned.cell_seconds if planned.recorded else None, "recorded": planned.recorded,
-            "pulls": planned.pull_seconds,
         },
         "findings": [asdict(finding) for finding in planned.findings],
         "not_run": [
@@ -312,7 +298,7 @@ def announce(
 
 
 def image_words(launches: Iterable[Launch], context: Context, engine: Engine) -> str:
-    """Return how many images launches lack, their GB, and the time as far as known; nothing where none."""
+    """Return how many images launches lack, and their GB; nothing where none."""
     downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
     sizes = [each.added for each in downloads]
     if not sizes:
@@ -322,6 +308,4 @@ def image_words(launches: Iterable[Launch], context: Context, engine: Engine) ->
     size = sum(each for each in sizes if each is not None)
     if not size:  # made of wheels on a base that is here, or is made here too
         return f"{counted(len(sizes), 'image')} to build"
-    speed = pull_speed(context.project.cache)
-    time = f", {duration(size / speed)}" if speed else ""
-    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}{time}"
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}"

@@ -12,14 +12,14 @@ from typing import Any, cast
 import docker
 import docker.errors
 import pytest
-from builders import make_cell, make_version
+from builders import make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images, builder_command, run_builder
 from trtmatrix.launchers.pulls import Puller
-from trtmatrix.suite.matrix import ImageOrigin, Pin
+from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
-from trtmatrix.suite.plan import Keep, Launch
+from trtmatrix.suite.plan import Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -127,38 +127,3 @@ def test_an_image_of_ours_is_never_pulled(tmp_path: Path) -> None:
     with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
         make_images(told, tmp_path).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
     assert (engine.pulls, told) == (0, [])
-
-
-class Removing(StandInEngine):
-    """An engine whose images of two names are one, and which removes them again."""
-
-    def get(self, image: str) -> Any:
-        if image not in {*self.here, *(name.rpartition("@")[2] for name in self.here)}:
-            raise docker.errors.ImageNotFound(image)
-        return type("Image", (), {"id": image.rpartition("@")[2]})()
-
-    def remove(self, image: str) -> None:
-        self.here.discard(image)
-
-
-def test_two_names_of_one_image_leave_room_for_one_other(tmp_path: Path) -> None:
-    engine, pin = Removing(), Pin(manifest="sha256:one", ids=("sha256:one",))
-    origins = [ImageOrigin(image=name, pin=pin) for name in ("a:1", "b:1")]
-    origins += [ImageOrigin(image=name) for name in ("c:1", "d:1")]
-    one, same, other, last = (
-        Launch(version=replace(VERSION, origin=origin), gpu=CPU, cells=(make_cell(),), pull=True)
-        for origin in origins
-    )
-    puller = Puller(pull_note=lambda *_: None, note=lambda _: None)
-    images = Images(cache=tmp_path, puller=puller, keep=Keep.NONE)
-    images.expect([one, same, other, last])
-    images.make_ready(one, as_client(engine))
-    images.ended(one)  # b:1 wants it still: it is one of the two that are here
-    images.make_ready(other, as_client(engine))
-    third = threading.Thread(target=images.make_ready, args=(last, as_client(engine)))
-    third.start()
-    third.join(0.5)
-    assert (third.is_alive(), engine.here) == (True, {"a@sha256:one", "c:1"})
-    images.ended(same)
-    third.join(30)
-    assert engine.here == {"c:1", "d:1"}

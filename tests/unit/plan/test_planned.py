@@ -22,7 +22,7 @@ TRIES = (
 )
 
 
-def planned(*launches: Launch, recorded: int = 0, speed: float | None = None, room: float = 100) -> Planned:
+def planned(*launches: Launch, recorded: int = 0, room: float = 100) -> Planned:
     downloads = find_downloads(launches, LOCK, ENGINE)
     return Planned(
         launches=tuple(
@@ -32,7 +32,7 @@ def planned(*launches: Launch, recorded: int = 0, speed: float | None = None, ro
             for each in launches
         ),
         excluded=(), isolation=Isolation.WORKER, need=need_here(downloads, Keep.ALL), downloads=downloads,
-        room=Room(path="/d", free=round(room * GB)), recorded=recorded, speed=speed,
+        room=Room(path="/d", free=round(room * GB)), recorded=recorded,
     )  # fmt: skip
 
 
@@ -46,13 +46,11 @@ def test_each_launch_says_what_it_pulls_or_builds() -> None:
 
 
 def test_what_the_whole_costs_is_told() -> None:
-    lines = plan_text(planned(*TRIES, recorded=3, speed=GB / 6)).splitlines()
+    lines = plan_text(planned(*TRIES, recorded=3)).splitlines()
     assert "to pull: 2 images, 10.0 GB (layers counted once); to build: 1 image" in lines
     assert "disk: about 28.0 GB while it is unpacked, at least 14.0 GB; 100 GB free at /d" in lines
     rest = "1 without one are taken as long as the others"
-    assert lines[-1] == (
-        f"time: about 4 min for 4 cells (by 3 records; {rest}); about 60 s of pulls, as fast as earlier ones"
-    )
+    assert lines[-1] == (f"time: about 4 min for 4 cells (by 3 records; {rest}); and the pulls")
 
 
 def test_what_is_not_known_is_said_to_be_not_known() -> None:
@@ -61,17 +59,17 @@ def test_what_is_not_known_is_said_to_be_not_known() -> None:
     assert "its size is not known: it is not locked (nox -s lock -- --update)" in text
     assert "to pull: 1 image, 0.0 GB (layers counted once) and 1 image of unknown size" in text
     assert "how much the engine has is not known here" in text
-    assert text.endswith("time: not known for 1 cells: none was run before; pulls not known")
+    assert text.endswith("time: not known for 1 cells: none was run before; and the pulls")
     assert plan_json(loose)["bytes"] is None
 
 
 def test_json_holds_all_of_it() -> None:
     finding = Finding(level=Level.TROUBLE, what="registry", found="no", rule="registry", prevents="1 cell")
-    data = json.loads(json.dumps(plan_json(replace(planned(*TRIES, speed=GB), findings=(finding,)))))
+    data = json.loads(json.dumps(plan_json(replace(planned(*TRIES), findings=(finding,)))))
     assert [item["bytes"] for item in data["downloads"]] == [7 * GB, 3 * GB, 0]
     assert data["downloads"][0]["versions"] == ["10.1.0", "10.3.0"]
     assert data["downloads"][0]["layers"][0] == {"digest": "sha256:base", "size": GB}
-    assert (data["bytes"], data["seconds"]["pulls"], data["seconds"]["cells"]) == (10 * GB, 10, None)
+    assert (data["bytes"], data["seconds"]["cells"]) == (10 * GB, None)
     assert data["launches"][3]["action"] == "build, then run"
     assert data["launches"][0]["cells"] == [str(make_cell(version=TRIES[0].version).id)]
     assert data["findings"][0]["level"] == "!!"
