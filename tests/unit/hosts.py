@@ -30,7 +30,6 @@ L4 = Gpu(
     slug="nvidia-l4", name="NVIDIA L4", compute="8.9", datacenter=True, driver="565.57", variant="23 GiB",
     index=0, minor=0,
 )  # fmt: skip
-NODES = frozenset({"/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"})
 VERSION = replace(
     make_version("10.7.0", library="10.7.0.23", driver=DRIVER, compute=COMPUTE),
     origin=ImageOrigin(image=IMAGE),

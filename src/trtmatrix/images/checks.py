@@ -11,7 +11,6 @@ from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabyte
 from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
-from trtmatrix.launchers.container import give_gpu
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.matrix import ImageOrigin
@@ -37,8 +36,7 @@ class Facts:
     """A host as it was found.
 
     ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
-    ``available``: of the host, in bytes, 0 where not known. ``nodes``: the device nodes of NVIDIA that are
-    here, None where the engine is on another host. ``answers``: by reference, what is
+    ``available``: of the host, in bytes, 0 where not known. ``answers``: by reference, what is
     wrong with asking a registry for it, or None.
     """
 
@@ -50,7 +48,6 @@ class Facts:
     results: Room = NOWHERE
     memory: int = 0
     available: int = 0
-    nodes: frozenset[str] | None = None
     answers: Mapping[str, RegistryError | None] = field(default_factory=dict)
 
 
@@ -102,12 +99,6 @@ def find_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
     origin, engine, gpu = image_of(launch), facts.engine, launch.gpu
     if origin is None:
         return
-    if facts.nodes is not None and engine.gpu_access is GpuAccess.NODES:
-        missing = [node for node in give_gpu(gpu, engine).nodes if node not in facts.nodes]
-        if gpu.index is not None and engine.driver_folder is None:
-            missing.append("the driver folder /usr/local/nvidia")
-        if missing:
-            yield _trouble("gpu-nodes", f"not here: {', '.join(missing)}")
     # Instances have CDI names and device nodes of their own, which are not given; the GPU's lead nowhere.
     # Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/.
     access = engine.gpu_access

@@ -138,9 +138,7 @@ def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
         before, found = old.platforms.get(name), new.platforms.get(name)
         if before is None or found is None:
             yield f"{name} is {'gone' if before else 'added'}"
-        elif before.image_id == found.image_id:
-            yield f"{name}: the same image, of manifest {found.manifest}"
-        else:
+        elif before.image_id != found.image_id:
             versions, now = named_versions(before.environment), named_versions(found.environment)
             changed = [key for key in sorted({*versions, *now}) if versions.get(key) != now.get(key)]
             facts = [f"{key} {versions.get(key, '?')} → {now.get(key, '?')}" for key in changed]

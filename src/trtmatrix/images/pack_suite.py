@@ -27,9 +27,6 @@ TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 PYTHON = re.compile(r"3\.\d+")
 SECONDS = 1800
 
-READ = frozenset({".py", ".yaml", ".yml"})
-"""Ends of names of files in a folder of repros that a run reads."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -54,7 +51,7 @@ def find_suite(project: Project) -> Suite:
     elsewhere = project.repros.resolve() != root / "repros"
     # The matrix and the repros are those of this call, which may lie elsewhere.
     files = {name: root / name for name in tracked_files(root) if not name.startswith("repros/")}
-    repros = {f"repros/{name}": project.repros / name for name in find_repros(project.repros)}
+    repros = {f"repros/{name}": project.repros / name for name in tracked_files(project.repros)}
     left_out += [
         f"{file}: git does not track it: git add takes it along"
         for file in sorted({*project.repros.glob("*.py")} - set(repros.values()))
@@ -85,17 +82,6 @@ def program_root() -> Path:
     return root
 
 
-def find_repros(folder: Path) -> list[str]:
-    """Return the names of repros: those that git tracks, or outside of a checkout all that a run reads.
-
-    Hidden files stay, and those whose name speaks of a secret.
-    """
-    if any((place / ".git").exists() for place in (folder.resolve(), *folder.resolve().parents)):
-        return tracked_files(folder)
-    found = (file.name for file in sorted(folder.iterdir()) if file.suffix in READ)
-    return [name for name in found if not re.search(r"^\.|passw|credential|secret", name, re.IGNORECASE)]
-
-
 def tracked_files(folder: Path) -> list[str]:
     """Return the names of what git tracks below a folder."""
     return sorted({name for name in _git(folder, "ls-files", "-z").split("\0") if name})
@@ -113,10 +99,10 @@ def _git(folder: Path, *words: str) -> str:
     ) if git else None  # fmt: skip
     if done is None or done.returncode:
         said = (done.stderr.strip().splitlines() or ["git failed"])[0] if done else "git is not installed"
+        trust = f"git config --global --add safe.directory {shlex.quote(str(folder))}"
         raise UsageError(
             f"{folder}: git cannot say which files are the suite's: {said}\n"
-            "  pack from a checkout with a commit, as the user whose it is, or: "
-            f"git config --global --add safe.directory {shlex.quote(str(folder))}"
+            f"  pack from a checkout with a commit, as the user whose it is, or: {trust}"
         )
     return done.stdout
 

@@ -17,7 +17,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, order_launches
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.model import CellId
-from trtmatrix.suite.plan import GpuAccess, Keep, Launch
+from trtmatrix.suite.plan import Keep, Launch
 
 ASK_SECONDS = (5.0, 5.0)
 """To connect to a registry, and between two pieces of its answer."""
@@ -90,21 +90,18 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Fact
     downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
     asks = () if silent else tuple(dict.fromkeys(each.reference for each in downloads if each.reference))
     total, available = find_memory()
-    nodes = map(str, Path("/dev").glob("nvidia*"))
-    by_nodes = engine.gpu_access is GpuAccess.NODES and images is not None
     return Facts(
         engine=engine, gpus=survey.scan.gpus, scan_reason=survey.scan.reason,
         images=images, cache=find_room(project.cache), results=find_room(project.results),
-        memory=total, available=available, nodes=frozenset(nodes) if by_nodes else None,
+        memory=total, available=available,
         answers=ask_for(asks, engine.insecure),
     )  # fmt: skip
 
 
 def disk_findings(facts: Facts) -> Iterator[Finding]:
     """Yield how much is free for cache and results."""
-    for rule, room in (("disk-cache", facts.cache), ("disk-results", facts.results)):
-        level = Level.TROUBLE if room.free < LOW else Level.GOOD
-        yield RULES[rule].finding(room.told, level)
+    for room in (facts.cache, facts.results):
+        yield RULES["disk"].finding(room.told, Level.TROUBLE if room.free < LOW else Level.GOOD)
 
 
 def find_room(path: Path) -> Room:

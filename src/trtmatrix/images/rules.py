@@ -85,7 +85,6 @@ _ALL = (
         "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
         "all cells of TensorRT in images", "container engine",
     ),
-    Rule("gpu-nodes", (Exclusion.NO_GPU_ACCESS,), "sudo nvidia-modprobe -u -c=0", what="device nodes"),
     Rule(
         "mig", (Exclusion.NO_GPU_ACCESS,),
         "install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0", what="MIG",
@@ -123,8 +122,7 @@ _ALL = (
         "free disk, run fewer versions (--trt), or let images go after their last cell (--keep none)",
         what="disk for images",
     ),
-    Rule("disk-cache", (), "free 5 GB there, or name another folder by --cache", what="disk for cache"),
-    Rule("disk-results", (), "free 5 GB there, or name another folder by --results", what="disk for results"),
+    Rule("disk", (), "free 5 GB there, or name another folder by --cache or --results"),
     Rule(
         "memory", (), "name a limit below it by --memory: then a cell that wants more ends, and nothing else",
     ),

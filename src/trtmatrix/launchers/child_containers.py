@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -177,8 +178,7 @@ class ChildLauncher:
         self.note(f"{self.runtime.name}: pulling {reference}")
         for old in image.parent.glob(f".{image.stem}.*"):  # of a pull that was killed: the lock is ours
             remove_tree(old)
-        work = image.parent / f".{image.stem}.{os.urandom(4).hex()}"
-        work.mkdir(mode=0o700)
+        work = Path(tempfile.mkdtemp(prefix=f".{image.stem}.", dir=image.parent))
         try:
             made, folders = work / image.name, self.runtime.pull_folders(os.environ, work)
             for each in folders.values():
@@ -203,14 +203,11 @@ class ChildLauncher:
 def count_oom_kills(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return how many processes of this Slurm job the kernel has killed for memory; 0 outside of a job.
 
-    A cgroup of version 2 counts those below it too, one of version 1 its own alone:
-    https://docs.kernel.org/admin-guide/cgroup-v1/memory.html.
+    Of cgroups of version 2, which count those below them too.
     """
-    texts = []
-    with contextlib.suppress(OSError):
-        for controllers, job in re.findall(r"(?m)^\d+:([^:]*):/(.*?/job_[^/\n]*)", own.read_text()):
-            if not controllers:
-                texts.append((root / job / "memory.events").read_text())
-            elif "memory" in controllers.split(","):
-                texts += [file.read_text() for file in (root / "memory" / job).rglob("memory.oom_control")]
-    return sum(int(count) for text in texts for count in re.findall(r"(?m)^oom_kill (\d+)$", text))
+    try:
+        job = re.search(r"(?m)^0::/(.*?/job_[^/\n]*)", own.read_text())
+        text = (root / job[1] / "memory.events").read_text() if job else ""
+    except OSError:
+        return 0
+    return sum(int(count) for count in re.findall(r"(?m)^oom_kill (\d+)$", text))

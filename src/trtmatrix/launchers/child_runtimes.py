@@ -17,9 +17,10 @@ from pathlib import Path
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import SCRATCH, Limits
 from trtmatrix.launchers.gpu import SLURM_JOB
-from trtmatrix.suite.model import Gpu
+from trtmatrix.suite.model import NO_GPU, Gpu
 
-ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}")
+ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}", "--no-mount=bind-paths")
+"""What keeps a container from the host; of the site's own binds, /etc/hosts is the least."""
 NO_NETWORK = ("--net", "--network=none")
 SET_FOR_OTHERS = r"(APPTAINER|SINGULARITY)(?!\w*_(CACHEDIR|TMPDIR|CONFIGDIR|UNSQUASH|USERNS)$)\w*"
 """Options may be variables too, and APPTAINERENV_… is set inside in spite of ``--cleanenv``: what was set for
@@ -45,12 +46,6 @@ class Apptainer:
         """As it says itself."""
         return (self._ask("--version")[1].split() or ["?"])[-1]
 
-    @cached_property
-    def alone(self) -> tuple[str, ...]:
-        """What keeps a container from the host; of the site's own binds, /etc/hosts is the least."""
-        knows = "bind-paths" in self._ask("exec", "--help")[1]
-        return (*ALONE, "--no-mount=bind-paths") if knows else ALONE
-
     def try_options(self, image: str, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the options that this host grants its users, each tried, and a line for what it does not.
 
@@ -60,12 +55,14 @@ class Apptainer:
         if not os.environ.get(SLURM_JOB):
             both = (f"--memory={limits.memory}", f"--pids-limit={limits.processes}")
             wanted["memory and processes cannot be limited"] = both
-        granted, lacking = (), ()  # type: tuple[str, ...], tuple[str, ...]
+        granted, lacking = list[str](), list[str]()
         for lack, options in wanted.items():
-            code, said = self._ask("exec", *self.alone, *granted, *options, image, "true")
-            granted += options if code == 0 else ()
-            lacking += () if code == 0 else (f"{lack} here: {said.strip()[-200:]}",)
-        return granted, lacking
+            code, said = self._ask("exec", *ALONE, *granted, *options, image, "true")
+            if code:
+                lacking.append(f"{lack} here: {said.strip()[-200:]}")
+            else:
+                granted += options
+        return tuple(granted), tuple(lacking)
 
     def command(
         self, image: str, gpu: Gpu, mounts: Sequence[str], inside: Sequence[str],
@@ -75,7 +72,7 @@ class Apptainer:
 
         ``--nv`` gives it all GPUs that the caller sees.
         """
-        options = [*self.alone, *(NO_NETWORK if granted is None else granted)]
+        options = [*ALONE, *(NO_NETWORK if granted is None else granted)]
         options += ["--nv"] if gpu.index is not None else []
         return [self.program, "exec", *options, *(f"--bind={mount}" for mount in mounts), image, *inside]
 
@@ -98,7 +95,7 @@ class Apptainer:
         return {f"{maker}_{name}": str(work / name) for name in free for maker in makers}
 
     def _ask(self, *words: str) -> tuple[int, str]:
-        return run_to_end([self.program, *words], self.environment(Gpu(slug="", name="")), seconds=300)
+        return run_to_end([self.program, *words], self.environment(NO_GPU), seconds=300)
 
 
 STEP = ("--nodes=1", "--ntasks=1", "--overlap", "--mpi=none", "--input=none")
@@ -142,8 +139,9 @@ class Pyxis:
     def try_options(self, image: str, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Take the network away where srun knows how; nothing is started to see whether that works."""
         del image, limits
-        granted = ("--container-unshare=net",) if "container-unshare" in self.help else ()
-        return granted, () if granted else ("containers of this pyxis have the network of the node",)
+        if "container-unshare" in self.help:
+            return ("--container-unshare=net",), ()
+        return (), ("containers of this pyxis have the network of the node",)
 
     def command(
         self, image: str, gpu: Gpu, mounts: Sequence[str], inside: Sequence[str],

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import docker
 
 DRIVER_FOLDER = "/usr/local/nvidia"
+HOOK = "nvidia-container-runtime-hook"
 CDI_KIND = "nvidia.com/gpu"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 DOCKER, PODMAN = "Docker", "Podman"
@@ -44,9 +45,6 @@ SECONDS = 20
 
 BUILD_LABELS = "io.trtmatrix.image."
 """The start of the labels that docker/wheels/build gives an image."""
-
-Answers = tuple[dict[str, Any], list[dict[str, Any]]]
-"""What it says of itself and of its images. Source: https://docs.docker.com/reference/api/engine/."""
 
 
 class EngineError(Exception):
@@ -99,9 +97,8 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     except EngineError as error:
         return Engine(available=False, reason=error.args[0], remedy=error.args[1])
     registries = info.get("RegistryConfig") or {}
-    plain = [
-        host for host, each in (registries.get("IndexConfigs") or {}).items() if not each.get("Secure", True)
-    ]
+    indexes = (registries.get("IndexConfigs") or {}).items()
+    plain = [host for host, each in indexes if not each.get("Secure", True)]
     machine = str(info.get("Architecture") or "x86_64")
     limits = {"MemoryLimit": "memory", "PidsLimit": "processes"}
     podman = _is_podman(info)
@@ -121,8 +118,12 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     )  # fmt: skip
 
 
-def _ask(address: str, *, offline: bool) -> Answers:
-    """Ask the engine that is meant; :class:`EngineError` where it may not be asked, or is another."""
+def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return what the engine says of itself and of its images.
+
+    :class:`EngineError` where it may not be asked, or is another than is meant. Source:
+    https://docs.docker.com/reference/api/engine/.
+    """
     import docker.errors
     import requests.exceptions
 
@@ -130,7 +131,11 @@ def _ask(address: str, *, offline: bool) -> Answers:
         raise EngineError(trouble, "unset DOCKER_HOST, or name a socket of this host")
     try:
         client = open_client(SECONDS)
-        info, images = client.info(), _list_images(client)
+        info = client.info()
+        try:
+            images = client.api.images()
+        except docker.errors.APIError:  # Podman's list fails as a whole where one goes meanwhile
+            images = client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise EngineError(*_explain(str(error), address)) from error
     name, wanted = PODMAN if _is_podman(info) else DOCKER, os.environ.get(ENGINE, "")
@@ -140,37 +145,25 @@ def _ask(address: str, *, offline: bool) -> Answers:
     return info, images
 
 
-def _list_images(client: docker.DockerClient, tries: int = 3) -> list[dict[str, Any]]:
-    """Return all images; Podman's list fails as a whole where one goes meanwhile, and is asked for again."""
-    import docker.errors
-
-    try:
-        images: list[dict[str, Any]] = client.api.images()
-    except docker.errors.APIError as error:
-        if tries > 1 and "image not known" in str(error):
-            return _list_images(client, tries - 1)
-        raise
-    return images
-
-
 def _explain(text: str, address: str) -> tuple[str, str]:
     """Return why no engine answers, and what mends that."""
-    named = os.environ.get("DOCKER_HOST")
-    unset = f"DOCKER_HOST is {address}: name another address, or unset it"
+    remedy = "docker info says more"
+    if os.environ.get("DOCKER_HOST"):
+        remedy = f"DOCKER_HOST is {address}: name another address, or unset it"
+    elif os.environ.get(ENGINE) == "podman":
+        remedy = "systemctl --user start podman.socket"
+    elif "No such file" in text:
+        remedy = "install and start Docker: https://docs.docker.com/engine/install/"
+    elif "Connection refused" in text:
+        remedy = "sudo systemctl start docker"
     if "Permission denied" in text:
         reason = "the Docker socket may not be used by this user: add it to the group docker"
         return reason, "sudo usermod -aG docker $USER, then log in again"
     if "No such file" in text:
-        if named:
-            return f"no socket at {address}", unset
-        if os.environ.get(ENGINE) == "podman":
-            return f"no socket of Podman at {address}", "systemctl --user start podman.socket"
-        reason = "no Docker socket: install Docker and start it, or set DOCKER_HOST"
-        return reason, "install and start Docker: https://docs.docker.com/engine/install/"
+        return f"no socket of an engine at {address}", remedy
     if "Connection refused" in text:
-        reason = "nothing answers at Docker's address: start dockerd, or set DOCKER_HOST"
-        return reason, f"start the engine there; {unset}" if named else "sudo systemctl start docker"
-    return f"Docker does not answer: {text[:200]}", unset if named else "docker info says more"
+        return f"nothing answers at {address}", remedy
+    return f"Docker does not answer: {text[:200]}", remedy
 
 
 def image_references(images: list[dict[str, Any]]) -> dict[str, str]:
@@ -186,14 +179,14 @@ def image_references(images: list[dict[str, Any]]) -> dict[str, str]:
 def _image_folder(info: Mapping[str, Any]) -> str:
     """Return where the images are, or nothing where that is not known.
 
-    containerd has a folder of its own (https://docs.docker.com/engine/storage/containerd/); one that dockerd
-    itself started has it below Docker's (https://github.com/moby/moby/tree/master/daemon/internal/libcontainerd/supervisor).
+    containerd has a folder of its own (https://docs.docker.com/engine/storage/containerd/), which may be
+    below Docker's.
     """
     root = str(info.get("DockerRootDir", ""))
     if not any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()):
         return root
-    places = (f"{root}/containerd/daemon", str(CONTAINERD))
     # Path.is_dir raises where this user may not look, as below /var/lib/docker.
+    places = (f"{root}/containerd/daemon", str(CONTAINERD))
     return next((place for place in places if os.path.isdir(place)), "")  # noqa: PTH112
 
 
@@ -232,14 +225,13 @@ def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
 
     Podman takes no GPU by ``--gpus`` over its socket, and does not say where CDI's specifications are.
     """
-    if _is_podman(info):
-        release = tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
-        by_cdi = release >= PODMAN_CDI and _has_cdi_gpus({"CDISpecDirs": CDI_FOLDERS, **info})
-    elif "nvidia" in (info.get("Runtimes") or {}) or shutil.which("nvidia-container-runtime-hook"):
+    podman = _is_podman(info)
+    if not podman and ("nvidia" in (info.get("Runtimes") or {}) or shutil.which(HOOK)):
         return GpuAccess.TOOLKIT
-    else:
-        by_cdi = _has_cdi_gpus(info)
-    if by_cdi:
+    release = tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
+    if (not podman or release >= PODMAN_CDI) and _has_cdi_gpus(
+        {"CDISpecDirs": CDI_FOLDERS, **info} if podman else info
+    ):
         return GpuAccess.CDI
     nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
     return GpuAccess.NODES if nodes else None

@@ -47,8 +47,8 @@ class Planned:
     """All that ``run --plan`` prints.
 
     ``downloads``: images that are had first. ``recorded``: of how many cells it is known how long they took;
-    ``room``: free at the engine, None where
-    that is not known. ``jobs``: what another executor would submit, None where this host runs all.
+    ``room``: free at the engine, None where that is not known. ``jobs``: what another executor would submit,
+    None where this host runs all.
     """
 
     launches: tuple[PlannedLaunch, ...]

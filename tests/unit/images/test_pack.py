@@ -94,6 +94,8 @@ def own_project(folder: Path) -> Project:
     (folder / "own" / "__pycache__" / "x.pyc").write_text("x")
     (folder / "own" / "mine.py").write_text("x")
     (folder / "m.yaml").write_text("schema: 1\n")
+    for words in (["init", "-q"], ["add", "mine.py"]):
+        subprocess.run(["/usr/bin/git", "-C", str(folder / "own"), *words], check=True)
     return project_of(folder)
 
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from images.test_pack import project_of
+from images.test_pack import own_project
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
@@ -62,9 +62,7 @@ def test_a_suite_with_a_matrix_or_repros_of_elsewhere_is_not_that_of_the_commit(
         matrix=tmp_path / "m.yaml", repros=checkout.repros, results=checkout.results, cache=checkout.cache
     )
     assert find_suite(other).changed
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "a.py").write_text("x")
-    assert find_suite(project_of(tmp_path)).changed
+    assert find_suite(own_project(tmp_path)).changed
     (checkout.folder / "pyproject.toml").write_text("changed")
     assert find_suite(checkout).changed
 

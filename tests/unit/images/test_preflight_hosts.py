@@ -13,7 +13,6 @@ from hosts import (
     IMAGE,
     L4,
     LOCK,
-    NODES,
     TO_BUILD,
     TO_PULL,
     Case_,
@@ -35,7 +34,7 @@ from trtmatrix.suite.plan import GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
 LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))
-BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia", nodes=NODES)
+BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia")
 MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
 
@@ -73,14 +72,6 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "the toolkit": (HERE, False),
         "CDI": (HERE.but(gpu_access=GpuAccess.CDI), False),
         "none": (HERE.but(gpu_access=None), True),
-    },
-    "gpu-nodes": {
-        "all there": (BY_NODES, False),
-        "no uvm": (BY_NODES.but(nodes=NODES - {"/dev/nvidia-uvm"}), True),
-        "not the board's own": (BY_NODES.but(nodes=NODES - {"/dev/nvidia0"} | {"/dev/nvidia1"}), True),
-        "no driver folder": (BY_NODES.but(driver_folder=None), True),
-        "the toolkit makes them": (HERE.but(nodes=frozenset({"/dev/nvidiactl"})), False),
-        "an engine elsewhere": (BY_NODES.but(nodes=None), False),
     },
     "mig": {
         "off": (HERE, False),
@@ -166,13 +157,10 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "an engine elsewhere": (TO_PULL.but(images=None), False),
         "nothing to pull": (HERE.but(images=Room(path="/", free=0)), False),
     },
-    "disk-cache": {
+    "disk": {
         "ample": (HERE, False),
-        "low": (HERE.but(cache=Room(path="cache", free=4 * GB)), True),
-    },
-    "disk-results": {
-        "ample": (HERE, False),
-        "low": (HERE.but(results=Room(path="results", free=4 * GB)), True),
+        "low for the cache": (HERE.but(cache=Room(path="cache", free=4 * GB)), True),
+        "low for the results": (HERE.but(results=Room(path="results", free=4 * GB)), True),
     },
     "memory": {
         "a limit below the host's": (HERE, False),

@@ -141,8 +141,12 @@ def test_images_of_containerd_lie_in_its_own_folder(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("name", "reason", "remedy"),
     [
-        ("unix:///no/such.sock", "no socket at unix:///no/such.sock", "name another address, or unset it"),
-        (None, "no Docker socket", "install and start Docker"),
+        (
+            "unix:///no/such.sock",
+            "no socket of an engine at unix:///no/such.sock",
+            "name another address, or unset it",
+        ),
+        (None, "no socket of an engine at", "install and start Docker"),
     ],
 )
 def test_the_remedy_fits_the_reason(

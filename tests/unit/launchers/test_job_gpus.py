@@ -59,10 +59,6 @@ def test_a_container_of_a_job_is_labelled_for_the_epilog() -> None:
         ("0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0", {
             "system.slice/slurmstepd.scope/job_7/memory.events": "oom 3\noom_kill 2\n",
         }, 2),
-        ("9:memory:/slurm/uid_0/job_7/step_0\n1:cpu:/slurm/uid_0/job_7/step_0", {
-            "memory/slurm/uid_0/job_7/memory.oom_control": "under_oom 0\noom_kill 0\n",
-            "memory/slurm/uid_0/job_7/step_0/memory.oom_control": "under_oom 0\noom_kill 1\n",
-        }, 1),
         ("0::/user.slice/session-1.scope", {"user.slice/session-1.scope/memory.events": "oom_kill 9\n"}, 0),
     ],
 )  # fmt: skip
