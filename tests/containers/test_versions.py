@@ -29,7 +29,6 @@ def test_another_library_than_pinned_is_no_verdict(all_of_them: Done) -> None:
     cell = all_of_them.cell("passes", MISPINNED)
     assert (cell["verdict"], cell["cause"]) == ("NO VERDICT", "version mismatch")
     assert cell["reason"] == "pinned for 1.30.0, the image or wheel ships 1.31.1"
-    assert f"{MISPINNED}: {cell['reason']}" in all_of_them.told, "before any cell of it was started"
     assert all_of_them.code == 3
 
 

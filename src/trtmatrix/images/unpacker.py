@@ -163,29 +163,8 @@ def digest_file(file: Path) -> str:
 # --- Images, by the host's engine
 
 
-class Engine:
-    """The container engine of this host, by its own command line."""
-
-    def __init__(self, command: str, info: Json) -> None:
-        self.command, podman = command, info.get("host") or {}
-        machine = str(info.get("Architecture") or podman.get("arch") or "")
-        system = info.get("OSType") or podman.get("os") or "linux"
-        self.platform = f"{system}/{MACHINES.get(machine, machine)}"
-        self.containerd = "io.containerd.snapshotter" in json.dumps(info.get("DriverStatus"))
-
-    def id_of(self, image: str) -> str:
-        """Return the ID of an image by its ID or name, nothing where it is not here."""
-        code, said = call([self.command, "image", "inspect", "--format={{.Id}}", image], ANSWER)
-        return f"sha256:{said.strip().rpartition(':')[2]}" if code == 0 else ""
-
-    def held(self, image: Json) -> str:
-        """Return the ID that it has a pack's image under, or nothing: some go by the manifest's digest."""
-        ids = sorted({image["id"], image["manifest"]} - {""})
-        return next((one for one in ids if self.id_of(one) == one), "")
-
-
-def find_engine() -> Tuple[Optional[Engine], str]:
-    """Return the engine that is to have the images, or None and why there is none."""
+def find_engine() -> Tuple[str, str, str]:
+    """Return the command of the engine that is to have the images and its platform, or why there is none."""
     host = os.environ.get("DOCKER_HOST", "")
     if host and not host.startswith("unix://"):
         raise Refused(
@@ -197,56 +176,64 @@ def find_engine() -> Tuple[Optional[Engine], str]:
         code, said = call([command, "info", "--format={{json .}}"], ANSWER)
         with contextlib.suppress(ValueError):  # not what an engine says
             if code == 0:
-                return Engine(command, json.loads(said[said.index("{") :])), ""
+                info = json.loads(said[said.index("{") :])
+                podman = info.get("host") or {}
+                machine = str(info.get("Architecture") or podman.get("arch") or "")
+                system = info.get("OSType") or podman.get("os") or "linux"
+                return command, f"{system}/{MACHINES.get(machine, machine)}", ""
         why = (
             f"{command} does not answer this user: start it; for rights, sudo usermod -aG docker $USER and "
             f"log in again, or start this by sudo: {said.strip()[-200:]!a}"
         )
-    return None, why
+    return "", "", why
 
 
-def check_engine(engine: Engine, manifest: Json) -> bool:
-    """Return whether images are to be loaded; :class:`Refused` where that would do harm or no good.
+def id_of(engine: str, image: str) -> str:
+    """Return the ID of an image by its ID or name, nothing where it is not here."""
+    code, said = call([engine, "image", "inspect", "--format={{.Id}}", image], ANSWER)
+    return f"sha256:{said.strip().rpartition(':')[2]}" if code == 0 else ""
 
-    Docker's own store calls an image by its configuration, containerd's by its manifest or index, which
-    ``docker save`` writes anew. Source: https://docs.docker.com/engine/storage/containerd/.
+
+def held(engine: str, image: Json) -> str:
+    """Return the ID that an engine has a pack's image under, or nothing.
+
+    Docker's own store calls an image by its configuration, containerd's by its manifest. Source:
+    https://docs.docker.com/engine/storage/containerd/.
     """
-    check_platform("images", engine.platform, manifest["platform"], "--no-images")
+    ids = sorted({image["id"], image["manifest"]} - {""})
+    return next((one for one in ids if id_of(engine, one) == one), "")
+
+
+def check_names(engine: str, manifest: Json) -> None:
+    """Refuse to load images whose names others have here."""
     for image in manifest["images"]:
         for name in image["names"]:
-            held = engine.id_of(name)
-            if held and held not in {image["id"], image["manifest"]}:
+            here = id_of(engine, name)
+            if here and here not in {image["id"], image["manifest"]}:
                 raise Refused(
-                    f"{name} is another image here ({held[:19]}), and loading would take its name: remove or "
+                    f"{name} is another image here ({here[:19]}), and loading would take its name: remove or "
                     f"rename it first: docker tag {name} OTHER && docker rmi {name}", USAGE
                 )  # fmt: skip
-    missing = [image for image in manifest["images"] if not engine.held(image)]
-    if any((image["id"] == image["manifest"]) != engine.containerd for image in missing):
-        raise Refused(
-            f"{engine.command} would give images other IDs than they were packed by, so that no run would "
-            "find them, so nothing was loaded: only one of both engines has containerd's image store: switch "
-            'it on or off here ("features": {"containerd-snapshotter": …} in daemon.json), or --no-images',
-            FAILED
-        )  # fmt: skip
-    return bool(missing)
 
 
-def load_images(engine: Engine, folder: Path, manifest: Json, missing: bool) -> None:
+def load_images(engine: str, folder: Path, manifest: Json) -> None:
     """Load the images, compare their IDs with the manifest's, and give them their names."""
-    if missing:
+    if not all(held(engine, image) for image in manifest["images"]):
         print("loading the images", flush=True)
-        run([engine.command, "load", "--quiet", f"--input={folder / IMAGES}"])
+        run([engine, "load", "--quiet", f"--input={folder / IMAGES}"])
     for image in manifest["images"]:
-        held = engine.held(image)
-        if not held:
-            versions = ", ".join(image["versions"])
+        here = held(engine, image)
+        if not here:
             raise Refused(
-                f"the engine loaded the images, but none has the ID {image['id']} of {versions}", FAILED
-            )
+                f"the engine loaded the images, but none has the ID {image['id']} of "
+                f"{', '.join(image['versions'])}: perhaps only one of both engines has containerd's image "
+                'store: switch it on or off here ("features": {"containerd-snapshotter": …} in daemon.json)',
+                FAILED
+            )  # fmt: skip
         for name in image["names"]:
-            if not engine.id_of(name):
-                run([engine.command, "tag", held, name], ANSWER)
-        print(f"  {held[:19]}  {', '.join(image['names'] or image['versions'])}", flush=True)
+            if not id_of(engine, name):
+                run([engine, "tag", here, name], ANSWER)
+        print(f"  {here[:19]}  {', '.join(image['names'] or image['versions'])}", flush=True)
 
 
 def check_platform(what: str, found: str, wanted: str, way_out: str) -> None:
@@ -313,16 +300,6 @@ def find_python(named: Optional[str], pythons: List[str]) -> str:
         f"{' and '.join(tried)} is none: name one by --python PATH, pack again with --for-python X.Y, or "
         "--no-venv", USAGE
     )  # fmt: skip
-
-
-def check_environment(into: Path) -> None:
-    """Refuse a ``.venv`` that this script did not make."""
-    folder = into / ".venv"
-    if os.path.lexists(str(folder)) and not (folder / MARK).is_file():
-        raise Refused(
-            f"{folder}: is there, and this script did not make it: name an empty folder by --into, move it "
-            "away, or --no-venv", USAGE
-        )  # fmt: skip
 
 
 def make_environment(python: str, into: Path, pack: str) -> None:
@@ -394,16 +371,23 @@ def unpack(options: UnpackOptions) -> None:
     if options.check:
         return
     wanted = manifest["images"] and not options.no_images
-    engine, why = find_engine() if wanted else (None, "as asked for")
+    engine, system, why = find_engine() if wanted else ("", "", "as asked for")
+    if engine:
+        check_platform("images", system, manifest["platform"], "--no-images")
+        check_names(engine, manifest)
     check_target(folder, into)
     python = ""
     if not options.no_venv:
         own = f"{platform.system().lower()}/{MACHINES.get(platform.machine(), platform.machine().lower())}"
         check_platform("wheels", own, manifest["platform"], "--no-venv")
-        python = find_python(options.python, manifest["pythons"])
-        check_environment(into)
+        python, venv = find_python(options.python, manifest["pythons"]), into / ".venv"
+        if os.path.lexists(str(venv)) and not (venv / MARK).is_file():
+            raise Refused(
+                f"{venv}: is there, and this script did not make it: name an empty folder by --into, move it "
+                "away, or --no-venv", USAGE
+            )  # fmt: skip
     if engine:
-        load_images(engine, folder, manifest, check_engine(engine, manifest))
+        load_images(engine, folder, manifest)
     write_files(folder, into)
     if python:
         make_environment(python, into, manifest["pack"])
