@@ -94,7 +94,7 @@ def test_a_pack_of_one_changed_byte_is_refused_by_name(there: Place, here: Place
         code, text = here.merge(source)
         assert code is ExitCode.USAGE
         assert f"records/{WHERE}/r1.json differs: sha256" in text
-    (there.folder / "cut.tar.gz").write_bytes(pack.read_bytes()[:-20])
+    (there.folder / "cut.tar.gz").write_bytes(pack.read_bytes()[:-400])
     assert "cut short, or no archive of pack --records" in here.merge(there.folder / "cut.tar.gz")[1]
     assert here.files() == {}
 
@@ -151,7 +151,7 @@ KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "half": ("r1.json", mend()[:100], "line 7: damaged"),
     "no record": ("r1.json", "{}", "schema is None: expected 1"),
     "newer": ("r1.json", mend(schema=2), "update trtmatrix"),
-    "a part missing": ("r1.json", mend(digests=None), "digests is None, which is no object"),
+    "a part missing": ("r1.json", mend(digests=None), "(found None)"),
     "infinite": ("r1.json", mend().replace('"schema": 1', '"odd": 1e999,\n "schema": 1'), "1e999 is beyond"),
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
     "no version": ("r1.json", mend(cell={**vars(CELL), "version": "10.9.0"}), "no version 10.9.0: add it"),
