@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trtmatrix.upgrade.slowdown import Figure, p_value_beyond, why_not_compared
+from trtmatrix.upgrade.performance import Figure, p_value_beyond, why_not_compared
 
 ENGINES, RUNS, LIMIT = 3, 50, 1.1
 Rng = np.random.Generator

@@ -23,7 +23,6 @@ from tests.browser.chromium import chromium  # noqa: E402
 from trtmatrix.judge.calibration import NOT_CALIBRATED  # noqa: E402
 from trtmatrix.tables.plots import make_plots  # noqa: E402
 from trtmatrix.tables.render_html import render_html  # noqa: E402
-from trtmatrix.upgrade.document import make_document  # noqa: E402
 from trtmatrix.upgrade.render import render_page  # noqa: E402
 
 NOW = "2025-01-02 03:04 UTC"
@@ -54,8 +53,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     entries = sample_entries()
     made = {
-        "upgrade": render_page(make_document(full_upgrade())),
-        "upgrade-bare": render_page(make_document(bare_upgrade())),
+        "upgrade": render_page(full_upgrade()),
+        "upgrade-bare": render_page(bare_upgrade()),
         "sample": render_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
     }
     for name, text in made.items():

@@ -115,7 +115,8 @@ class Project:
         context = replace(context, selection=replace(context.selection, repros=(name,)))
         entries = perform(context, take_survey(context, Pull.NEVER), Options(confirm=False)).entries
         bare = ModelSection(name="my.onnx", repro=name, facts=(), reference="", floor="", cases=())
-        return add_extras(bare, context, entries, RIGHT, WRONG, args), list(entries)
+        options = ModelOptions.of(vars(args))
+        return add_extras(bare, context, list(entries), RIGHT, WRONG, options), list(entries)
 
 
 def test_everything_about_a_model_that_is_wrong_at_one_version(

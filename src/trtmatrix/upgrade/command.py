@@ -2,90 +2,62 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import os
 import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.paths import write_output
-from trtmatrix.judge.standing import Standing
+from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.survey import entries_of, find_additions, take_survey
-from trtmatrix.records.store import read_records
+from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import NO_GPU, Product
 from trtmatrix.suite.plan import Launch, Pull
 from trtmatrix.upgrade.decide import choose_version, decide
 from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.move import (
-    ANY,
-    Gathered,
-    check_options,
-    find_move,
-    gather,
-    is_of_tensorrt,
-    make_question,
-)
-from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.report import Lacking, ModelSection, Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.move import ANY, UpgradeOptions, find_move, is_of_tensorrt, make_question
+from trtmatrix.upgrade.question import Own, Question
+from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
-if TYPE_CHECKING:
-    from trtmatrix.upgrade.document import Document
+__all__ = ["UpgradeOptions", "upgrade_command"]
 
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 
 
-def upgrade_command(args: argparse.Namespace) -> ExitCode:
+def upgrade_command(options: UpgradeOptions) -> ExitCode:
     """Say whether to move from one version to another; the exit code is the answer."""
-    check_options(args)
-    if args.api:
-        return _tell_api(args)
-    context = open_context(args)
-    left_out: frozenset[str] = frozenset()
-    if args.after == ANY:  # the agreed versions, and those that were measured
-        stored = read_records(context.project.results)
-        left_out = find_additions(context, stored, Standing.PLANNED, Standing.REPORTED)
-    before, afters = find_move(context.matrix, args.before, args.after, left_out)
-    gathered = gather(context, before)
-    if args.after == ANY:
-        upgrade = _choose(args, context, gathered, before, afters)
+    options.check()
+    if options.api:
+        return _tell_api(options)
+    context = open_context(options.project)
+    before, afters = find_move(context, options)
+    question = make_question(options, context, before, afters[0])
+    if options.after == ANY:  # the API and the user's model are looked at for the version to move to alone
+        tried = [decide(replace(question, after=after)) for after in afters]
+        best = choose_version(tried).after
+        upgrade = choose_version([
+            _decide(options, context, replace(question, after=after)) if after.name == best else other
+            for after, other in zip(afters, tried, strict=True)
+        ])  # fmt: skip
     else:
-        upgrade = _decide(args, context, gathered, before, afters[0])
-    show(args, upgrade)
+        upgrade = _decide(options, context, question)
+    show(options, upgrade)
     return upgrade.exit_code
 
 
-def _choose(
-    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, afters: Sequence[Version]
-) -> Upgrade:
-    """Return the report of the version to move to; the API and the model are looked at for that alone."""
-    plain = argparse.Namespace(**{**vars(args), "model": None, "code": []})
-    tried = [_decide(plain, context, gathered, before, after, api=False) for after in afters]
-    chosen = choose_version(tried, args.repro)
-    after = next(version for version in afters if version.name == chosen.after)
-    whole = _decide(args, context, gathered, before, after)
-    others = [u for u in tried if u.after != whole.after]
-    order = {version.name: index for index, version in enumerate(afters)}
-    return choose_version(sorted([whole, *others], key=lambda u: order[u.after]), args.repro)
-
-
-def _decide(
-    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version, *,
-    api: bool = True,
-) -> Upgrade:  # fmt: skip
-    known = before.product is Product.TENSORRT
-    section = _compare_apis(args, before.name, after.name, known=known) if api else ApiSection()
-    question = make_question(args, context, gathered, before, after)
-    own = _own(args, context, gathered, before, after)
-    upgrade = decide(replace(question, api=section, code=bool(args.code), own=own))
-    return replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after)) if api else upgrade
+def _decide(options: UpgradeOptions, context: Context, question: Question) -> Upgrade:
+    """Return the report on a move with the user's code and model, and with what the commands in it cost."""
+    before, after = question.before, question.after
+    section = _compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT)
+    own = _run_model(options, context, question) if options.model.model else None
+    upgrade = decide(replace(question, api=section, code=bool(options.code), own=own))
+    return replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after))
 
 
 def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
@@ -109,76 +81,63 @@ def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) ->
     return tuple(map(price, lacking))
 
 
-def _compare_apis(args: argparse.Namespace, before: str, after: str, *, known: bool) -> ApiSection:
+def _compare_apis(options: UpgradeOptions, before: str, after: str, *, known: bool) -> ApiSection:
     """Return what changes for code; ``known``: the surfaces of the product's bindings are."""
     if not known:
-        return ApiSection(code=tuple(map(str, args.code)) if args.api else (), lacking=NO_SURFACES)
+        code = tuple(map(str, options.code)) if options.api else ()
+        return ApiSection(code=code, lacking=NO_SURFACES)
     from trtmatrix.api.section import make_api_section
 
-    return make_api_section(args.results, before, after, args.code)
+    return make_api_section(options.project.results, before, after, options.code)
 
 
-def _own(
-    args: argparse.Namespace, context: Context, gathered: Gathered, before: Version, after: Version
-) -> Own | None:
+def _run_model(options: UpgradeOptions, context: Context, question: Question) -> Own:
     """Run the user's model where it can be run here, unless told not to, and return what is known of it."""
-    if args.model is None:
-        return None
-    from trtmatrix.model.own_model import ModelOptions, open_model
-    from trtmatrix.run.perform import Options, perform
-    from trtmatrix.upgrade.model_section import make_model_section
-
-    selection = replace(
-        context.selection, versions=tuple(dict.fromkeys((before.name, after.name))), repros=(), cases=(),
-        gpus=(gathered.gpu_word,) if gathered.gpu_word else (),
-    )  # fmt: skip
-    mine = open_model(replace(context, selection=selection), ModelOptions.of(vars(args)))
-    survey = take_survey(mine, Pull.NEVER if args.no_run else Pull.NAMED)
-    if args.no_run:
-        entries = entries_of(mine, survey, survey.stored)
-    else:
-        from trtmatrix.judge.confirm import CONFIRMING_BUILDS
-
-        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS, log=mine.project.log)).entries
-    section = make_model_section(mine, entries, before.name, after.name, args, gathered.calibration)
-    if after.product is Product.TENSORRT:
-        section = _with_nodes(section, args.model, context, gathered, (before.name, after.name))
-    tolerance = args.atol is not None or args.rtol is not None
-    return Own(section=section, entries=Entries(entries, gathered.calibration), tolerance=tolerance)
-
-
-def _with_nodes(
-    section: ModelSection, model: Path, context: Context, gathered: Gathered, move: tuple[str, str]
-) -> ModelSection:
-    """Return a model's section with what the repros know of its nodes."""
+    from trtmatrix.model.own_model import open_model
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
-    from trtmatrix.upgrade.known_nodes import with_nodes
+    from trtmatrix.run.perform import Options, perform
+    from trtmatrix.upgrade.model_section import make_model_section, with_nodes
 
-    facts = {name: loaded.repro for name, loaded in context.repros.items()}
-    check = check_model(load_model(model), model.name, facts, move, gathered.gpu.compute or "")
-    return with_nodes(section, check, *move)
+    model, names = options.model, (question.before.name, question.after.name)
+    gpus = (question.gpu_word,) if question.gpu_word else ()
+    selection = replace(
+        context.selection, versions=tuple(dict.fromkeys(names)), repros=(), cases=(), gpus=gpus
+    )
+    mine = open_model(replace(context, selection=selection), model)
+    survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
+    if options.no_run:
+        entries = entries_of(mine, survey, survey.stored)
+    else:
+        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS, log=mine.project.log)).entries
+    calibration = question.entries.calibration
+    section = make_model_section(mine, entries, *names, model, calibration, run=not options.no_run)
+    if question.after.product is Product.TENSORRT and model.model:
+        facts = {name: loaded.repro for name, loaded in context.repros.items()}
+        graph, compute = load_model(model.model), question.gpu.compute or ""
+        section = with_nodes(section, check_model(graph, model.model.name, facts, names, compute), *names)
+    tolerance = model.atol is not None or model.rtol is not None
+    return Own(section=section, entries=Entries(entries, calibration), tolerance=tolerance)
 
 
-def _tell_api(args: argparse.Namespace) -> ExitCode:
+def _tell_api(options: UpgradeOptions) -> ExitCode:
     """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides."""
     from trtmatrix.api.report import render_api_text
     from trtmatrix.common.jsontext import to_json
 
-    section = _compare_apis(args, args.before, args.after, known=is_of_tensorrt(args))
+    section = _compare_apis(options, options.before, options.after, known=is_of_tensorrt(options))
     code = exit_code_of(section)
     data = to_json({"exit_code": int(code), **plain(section)})
-    for file in args.output:
-        write_output(file, data if file.suffix == ".json" else _sarif(args, section))
-    with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
-        print(data if args.json else render_api_text(section), end="", flush=True)
+    for file in options.output:
+        write_output(file, data if file.suffix == ".json" else _sarif(options, section))
+    print(data if options.json else render_api_text(section), end="")
     return code
 
 
-def _sarif(args: argparse.Namespace, section: ApiSection) -> str:
+def _sarif(options: UpgradeOptions, section: ApiSection) -> str:
     from trtmatrix.api.sarif import render_sarif
 
-    return render_sarif(section, args.before, args.after, str(Path.cwd()))
+    return render_sarif(section, options.before, options.after, str(Path.cwd()))
 
 
 def exit_code_of(section: ApiSection) -> ExitCode:
@@ -191,42 +150,22 @@ def exit_code_of(section: ApiSection) -> ExitCode:
     return ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
 
 
-def show(args: argparse.Namespace, upgrade: Upgrade) -> None:
+def show(options: UpgradeOptions, upgrade: Upgrade) -> None:
     """Print the answer, and write the report to the files asked for, which say when they were made."""
-    from datetime import datetime, timezone
-
-    from trtmatrix.upgrade.document import make_document
+    from trtmatrix.upgrade.render import render_markdown, render_page, render_screen, render_text
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     upgrade = replace(upgrade, generated=now)
-    document = make_document(upgrade)
-    for file in args.output:
-        write_output(file, _render(file.suffix, args, upgrade, document))
-    if args.json:
+    writers = {".md": render_markdown, ".html": render_page, ".json": upgrade_json}
+    for file in options.output:
+        write = writers.get(file.suffix)
+        write_output(file, write(upgrade) if write else _sarif(options, upgrade.api))
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    if options.json:
         text = upgrade_json(upgrade)
+    elif options.full:
+        text = render_text(upgrade, colour=colour)
     else:
-        from trtmatrix.upgrade.render_text import render_screen, render_text
-
-        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         width = min(max(shutil.get_terminal_size().columns, 80), 160)
-        text = render_screen(upgrade, document, width, colour=colour)
-        text = render_text(document, colour=colour) if args.full else text
-    with contextlib.suppress(BrokenPipeError):  # the answer stays what it is
-        print(text, end="", flush=True)
-
-
-def _render(suffix: str, args: argparse.Namespace, upgrade: Upgrade, document: Document) -> str:
-    """Return the report in the format of a file's suffix, which was checked."""
-    match suffix:
-        case ".md":
-            from trtmatrix.upgrade.render import render_markdown
-
-            return render_markdown(document)
-        case ".html":
-            from trtmatrix.upgrade.render import render_page
-
-            return render_page(document)
-        case ".json":
-            return upgrade_json(upgrade)
-        case _:
-            return _sarif(args, upgrade.api)
+        text = render_screen(upgrade, width, colour=colour)
+    print(text, end="")

@@ -1,48 +1,79 @@
-"""The answer: a pure function of records, expectations and facts."""
+"""The answer: a pure function of records, expectations and facts, with the reasons that it follows from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trtmatrix.suite.model import Product
+from trtmatrix.api.report import count_changes, count_uses
+from trtmatrix.common.words import counted
+from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.judge.factors import PASS_FACTOR
+from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.model.outcomes import CheckOutcome
+from trtmatrix.suite.model import Basis, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
-from trtmatrix.upgrade.findings import Standing, fixed_word, make_findings, standing_of
-from trtmatrix.upgrade.performance import make_performance
-from trtmatrix.upgrade.question import Question, find_blind_spots, make_lacking
-from trtmatrix.upgrade.reasons import CHECK, CODE, MODEL, PERFORMANCE, make_reasons
-from trtmatrix.upgrade.report import Change, Decision, FactLine, FindingLine, Lacking, Source, Upgrade, Weight
+from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
+from trtmatrix.upgrade.performance import MEASURES, make_performance
+from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking
+from trtmatrix.upgrade.report import (
+    CaseLine,
+    Change,
+    Decision,
+    FactLine,
+    FindingLine,
+    Lacking,
+    PerformanceLine,
+    Source,
+    Upgrade,
+    Weight,
+)
+
+MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
+"""Topics of reasons beside the findings and the hardware."""
+
+FLOORS = "floors"
+"""The unit of a sample's figure in noise floors."""
+
+SOURCES = 3
+"""Sources that a reason names; the findings have all."""
 
 _BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
 
 
 def decide(question: Question) -> Upgrade:
     """Return the whole report: the answer, why, and what there is to know."""
-    before, after, entries, own = question.before, question.after, question.entries, question.own
-    findings = make_findings(entries, before.name, after.name)
-    limit = question.max_slowdown
-    mine, performance = (
-        make_performance(found, before.name, after.name, limit) if found and limit else ()
-        for found in (own.entries if own else None, entries)
+    before, after, own, limit = question.before, question.after, question.own, question.max_slowdown or 0
+    findings = make_findings(question.entries, before.name, after.name)
+    mine, others = (
+        make_performance(entries, before.name, after.name, limit) if entries and limit else ()
+        for entries in (own.entries if own else None, question.entries)
     )
+    lacking = [*_ask_of_model(question), *make_lacking(question, findings)]
     if own is not None:  # what is not known of the findings is told and decides nothing
         findings = tuple(
             replace(f, weight=Weight.NOTE) if f.weight is Weight.LACKING else f for f in findings
         )
     hardware = make_hardware(before, after, question.gpu, question.matrix)
-    reasons = make_reasons(question, findings, hardware, mine, performance)
-    decision = settle(reasons, own=own is not None)
-    lacking = (*_lacking_model(question, reasons), *make_lacking(question, findings))
     if any(line.topic == "GPU" and line.weight is Weight.AGAINST for line in hardware):
-        lacking = ()  # no evidence would change anything
+        lacking = []  # no evidence would change anything
+    reasons = [line for line in hardware if line.weight is Weight.AGAINST]
+    reasons += [
+        *(_tell_model(own) if own else ()),
+        *_tell_findings(question, findings),
+        *_tell_code(question),
+    ]
+    reasons += _tell_performance(mine, MODEL, Weight.AGAINST, limit)
+    reasons += _tell_performance(others, PERFORMANCE, Weight.NOTE, limit)
+    reasons.sort(key=_place)
+    decision = settle(reasons, own=own is not None)
     return Upgrade(
         product=after.product, before=before.name, after=after.name, gpu=question.gpu.name,
         gpu_note=_describe_gpu(question), decision=decision,
-        summary=_summarise(question, decision, reasons, findings), reasons=reasons, findings=findings,
-        gpu_and_driver=hardware, performance=(*mine, *performance), api=question.api,
-        engines=make_engines(before, after), model=own.section if own else None,
-        lacking=lacking,
-        not_looked_at=find_blind_spots(question, findings), command=question.command,
+        summary=_summarise(question, decision, reasons, findings), reasons=tuple(reasons), findings=findings,
+        gpu_and_driver=hardware, performance=(*mine, *others), api=question.api,
+        engines=make_engines(before, after), model=own.section if own else None, lacking=tuple(lacking),
+        not_looked_at=tuple(find_blind_spots(question, findings)), command=question.command,
     )  # fmt: skip
 
 
@@ -62,10 +93,16 @@ def settle(reasons: Sequence[FactLine], *, own: bool = False) -> Decision:
     return Decision.GO_WITH_WORKAROUNDS if Weight.WORKAROUND in weights else Decision.GO
 
 
-def _lacking_model(question: Question, reasons: Sequence[FactLine]) -> Iterator[Lacking]:
+def _place(line: FactLine) -> int:
+    """Return a reason's place: the weightiest first; notes on the user's own come before what is well."""
+    own = line.weight is Weight.NOTE and line.topic == MODEL
+    return list(Weight).index(Weight.FOR if own else line.weight)
+
+
+def _ask_of_model(question: Question) -> Iterator[Lacking]:
     """Yield how to run the model where it has not run, or to judge it where it can say nothing."""
     own = question.own
-    if own is None or not any(r.topic == MODEL and r.weight is Weight.LACKING for r in reasons):
+    if own is None or not any(reason.weight is Weight.LACKING for reason in _tell_model(own)):
         return
     command = question.command.replace(" --no-run", "")
     sides = [side for line in own.section.cases for side in (line.before, line.after)]
@@ -81,64 +118,47 @@ def _describe_gpu(question: Question) -> str:
     if question.after.product is not Product.TENSORRT:
         return "no GPU is needed"
     here = "not in this host" if not gpu.present else "at this site" if gpu.remote else "in this host"
-    driver = f"{'' if gpu.present else 'recorded with '}driver {gpu.driver}"
+    driver = f"{'' if gpu.present else 'recorded with '}driver {gpu.driver or 'not known'}"
     compute = f"compute capability {gpu.compute or 'not known'}"
-    parts = [compute, gpu.variant, here, driver if gpu.driver else "driver not known"]
-    return ", ".join(part for part in parts if part)
+    return ", ".join(part for part in (compute, gpu.variant, here, driver) if part)
 
 
 def _summarise(
     question: Question, decision: Decision, reasons: Sequence[FactLine], findings: Sequence[FindingLine]
 ) -> str:
     """Return the answer in one sentence, and what it does not cover where it was narrowed."""
-    after = question.after.name
-
-    def topics(weight: Weight) -> list[str]:
-        return list(dict.fromkeys(reason.topic for reason in reasons if reason.weight is weight))
-
+    after, topics = question.after.name, dict[Weight, dict[str, None]]()
+    for reason in reasons:
+        topics.setdefault(reason.weight, {})[reason.topic] = None
     match decision:
         case Decision.GO:
-            text = (
-                f"Go: nothing that was looked at is worse at {after}, and enough was seen to be right there."
-            )
-            if told := [reason.text for reason in reasons if reason.topic == PERFORMANCE]:
-                text = f"Go: no result is worse at {after}, and enough are right there. But {told[0]}."
+            slower = next((f" But {r.text}." for r in reasons if r.topic == PERFORMANCE), "")
+            text = f"Go: no result is worse at {after}, and enough are right there.{slower}"
         case Decision.GO_WITH_WORKAROUNDS:
-            needed = ", ".join(topics(Weight.WORKAROUND))
+            needed = ", ".join(topics[Weight.WORKAROUND])
             text = f"Go, with work-arounds for {needed}: without them {after} is worse."
         case Decision.DONT:
-            text = f"Don't move to {after} as things stand: {', '.join(topics(Weight.AGAINST))}."
+            text = f"Don't move to {after} as things stand: {', '.join(topics[Weight.AGAINST])}."
         case Decision.NOT_ENOUGH:
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
             but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
             # Where the user's own lacks, the findings are notes and not what is missing.
-            mine = [topic for topic in topics(Weight.LACKING) if topic in {MODEL, CHECK, CODE}]
-            said = f"of {' and '.join(mine)} too little is known" if mine else _coverage(findings, after)
+            mine = [topic for topic in topics.get(Weight.LACKING, ()) if topic in {MODEL, CHECK, CODE}]
+            able = [f for f in findings if f.change is not Change.SAYS_NOTHING]
+            seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
+            said = f"too little is known of {' and '.join(mine)}"
+            if not mine:
+                said = f"of {counted(len(able), 'finding')} that can be tried at {after}, {seen} known well enough"
             text = f"Not enough evidence: {said}. No change for the worse is known{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     return f"{text} Only what {question.restricted} leaves was looked at." if question.restricted else text
 
 
-def _coverage(findings: Sequence[FindingLine], after: str) -> str:
-    """Say of how many findings enough is known at the version moved to, and which are said to be fixed."""
-    able = [finding for finding in findings if finding.change is not Change.SAYS_NOTHING]
-    seen = sum(all(line.weight is not Weight.LACKING for line in finding.cases) for finding in able)
-    count = "the one finding" if len(able) == 1 else f"the {len(able)} findings"
-    known = {0: "none is", 1: "1 is"}.get(seen, f"{seen} are")
-    text = f"of {count} that can be tried at {after}, {known} known well enough"
-    for word in ("reported to be fixed", "fixed, not confirmed"):
-        names = [f.repro for f in able if fixed_word(f) == word]
-        if names:
-            text += f"; {', '.join(names)} {'is' if len(names) == 1 else 'are'} {word}"
-    return text
-
-
-def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Upgrade:
-    """Return the report of the version to move to, with a reason for each other version.
+def choose_version(upgrades: Sequence[Upgrade]) -> Upgrade:
+    """Return the report of the version to move to, with a note on each other version.
 
     ``upgrades``: those to every newer version, oldest first, at least one. The newest with the answer go or
     go with work-arounds; else of those with the best answer the one of which most was seen to be right.
-    ``named``: findings that the user asked about; the nearest version that fixes each is told.
     """
     good = [u for u in upgrades if u.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}]
     if good:
@@ -149,15 +169,11 @@ def choose_version(upgrades: Sequence[Upgrade], named: Sequence[str] = ()) -> Up
         chosen = max((u for u in reversed(upgrades) if u.decision is best), key=_count_right)
         seen = "the one with most seen to be right" if _count_right(chosen) else "the newest"
         what = f"No newer version can be recommended yet; {chosen.after} is {seen} of the best answered."
-    notes = [_find_fix(upgrades, name) for name in named]
-    for other in reversed(upgrades):
-        if other is not chosen:
-            against = (reason for reason in other.reasons if reason.weight is Weight.AGAINST)
-            if first := next(against, None):
-                text = f"{other.decision.value}: {first.topic}, {first.text}"
-                notes.append(_note(other.after, text, first.known, first.sources))
-            else:
-                notes.append(_note(other.after, other.decision.value))
+    notes = []
+    for other in (upgrade for upgrade in reversed(upgrades) if upgrade is not chosen):
+        first = next((r for r in other.reasons if r.weight is Weight.AGAINST), FactLine(topic="", text=""))
+        text = other.decision.value + (f": {first.topic}, {first.text}" if first.topic else "")
+        notes.append(FactLine(topic=other.after, text=text, known=first.known, sources=first.sources))
     return replace(chosen, reasons=(*chosen.reasons, *notes), summary=f"{what} {chosen.summary}")
 
 
@@ -167,25 +183,123 @@ def _count_right(upgrade: Upgrade) -> int:
     return sum(standing_of(line.after) in {Standing.GOOD, Standing.FEW} for line in lines)
 
 
-def _find_fix(upgrades: Sequence[Upgrade], name: str) -> FactLine:
-    """Return the nearest version that fixes a finding and makes nothing of it bad, and how that is known."""
-    fixes = []
-    for upgrade in upgrades:
-        for finding in upgrade.findings:
-            changes = {line.change for line in finding.cases}
-            bad = changes & {Change.REGRESSED, Change.UNCHANGED_BAD}
-            if finding.repro == name and Change.FIXED in changes and not bad:
-                fixes.append((upgrade.after, finding))
-    if not fixes:
-        text = f"{name}: no newer version is known to be right where {upgrades[0].before} is wrong"
-        return _note("nearest fix", text)
-    sure = [fix for fix in fixes if fix[1].weight is Weight.FOR]
-    after, finding = (sure or fixes)[0]
-    line = next(line for line in finding.cases if line.change is Change.FIXED)
-    how = "" if sure else ", not confirmed"
-    text = f"{name}: {after} ({line.before.word} → {line.after.word}){how}"
-    return _note("nearest fix", text, line.after.evidence.value, line.after.sources[:1])
+def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:
+    """Yield a reason for each finding that says something, and one for all of which nothing is known."""
+    untested = []
+    for finding in findings:
+        before, after = finding.cases[0].before, finding.cases[0].after
+        silent = standing_of(after) in {Standing.UNKNOWN, Standing.ABSENT}
+        if finding.weight is Weight.NOTE and finding.change is not Change.UNCHANGED_BAD:
+            continue
+        if finding.weight is Weight.LACKING and silent and not after.feared:
+            untested.append(finding.repro)
+            continue
+        sources = (after.feared,) if after.feared else (*after.sources, *before.sources)
+        yield FactLine(
+            topic=finding.repro, text=finding.why, weight=finding.weight, sources=sources[:SOURCES],
+            known=Basis.ASSUMED.value if after.feared else after.evidence.value,
+        )  # fmt: skip
+    if untested:
+        text = f"{', '.join(untested)} at {question.after.name}"
+        yield FactLine(topic="untested", text=text, weight=Weight.LACKING)
 
 
-def _note(topic: str, text: str, known: str = "none", sources: tuple[Source, ...] = ()) -> FactLine:
-    return FactLine(topic=topic, text=text, weight=Weight.NOTE, known=known, sources=sources)
+def _tell_performance(
+    lines: Sequence[PerformanceLine], topic: str, weight: Weight, limit: float
+) -> Iterator[FactLine]:
+    """Yield each measure that is beyond the limit; of what is not comparable only a latency beyond it."""
+
+    def worst(found: Sequence[PerformanceLine]) -> str:
+        most = max(found, key=lambda line: line.ratio or 0)
+        why_not = f": {most.why_not}" if most.why_not else ""
+        return f"most {most.repro}/{most.case} ({most.ratio or 0:.2f}×){why_not}"
+
+    known = Evidence.RECORDED.value
+    for measure in MEASURES:
+        mine = [line for line in lines if line.measure == measure]
+        if beyond := [line for line in mine if line.beyond_limit]:
+            cases = counted(sum(not line.why_not for line in mine), "case")
+            text = f"{measure}: {len(beyond)} of {cases} significantly beyond {limit:g}×, {worst(beyond)}"
+            yield FactLine(topic=topic, text=text, weight=weight, known=known)
+        silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
+        if silent and measure == "latency":
+            cases = counted(len(silent), "case")
+            text = f"{measure}: {cases} beyond {limit:g}× not comparable, {worst(silent)}"
+            yield FactLine(topic=PERFORMANCE, text=text, known=known)
+
+
+def _tell_model(own: Own) -> Iterator[FactLine]:
+    """Yield what the model's cases, its deployer's check and its nodes say."""
+    section = own.section
+    for line in sorted(section.cases, key=rank):
+        text = f"{line.case}: {line.change.value}, {line.before.word or '·'} → {line.after.word or '·'}"
+        text, weight = f"{text} ({line.why})" if line.why else text, line.weight
+        if standing_of(line.after) is Standing.VOID and (instead := _speaks_instead(own, line)):
+            enough = not line.after.counted or line.after.builds >= CONFIRMING_BUILDS
+            weight = Weight.FOR if enough else Weight.LACKING
+            text += f"; {instead}"
+        known, sources = line.after.evidence.value, line.after.sources[:1]
+        yield FactLine(topic=MODEL, text=text, weight=weight, known=known, sources=sources)
+    if not section.cases:
+        text = "; ".join(section.troubles) or "it did not run"
+        yield FactLine(topic=MODEL, text=text, weight=Weight.LACKING)
+    if section.check is not None:
+        yield _tell_check(section.check)
+    passed = section.cases and all(line.weight is Weight.FOR for line in section.cases)
+    for node in section.nodes:  # what the model itself did is the better witness
+        weight = Weight.NOTE if passed else node.weight
+        yield replace(node, topic=MODEL, text=f"{node.topic}: {node.text}", weight=weight)
+
+
+def _speaks_instead(own: Own, line: CaseLine) -> str:
+    """Say what decides where the model by itself says nothing, or nothing.
+
+    That is the deployer's acceptance, or integers that are equal at both versions where all other outputs
+    are within their floors.
+    """
+    if own.section.check is not None and own.section.check.passed:
+        return "your acceptance decides"
+    settled = [item.output for item in own.section.differences if item.is_settled]
+    within = {
+        item.output for item in own.section.samples
+        if item.version == line.after.version and item.unit == FLOORS and item.worst <= PASS_FACTOR
+    }  # fmt: skip
+    others = {item.output for item in own.section.differences} - {*settled, *within}
+    if others or not settled or not line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
+        return ""
+    return f"but {', '.join(settled)}: equal at both versions"
+
+
+def _tell_check(check: CheckOutcome) -> FactLine:
+    figure = f", {check.label or 'figure'} {check.figure:g}" if check.figure is not None else ""
+    text, weight = {
+        None: (f"{check.script} did not answer: {check.error}", Weight.LACKING),
+        True: (f"{check.script} accepts the outputs{figure}", Weight.FOR),
+        False: (f"{check.script} refuses the outputs{figure}", Weight.AGAINST),
+    }[check.passed]
+    return FactLine(topic=CHECK, text=text, weight=weight, known=Evidence.MEASURED.value)
+
+
+def _tell_code(question: Question) -> Iterator[FactLine]:
+    """Yield what the API's changes do: removed calls in the user's code must be changed first."""
+    api = question.api
+    surfaces = tuple(Source(title=title) for title in api.surfaces)
+    if not question.code:
+        if api.changes and not api.lacking:
+            text = f"of the Python API {count_changes(api.changes)}; no code was named (--code DIR)"
+            yield FactLine(topic="API", text=text, known="read", sources=surfaces)
+        return
+    if api.lacking or not api.files:
+        why = api.unread[0][1] if api.unread else "none is Python, a notebook, shell or a Dockerfile"
+        yield FactLine(topic=CODE, text=f"not checked: {api.lacking or why}", weight=Weight.LACKING)
+        return
+    text = count_uses(api)
+    if sure := api.must_change:
+        first = min(sure, key=lambda use: (use.file, use.cell, use.line))
+        text += f": change your code first (exit code 11), the first line in {first.file}:{first.line}"
+    weight = Weight.WORKAROUND if sure else Weight.NOTE
+    yield FactLine(topic=CODE, text=text, weight=weight, known="read", sources=surfaces)
+    if api.unread:
+        (file, why), number = api.unread[0], counted(len(api.unread), "file")
+        text = f"{number} could not be read, or not all of it, the first {file}: {why}"
+        yield FactLine(topic=CODE, text=text)

@@ -1,240 +1,316 @@
-"""What an upgrade report tells of the user's own model, also where little of it is there.
+"""The user's own model in an upgrade report, also where little of it is there.
 
-Facts, reference, floor, the cases at both versions, errors by sample; how far the versions' outputs are
-apart, what the deployer's own script says of them, and the first wrong layer.
+Reference, noise floor, cases at both versions, errors by sample; how far the versions' outputs are apart,
+what the deployer's own script says of them, the first wrong layer, and what repros know of its operators.
 """
 
 from __future__ import annotations
 
-import argparse
+import math
+import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.compare import Entry
-from trtmatrix.judge.noise import noise_troubles
+from trtmatrix.common.words import counted, short
+from trtmatrix.judge.calibration import Calibration, read_calibration
+from trtmatrix.judge.differences import Difference, Samples, compare_outputs
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.noise import NO_FLOOR, noise_troubles, read_noise
+from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
+from trtmatrix.model.static_check import NodeGroup, StaticCheck, describe_versions, name_nodes, sum_up
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.suite.model import Evidence, Verdict
-from trtmatrix.upgrade.findings import Entries, make_case_line
-from trtmatrix.upgrade.report import ModelSection
-from trtmatrix.upgrade.samples import floor_words, make_samples, reference_words
-
-if TYPE_CHECKING:
-    from trtmatrix.judge.differences import Samples
+from trtmatrix.records.store import open_kept, unpack_kept
+from trtmatrix.suite.model import Evidence, Product, Verdict
+from trtmatrix.tables.table import one_line
+from trtmatrix.upgrade.decide import FLOORS
+from trtmatrix.upgrade.findings import Entries, make_case_line, name_source
+from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
 
 SHOWN = (Evidence.MEASURED, Evidence.RECORDED)
-Pair = tuple[Entry | None, Entry | None]
+PRECISIONS: Mapping[str, str] = {
+    "fp32": "float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16",
+    "fp16-flag": "float32, TF32 or float16",
+}  # fmt: skip
+"""How a floor's precision is called."""
+
+BySample = dict[str, dict[int, float]]
+"""Output → sample → a figure."""
 
 
 def make_model_section(
-    context: Context, entries: Sequence[Entry], before: str, after: str, args: argparse.Namespace,
-    calibration: Calibration,
+    context: Context, entries: Sequence[Entry], before: str, after: str, options: ModelOptions,
+    calibration: Calibration, *, run: bool = True,
 ) -> ModelSection:  # fmt: skip
     """Return the section of a model over a context that ``open_model`` gave.
 
-    ``entries``: those of the model's repro are taken; ``before`` and ``after`` are columns' names. What
-    ``--check`` and ``--explain`` say, and how far the versions' outputs are apart, is in it too.
+    ``entries``: those of the model's repro are taken; ``before`` and ``after`` are columns' names; ``run``:
+    whether ``--explain`` may run the model.
     """
     loaded, about = model_repro(context), read_about(context)
     own = [entry for entry in entries if entry.cell.repro.id == loaded.repro.id]
     both = [e for name in dict.fromkeys((before, after)) for e in own if e.cell.version.name == name]
-    noise, outputs, sides = _noise(context, both), outputs_of(loaded), Entries(entries, calibration)
+    cache = CaseCache(context.project.cache)
+    prepared = [read_noise_file(cache.folder(loaded, case)) for case in loaded.repro.cases]
+    recorded = (dict(r.noise) for e in both for r in e.records if r.ended == RAN)
+    noise: Mapping[str, Any] = next(filter(None, (*prepared, *recorded)), {})
+    outputs, sides = outputs_of(loaded), Entries(entries, calibration)
     section = ModelSection(
-        name=Path(args.model).name, repro=loaded.repro.id,
-        facts=(("file", str(args.model)), *((str(name), str(text)) for name, text in about["facts"])),
+        name=options.model.name if options.model else "", repro=loaded.repro.id,
+        facts=(("file", str(options.model)), *((str(name), str(text)) for name, text in about["facts"])),
         reference=reference_words(noise),
         floor=floor_words(noise, outputs, context.matrix.version(after).product),
         cases=tuple(
             make_case_line(loaded.repro.id, case, sides, before, after, own=True)
             for case in loaded.repro.cases
         ),
-        samples=make_samples(both, outputs, calibration),
+        samples=tuple(make_samples(both, outputs, calibration)),
         troubles=(*about["troubles"], *noise_troubles(noise)),
     )  # fmt: skip
-    return add_extras(section, context, own, before, after, args)
+    return add_extras(section, context, own, before, after, options, run=run)
 
 
-def _noise(context: Context, entries: Sequence[Entry]) -> Mapping[str, Any]:
-    """Return the noise of the model's case as it is prepared here, or as a record tells of it."""
-    loaded, cache = model_repro(context), CaseCache(context.project.cache)
-    known = [read_noise_file(cache.folder(loaded, case)) for case in loaded.repro.cases]
-    known += [dict(r.noise) for e in entries for r in e.records if r.ended == RAN]
-    return next(filter(None, known), {})
+def reference_words(noise: Mapping[str, Any]) -> str:
+    """Say who computed the reference, how exactly, and with which error of its own; or why nobody did."""
+    told = noise.get("reference", {})
+    if not told:
+        return "not computed yet: nothing has run"
+    if not told.get("by"):
+        return f"none: {told.get('why_not') or 'it could not be computed'}"
+    errors = [float(error) for error in told.get("own_error", {}).values()]
+    own = f"relative L2 error of its own at most {short(max(errors))} ({told.get('own_error_means', '')})"
+    return f"{told['by']}, {told['precision']}; {own if errors else 'its own error is not known'}"
+
+
+def floor_words(
+    noise: Mapping[str, Any], outputs: Mapping[str, str], product: Product = Product.TENSORRT
+) -> str:
+    """Say what the noise floor of a product comes from and how large it is, or that there is none.
+
+    ``outputs``: names in records → those of the graph.
+    """
+    known = read_noise(noise)
+    if known is None:
+        return NO_FLOOR
+    precision = computed_in(known.precision, product)
+    floors = {name: floor for name in known.outputs if (floor := known.floor(name, precision)) is not None}
+    kinds, worst = PRECISIONS.get(precision, precision), max(floors.values(), default=0.0)
+    words = f"the same graph computed in {kinds} on the CPU: relative L2 error up to {short(worst)}"
+    lacking = sorted(set(outputs) - {_split_name(name)[0] for name in floors})
+    return f"{words}; none of {', '.join(outputs[name] for name in lacking)}" if lacking else words
+
+
+def _split_name(name: str) -> tuple[str, int]:
+    """Return an output's name in records without its sample, and the sample's number."""
+    mark = re.search(r"\.s(\d+)$", name)
+    return (name[: mark.start()], int(mark.group(1))) if mark else (name, 0)
+
+
+def make_samples(
+    entries: Iterable[Entry], outputs: Mapping[str, str], calibration: Calibration
+) -> Iterator[SampleFigure]:
+    """Yield each output's error at each version over all samples: the worst of all engines of each.
+
+    ``outputs``: names in records → those of the graph. In noise floors where every sample has one.
+    """
+    for entry in (entry for entry in entries if entry.evidence in SHOWN):
+        floors, errors = _read_errors(entry, calibration)
+        for file, name in outputs.items():
+            in_floors = floors.get(file, {}).keys() == errors.get(file, {}).keys()
+            by_sample = (floors if in_floors else errors).get(file)
+            if not by_sample:
+                continue
+            ordered = sorted(by_sample.values())
+            worst = max(by_sample, key=lambda sample: (by_sample[sample], -sample))
+            # The smallest that at least half, and 90%, of the samples do not exceed.
+            median, p90 = (ordered[max(0, math.ceil(share * len(ordered)) - 1)] for share in (0.5, 0.9))
+            yield SampleFigure(
+                output=name, version=entry.cell.version.name, median=median, p90=p90, worst=by_sample[worst],
+                unit=FLOORS if in_floors else "relative L2 error", worst_sample=worst, samples=len(ordered),
+            )  # fmt: skip
+
+
+def _read_errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySample]:
+    """Return the worst errors over all engines, in noise floors and as relative L2 error.
+
+    What is NaN where it must not be is infinitely wrong.
+    """
+    floors: BySample = {}
+    errors: BySample = {}
+    for record in (record for record in entry.records if record.ended == RAN):
+        subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+        for build in record.builds:
+            relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
+            for found, values in ((errors, relative), (floors, read_floors(build, subject))):
+                for name, value in values.items():
+                    spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
+                    output, sample = _split_name(name)
+                    known = found.setdefault(output, {})
+                    known[sample] = max(known.get(sample, 0.0), math.inf if spoilt else value)
+    return floors, errors
 
 
 def add_extras(
-    section: ModelSection, context: Context, entries: Sequence[Entry], before: str, after: str,
-    args: argparse.Namespace,
+    section: ModelSection, context: Context, own: Sequence[Entry], before: str, after: str,
+    options: ModelOptions, *, run: bool = True,
 ) -> ModelSection:  # fmt: skip
     """Return the section with differences, ``--check`` and ``--explain`` filled in; nothing is raised.
 
     What goes wrong becomes a sentence in ``troubles``, and the other parts are made all the same.
     """
-    troubles: list[str] = []
-
-    def attempt(what: str, part: Callable[[], dict[str, Any]]) -> None:
-        nonlocal section
+    both = [entry for entry in own if entry.cell.version.name in {before, after}]
+    kept = KeptOutputs(context, both, (before, after))
+    parts: dict[str, tuple[str, Callable[[], Any]]] = {
+        "differences": ("the two versions' outputs could not be compared", kept.compare)
+    }
+    if (script := options.check) is not None:
+        parts["check"] = f"--check {script} could not be run", lambda: kept.check(script)
+    if options.explain and run:
+        parts["wrong_layers"] = "--explain", lambda: tuple(explain_failing(context, options, both))
+    elif options.explain:
+        kept.troubles.append("--explain was not done: it runs the model, which --no-run forbids")
+    for name, (what, part) in parts.items():
         try:
-            section = replace(section, **part())
+            section = replace(section, **{name: part()})
         except Exception as error:  # noqa: BLE001 - a report is made of what there is
-            troubles.append(f"{what}: {_words(error)}")
-
-    own = [entry for entry in entries if entry.cell.repro.id == section.repro]
-    shown = {entry.cell.version.name: entry for entry in own if entry.evidence in SHOWN}
-    pair = (shown.get(before), shown.get(after))
-    outputs = KeptOutputs(context, pair, (before, after), troubles)
-    attempt("the two versions' outputs could not be compared", outputs.compare)
-    if getattr(args, "check", None) is not None:
-        attempt(f"--check {args.check} could not be run", lambda: outputs.check(Path(args.check)))
-    if getattr(args, "explain", False):
-        both = [e for e in own if e.cell.version.name in {before, after}]
-        if getattr(args, "no_run", False):
-            troubles.append("--explain was not done: it runs the model, which --no-run forbids")
-        else:
-            attempt(
-                "--explain could not be done",
-                lambda: {"wrong_layers": explain_failing(context, args, both)},
-            )
-    return replace(section, troubles=(*section.troubles, *troubles))
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _kept(entry: Entry) -> Mapping[str, Mapping[str, str]]:
-    """Return the outputs that were kept of the newest record that has any."""
-    for record in (entry.record, *entry.records):
-        if record is not None and record.ended == RAN and (kept := record.data.get("kept")):
-            return dict(kept)
-    return {}
+            kept.troubles.append(f"{what}: {one_line(str(error))}")
+    return replace(section, troubles=(*section.troubles, *kept.troubles))
 
 
 class KeptOutputs:
-    """The outputs of the model that were kept at two versions."""
+    """The outputs of the model that were kept at two versions; ``lacking``: why there are none."""
 
-    def __init__(self, context: Context, pair: Pair, versions: tuple[str, str], troubles: list[str]) -> None:
+    def __init__(self, context: Context, entries: Sequence[Entry], versions: tuple[str, str]) -> None:
         from trtmatrix.onnxmodel.preparing import mark_of
 
-        self.cache, self.loaded, self.troubles = context.project.cache, model_repro(context), troubles
-        self.versions, self.entries = versions, [entry for entry in pair if entry is not None]
-        samples = int(self.loaded.module.SAMPLES)
+        self.cache, self.loaded, self.versions = context.project.cache, model_repro(context), versions
+        self.troubles: list[str] = []
+        self.samples = range(int(self.loaded.module.SAMPLES))
         self.names = {
-            own: [f"{name}{mark_of(sample, samples)}" for sample in range(samples)]
-            for name, own in outputs_of(self.loaded).items()
+            name: [f"{file}{mark_of(sample, len(self.samples))}" for sample in self.samples]
+            for file, name in outputs_of(self.loaded).items()
         }
         """The model's outputs, each with its names in records by sample."""
-        self.lacking = next(filter(None, map(_why_lacking, versions, pair)), "")
+        shown = {entry.cell.version.name: entry for entry in entries if entry.evidence in SHOWN}
+        self.kept = {version: _kept(shown.get(version)) for version in versions}
+        whys = (_why_none_kept(name, shown.get(name)) for name in versions if not self.kept[name])
+        self.lacking = next(whys, "")
 
-    def compare(self) -> dict[str, Any]:
-        """Compare the outputs that were kept at both versions."""
-        from trtmatrix.judge.differences import compare_outputs
-
+    def compare(self) -> tuple[Difference, ...]:
+        """Return how far the outputs of both versions are apart."""
         if self.lacking:
             self.troubles.append(f"the two versions' outputs cannot be compared: {self.lacking}")
-            return {}
-        before, after = map(self._tensors, self.entries)
+            return ()
+        before, after = map(self._tensors, self.versions)
         differences = compare_outputs(before, after, self.versions)
-        self.troubles.extend(
-            f"the output {item.output} could not be compared: {item.note}"
-            for item in differences
-            if not item.samples
-        )
-        return {"differences": differences}
+        silent = (item for item in differences if not item.samples)
+        self.troubles += [f"the output {x.output} could not be compared: {x.note}" for x in silent]
+        return differences
 
-    def _tensors(self, entry: Entry) -> dict[str, Samples]:
-        from trtmatrix.records.store import open_kept
-
-        kept = _kept(entry)
+    def _tensors(self, version: str) -> dict[str, Samples]:
+        kept = self.kept[version]
         return {
             own: [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
             for own, names in self.names.items()
         }
 
-    def check(self, script: Path) -> dict[str, Any]:
-        """Hand the kept outputs to the deployer's script."""
+    def check(self, script: Path) -> CheckOutcome:
+        """Hand the kept outputs, and the reference where there is one, to the deployer's script."""
         from trtmatrix.model.acceptance import run_check
 
         if self.lacking:
             error = f"{script.name} was not run: {self.lacking}"
-            return {"check": CheckOutcome(script=str(script), passed=None, error=error)}
+            return CheckOutcome(script=str(script), passed=None, error=error)
+        folder = CaseCache(self.cache).folder(self.loaded, self.loaded.repro.cases[0]) / "reference"
+        files = {own: [folder / f"{name}.npy" for name in names] for own, names in self.names.items()}
+        whole = all(file.is_file() for each in files.values() for file in each)
+        reference = [{own: each[sample] for own, each in files.items()} for sample in self.samples]
         root = self.cache / "checks"
         root.mkdir(parents=True, exist_ok=True)
-        case = self.entries[-1].cell.case
-        reference = self._by_sample(CaseCache(self.cache).folder(self.loaded, case) / "reference")
-        with tempfile.TemporaryDirectory(dir=root) as folder:
-            sides = [self._unpack(script, e, Path(folder, str(n))) for n, e in enumerate(self.entries)]
-            whole = reference if all(reference) else None
-            return {"check": run_check(script, sides[0], sides[1], whole)}
+        with tempfile.TemporaryDirectory(dir=root) as name:
+            before, after = (self._unpack(version, Path(name)) for version in self.versions)
+            return run_check(script, before, after, reference if whole else None)
 
-    def _unpack(self, script: Path, entry: Entry, folder: Path) -> list[dict[str, Path]]:
+    def _unpack(self, version: str, folder: Path) -> list[dict[str, Path]]:
         """Unpack the kept outputs of each sample; one that cannot be is left out, and told of."""
-        from trtmatrix.records.store import unpack_kept
-
-        kept, at = _kept(entry), entry.cell.version.name
-        folder.mkdir()
+        samples: list[dict[str, Path]] = [{} for _ in self.samples]
         for own, names in self.names.items():
             for sample, name in enumerate(names):
+                target = folder / f"{version}-{name}.npy"
                 try:
-                    unpack_kept(self.cache, str(kept[name]["sha256"]), folder / f"{name}.npy")
+                    unpack_kept(self.cache, str(self.kept[version][name]["sha256"]), target)
+                    samples[sample][own] = target
                 except (KeyError, OSError, ValueError) as error:
-                    (folder / f"{name}.npy").unlink(missing_ok=True)
-                    self.troubles.append(f"{script}: is not given {own} of sample {sample} at {at}: {error}")
-        return self._by_sample(folder)
-
-    def _by_sample(self, folder: Path) -> list[dict[str, Path]]:
-        """Return the files that a folder has of each sample, by the outputs' own names."""
-        files = [
-            {own: folder / f"{name}.npy" for own, name in zip(self.names, names, strict=True)}
-            for names in zip(*self.names.values(), strict=True)
-        ]
-        return [{own: file for own, file in sample.items() if file.is_file()} for sample in files]
+                    what = f"{own} of sample {sample} at {version}"
+                    self.troubles.append(f"--check is not given {what}: {error}")
+        return samples
 
 
-def _why_lacking(version: str, entry: Entry | None) -> str:
-    """Say which outputs are not there and what would supply them, or nothing."""
+def _kept(entry: Entry | None) -> Mapping[str, Mapping[str, str]]:
+    """Return the outputs that were kept of the newest record that has any."""
+    records = (entry.record, *entry.records) if entry else ()
+    found = (r.data.get("kept") for r in records if r is not None and r.ended == RAN)
+    return next(filter(None, found), {})
+
+
+def _why_none_kept(version: str, entry: Entry | None) -> str:
+    """Say why no outputs of a version are there, and what would supply them."""
     if entry is None or entry.record is None:
         return f"the model has no record at {version}: it must be run there first"
     if entry.record.ended != RAN:
         return f"at {version} it ended with: {entry.record.ended}"
-    if not _kept(entry):
-        return f"none were kept at {version}: python -m trtmatrix run --model … --trt {version} --rerun"
-    return ""
+    return f"none were kept at {version}: python -m trtmatrix run --model … --trt {version} --rerun"
 
 
 def explain_failing(
-    context: Context, args: argparse.Namespace, entries: Sequence[Entry]
-) -> tuple[WrongLayer, ...]:
-    """Return the first wrong layer at each version where the user's model fails; nothing is raised.
-
-    ``entries``: of the model's repro. After an interrupt no other version is looked at.
-    """
-    from trtmatrix.judge.calibration import read_calibration
+    context: Context, options: ModelOptions, entries: Sequence[Entry]
+) -> Iterator[WrongLayer]:
+    """Yield the first wrong layer at each version where the model fails; after an interrupt no other."""
     from trtmatrix.model.explain import INTERRUPTED, explain
 
-    found: dict[str, WrongLayer] = {}
+    failing: dict[str, Entry] = {}
     for entry in entries:
-        version, verdict = entry.cell.version.name, entry.outcome.verdict if entry.outcome else None
-        fails = verdict in {Verdict.FAIL, Verdict.FLAKY} and entry.evidence in SHOWN
-        if version in found or not fails or entry.record is None:
-            continue
+        fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
+        if fails and entry.evidence in SHOWN and entry.record is not None:
+            failing.setdefault(entry.cell.version.name, entry)
+    for version, entry in failing.items():
         try:
-            found[version] = explain(context, ModelOptions.of(vars(args)), entry, read_calibration(), _tell)
+            found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))
         except Exception as error:  # noqa: BLE001 - the other versions are explained all the same
-            why_not = f"it could not be explained: {_words(error)}"
-            found[version] = WrongLayer(version=version, why_not=why_not)
-        if found[version].why_not.startswith(INTERRUPTED):
-            break  # whoever ended this search wants no other
-    return tuple(found.values())
+            found = WrongLayer(version=version, why_not=f"it could not be explained: {one_line(str(error))}")
+        yield found
+        if found.why_not.startswith(INTERRUPTED):
+            return
 
 
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: str) -> ModelSection:
+    """Return a model's section with what is known of its nodes at the two versions of a move."""
+    told = f"{counted(check.nodes, 'node')} held against {counted(check.rules, 'rule')}: {sum_up(check)}"
+    lines = tuple(_tell_nodes(group, before, after) for group in check.groups)
+    return replace(section, facts=(*section.facts, ("nodes", told)), nodes=lines)
+
+
+def _tell_nodes(group: NodeGroup, before: str, after: str) -> FactLine:
+    """Return the line of a group: what becomes known to fail at the version moved to counts against it."""
+    was, will = group.at_version(before), group.at_version(after)
+    failed, fails = was is not None and was.is_sure, will is not None and will.is_sure
+    change = f"nothing known at {after}" if will is None else f"feared at {after}"
+    if fails:
+        change = f"broken in both {before} and {after}" if failed else f"new at {after}"
+    parts = [group.what, change, describe_versions(group.at)]
+    parts += [f"instead: {group.instead}"] if group.instead else []
+    shown, addresses = will or was, dict.fromkeys(item.source for item in group.at)
+    return FactLine(
+        topic=name_nodes(group), text="; ".join(parts), known=shown.known if shown else "none",
+        weight=Weight.AGAINST if fails and not failed else Weight.NOTE,
+        sources=tuple(Source(title=name_source(address), url=address) for address in addresses),
+    )  # fmt: skip

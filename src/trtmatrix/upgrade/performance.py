@@ -1,4 +1,4 @@
-"""Figures: latency, build time, size and memory at both versions. Pure."""
+"""Latency, build time, size and memory at both versions, and whether engines differ significantly. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,30 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.report import PerformanceLine, Spread
-from trtmatrix.upgrade.slowdown import SAME_CLOCKS, Figure, p_value_below, p_value_beyond, why_not_compared
+
+LEAST_ENGINES = 3
+"""Engines a side, below which nothing is decided."""
+
+LEVEL = 0.05
+"""The largest p-value of the rank test; complete separation of 3 and 3 engines has exactly this one."""
+
+SAME_CLOCKS = 0.05
+"""How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
 
 LEAST_CHANGE = 1 + SAME_CLOCKS
 """What a time must differ by to be told apart: clocks that count as the same may differ by as much."""
 
-TIMES = ("latency", "build time")
-"""Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
+RULE = (
+    f"at least {LEAST_ENGINES} engines a side, a one-sided exact Mann-Whitney test on their medians with "
+    f"p ≤ {LEVEL:g}, and 95% of the runs of the typical engine beyond the other side's median"
+)
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "latency": ("ms", "run_ms"), "build time": ("s", "build_seconds"),
@@ -26,12 +37,73 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 }  # fmt: skip
 """Measure → its unit, and its name in a record; a latency over many runs is preferred to ``run_ms``."""
 
+TIMES = ("latency", "build time")
+"""Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
+
 Engine = Mapping[str, Any]
 
 
-def make_performance(
-    entries: Entries, before: str, after: str, limit: float
-) -> tuple[PerformanceLine, ...]:  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One engine's figure: the median of its runs, their 5% and 95% quantiles, and the SM clock then."""
+
+    median: float
+    low: float
+    high: float
+    sm_mhz: float | None = None
+
+
+def rank_p_value(smaller: Sequence[float], larger: Sequence[float]) -> float:
+    """Return the one-sided p-value of the exact Mann-Whitney test; a tie counts against a difference.
+
+    H. B. Mann and D. R. Whitney (1947): the share of all orders with as many pairs the other way round.
+    """
+    against = sum(high <= low for high in larger for low in smaller)
+    ways = sum(_ways(len(smaller), len(larger), pairs) for pairs in range(against + 1))
+    return ways / math.comb(len(smaller) + len(larger), len(larger))
+
+
+@cache
+def _ways(first: int, second: int, pairs: int) -> int:
+    """Return how many orders of two groups have exactly so many pairs the other way round."""
+    if pairs < 0 or min(first, second) == 0:
+        return int(pairs == 0)
+    return _ways(first - 1, second, pairs - second) + _ways(first, second - 1, pairs)
+
+
+def p_value_beyond(before: Sequence[Figure], after: Sequence[Figure], limit: float = 1.0) -> float | None:
+    """Return the p-value of ``after`` being more than ``limit`` times ``before``, or None where it is not.
+
+    It is where :data:`RULE` holds, with ``before`` multiplied by the limit.
+    """
+    if min(len(before), len(after)) < LEAST_ENGINES:
+        return None
+    scaled = [each.median * limit for each in before]
+    p_value = rank_p_value(scaled, [each.median for each in after])
+    beyond = statistics.median(each.low for each in after) > statistics.median(scaled)
+    return p_value if p_value <= LEVEL and beyond else None
+
+
+def why_not_compared(before: Sequence[Figure], after: Sequence[Figure], *, clocked: bool) -> str:
+    """Return why two sides must not be compared, or nothing. ``clocked``: the figure hangs on clocks."""
+    if clocked:
+        sides = [[f.sm_mhz for f in side if f.sm_mhz is not None] for side in (before, after)]
+        if len(sides[0]) < len(before) or len(sides[1]) < len(after):
+            return "clocks under load not recorded"
+        low, high = sorted(map(statistics.median, sides))
+        if high > low * (1 + SAME_CLOCKS):
+            return f"SM clock {_span(sides[0])} MHz against {_span(sides[1])} MHz"
+    if min(len(before), len(after)) < LEAST_ENGINES:
+        return f"{len(before)} and {len(after)} engines, {LEAST_ENGINES} a side are needed"
+    return ""
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def make_performance(entries: Entries, before: str, after: str, limit: float) -> tuple[PerformanceLine, ...]:
     """Return each figure of each case that was measured or recorded at both versions; no controls.
 
     ``limit``: what the figure after may be of that before.
@@ -54,7 +126,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     timed at all is no hindrance.
     """
     old, new = _engines(was.records), _engines(will.records)
-    conditions = _conditions(was.records, will.records)
+    conditions = _other_conditions(was.records, will.records)
     timed = [engine for engine in (*old, *new) if "run_ms" in engine]
     many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
     for measure, (unit, _) in MEASURES.items():
@@ -63,15 +135,18 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
             continue
         why_not = conditions or why_not_compared(ours, theirs, clocked=measure in TIMES)
         least = LEAST_CHANGE if measure in TIMES else 1.0
-        tests = [test(ours, theirs, least) for test in (p_value_beyond, p_value_below)] if not why_not else []
-        found = [p_value for p_value in tests if p_value is not None]
-        beyond = None if why_not else p_value_beyond(ours, theirs, limit)
+        found = [
+            None if why_not else p_value_beyond(*pair, least) for pair in ((ours, theirs), (theirs, ours))
+        ]
+        p_value = next((value for value in found if value is not None), None)
         before, after = _spread(ours), _spread(theirs)
+        clocks = [[f.sm_mhz for f in side if f.sm_mhz is not None] for side in (ours, theirs)]
+        told = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
         yield PerformanceLine(
             repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, before=before,
-            after=after, ratio=after.median / before.median, told_apart=bool(found),
-            p_value=next(iter(found), None), beyond_limit=beyond is not None,
-            clocks=_describe_clocks(was.records, old, will.records, new), why_not=why_not,
+            after=after, ratio=after.median / before.median, told_apart=p_value is not None, p_value=p_value,
+            beyond_limit=not why_not and p_value_beyond(ours, theirs, limit) is not None,
+            clocks=told or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
 
 
@@ -90,11 +165,16 @@ def _figures(engines: Sequence[Engine], measure: str, *, many: bool) -> list[Fig
         spread = spread if isinstance(spread, Mapping) else {}
         numbers = [spread.get(name, value) for name in ("median_ms", "low_ms", "high_ms")]
         if all(isinstance(n, (int, float)) and math.isfinite(n) and n > 0 for n in numbers):
-            clock = _clocks(engine).get("sm_mhz")
             median, low, high = map(float, numbers)
-            sm_mhz = float(clock) if isinstance(clock, (int, float)) else None
-            found.append(Figure(median=median, low=min(low, median), high=max(high, median), sm_mhz=sm_mhz))
+            clock = _clock(engine, "sm_mhz")
+            found.append(Figure(median=median, low=min(low, median), high=max(high, median), sm_mhz=clock))
     return found
+
+
+def _clock(facts: Mapping[str, Any], name: str) -> float | None:
+    clocks = facts.get("clocks")
+    value = clocks.get(name) if isinstance(clocks, Mapping) else None
+    return float(value) if isinstance(value, (int, float)) else None
 
 
 def _spread(figures: Sequence[Figure]) -> Spread:
@@ -102,77 +182,13 @@ def _spread(figures: Sequence[Figure]) -> Spread:
     return Spread(median=statistics.median(values), low=min(values), high=max(values), count=len(values))
 
 
-def _conditions(was: Sequence[Record], will: Sequence[Record]) -> str:
+def _other_conditions(was: Sequence[Record], will: Sequence[Record]) -> str:
     """Return why no figure of two sides may be compared, or nothing."""
     for name, word in (("driver", "driver"), ("variant", "GPU variant")):
         ours, theirs = (sorted({str(r.gpu.get(name) or "?") for r in side}) for side in (was, will))
         if ours != theirs:
             return f"{word} {', '.join(ours)} against {', '.join(theirs)}"
-    power = [_clock_values([record.gpu for record in side], "power_limit_w") for side in (was, will)]
-    differ = all(power) and power[0] != power[1]
-    return f"power limit {_span(power[0])} W against {_span(power[1])} W" if differ else ""
-
-
-def _describe_clocks(
-    was: Sequence[Record], old: Sequence[Engine], will: Sequence[Record], new: Sequence[Engine]
-) -> str:
-    """Return the clocks and the power limit of both sides in words."""
-    power = _clock_values([record.gpu for record in (*was, *will)], "power_limit_w")
-    limit = f", power limit {_span(power)} W" if power else ""
-    loaded = [_clock_values(side, "sm_mhz") for side in (old, new)]
-    clocks = f"SM {_span(loaded[0])} MHz → {_span(loaded[1])} MHz" if all(loaded) else ""
-    return f"{clocks or 'clocks under load not recorded'}{limit}"
-
-
-def _clocks(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    clocks = facts.get("clocks")
-    return clocks if isinstance(clocks, Mapping) else {}
-
-
-def _clock_values(facts: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    found = (_clocks(each).get(name) for each in facts)
-    return sorted({float(value) for value in found if isinstance(value, (int, float))})
-
-
-def _span(values: Sequence[float]) -> str:
-    low, high = f"{values[0]:.0f}", f"{values[-1]:.0f}"
-    return low if low == high else f"{low} to {high}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerformanceSummary:
-    """One measure over all cases of both versions.
-
-    ``ratio``: geometric mean of after over before of the ``cases`` that may be compared, or None; ``worse``
-    and ``better`` count those told apart; ``beyond``: those beyond the limit, the worst first;
-    ``not_compared``: those that may not be compared, the largest ratio first.
-    """
-
-    measure: str
-    cases: int
-    ratio: float | None
-    worse: int
-    better: int
-    beyond: tuple[PerformanceLine, ...]
-    not_compared: tuple[PerformanceLine, ...]
-
-
-def summarise_performance(lines: Sequence[PerformanceLine]) -> tuple[PerformanceSummary, ...]:
-    """Return a summary a measure; a measure that no case has at both versions has none."""
-    summaries = []
-    for measure in MEASURES:
-        mine = [(line.ratio, line) for line in lines if line.measure == measure and line.ratio]
-        mine.sort(key=lambda pair: -pair[0])
-        ratios = [ratio for ratio, line in mine if not line.why_not]
-        if not mine:
-            continue
-        apart = [ratio for ratio, line in mine if line.told_apart]
-        summary = PerformanceSummary(
-            measure=measure, cases=len(ratios),
-            ratio=math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None,
-            worse=sum(ratio > 1 for ratio in apart), better=sum(ratio < 1 for ratio in apart),
-            beyond=tuple(line for _, line in mine if line.beyond_limit),
-            not_compared=tuple(line for _, line in mine if line.why_not),
-        )  # fmt: skip
-        summaries.append(summary)
-    return tuple(summaries)
+    found = [{_clock(r.gpu, "power_limit_w") for r in side} - {None} for side in (was, will)]
+    old, new = ([value for value in side if value is not None] for side in found)
+    differ = old and new and set(old) != set(new)
+    return f"power limit {_span(old)} W against {_span(new)} W" if differ else ""

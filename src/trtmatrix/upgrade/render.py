@@ -1,144 +1,247 @@
-"""An upgrade report as files: GitHub Markdown for a pull request, and one HTML page that loads nothing."""
+"""An upgrade report for a terminal (one screen, or all of it), as GitHub Markdown, and as one page. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+import textwrap
+from collections.abc import Iterator, Sequence
+from enum import Enum
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from jinja2 import FileSystemLoader
 
-from trtmatrix.tables.html_page import COPY, GLYPHS, is_safe, make_style
-from trtmatrix.tables.html_page import render_page as render_shell
+from trtmatrix.common.words import counted
+from trtmatrix.judge.words import PRODUCT_NAMES
+from trtmatrix.suite.model import Evidence
+from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import one_line
-from trtmatrix.upgrade.document import (
-    Block,
-    Command,
-    Document,
-    Fold,
-    Item,
-    Lines,
-    Span,
-    Table,
-    Words,
-)
-from trtmatrix.upgrade.report import count
+from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, words_of
+from trtmatrix.upgrade.report import Decision, FactLine, Side, Source, Upgrade, Weight
 
-_STYLE = """
-.name { min-width: 15rem; }
-.in1 { margin-left: 1.2rem; } .in2 { margin-left: 2.4rem; } .in3 { margin-left: 3.6rem; }
-"""
-
+WIDTH = 100
+"""Columns of the full report; that of one screen has those of the terminal, from 80 to 160."""
+HEIGHT, STEPS = 40, 15
+"""Lines of a screen, and of those at most for the commands that would settle it."""
+_MARGIN = 12
+_COLOURS = {"good": "32", "warn": "33", "unsure": "33", "bad": "31"}
 _MOST = 60
-"""So many rows of a table are shown; a pull request is not the place for more."""
-
+"""So many rows of a table are in Markdown; a pull request is not the place for more."""
 _CUT = "… {} left out: GitHub takes no longer text; the HTML page and the JSON have them."
 
 
-def render_markdown(document: Document) -> str:
-    """Return the report; parts that would make it longer than GitHub takes are left out, and that is told."""
-    parts = [f"## {plain(document.title)}: {document.answer}"]
-    parts += [f"**{plain(document.summary)}**"] if document.summary else []
-    parts += [plain(document.where)] if document.where else []
-    parts += _render_block(document.reasons)
-    for section in document.sections:
-        blocks = [part for block in section.blocks for part in _render_block(block)]
-        parts += [f"### {section.title}", *blocks]
-    parts += [f"Made by\n\n{fence(document.command)}"] if document.command else []
-    parts += [f"Generated {plain(document.generated)}."] if document.generated else []
-    return _fit(parts)
+def _titles(upgrade: Upgrade) -> tuple[str, str, str, str]:
+    """Return the move, the GPU, the answer, and the exit code, in words."""
+    ends = (version.removeprefix(f"{upgrade.product.value}-") for version in (upgrade.before, upgrade.after))
+    where = " · ".join(part for part in (upgrade.gpu.removeprefix("CPU"), upgrade.gpu_note) if part)
+    answer = upgrade.decision.value[0].upper() + upgrade.decision.value[1:]
+    gone = upgrade.exit_code is not upgrade.decision.exit_code
+    exit_code = f"exit code {int(upgrade.exit_code)}{': your code must change first' if gone else ''}"
+    return f"{PRODUCT_NAMES[upgrade.product]} {' → '.join(ends)}", where, answer, exit_code
 
 
-def _fit(parts: list[str]) -> str:
-    """Join what fits: what is folded yields first, the longest of it first of all."""
-    gone, noun = 0, "fold"
-    while sum(len(part) + 2 for part in parts) > MOST_CHARACTERS - len(_CUT) - 8:
-        longest = max(parts, key=lambda part: (part.startswith("<details>"), len(part)))
-        noun = noun if longest.startswith("<details>") else "part"
-        parts.remove(longest)
-        gone += 1
-    return "\n\n".join([*parts, *([_CUT.format(count(gone, noun))] if gone else [])]) + "\n"
+def render_text(upgrade: Upgrade, *, colour: bool = False) -> str:
+    """Return the whole report; no line but an address is wider than 100 columns.
+
+    ``colour`` adds ANSI colours, which never say more than the words do.
+    """
+    head = [*_head(upgrade, WIDTH, 99), *_verdict(upgrade, colour), *_wrap(upgrade.summary, 2, 2)]
+    why = [line for reason in upgrade.reasons for line in _fact_lines(reason, WIDTH, marked=True)]
+    parts = [head, ["Why", *why] if why else []]
+    for section in make_sections(upgrade):
+        lines = [line for block in section.blocks for line in _block_lines(block)]
+        parts += [[section.title, *lines]] if lines else []
+    facts = (*upgrade.reasons, *upgrade.gpu_and_driver, *upgrade.engines)
+    pages = {source.url: source.title for fact in facts for source in fact.sources if source.url}
+    parts.append([f"  {one_line(title)}: {one_line(url)}" for url, title in pages.items()])
+    parts[-1] = ["Sources", *parts[-1]] if pages else []
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _render_block(block: Block, *, inner: bool = False) -> Iterator[str]:
-    """Yield a block's parts; what unfolds under a row follows its table, once: not inside a fold."""
+def _head(upgrade: Upgrade, width: int, most: int) -> list[str]:
+    title, where, _, _ = _titles(upgrade)
+    return [*_cut(_wrap(f"{title} · {where}", width=width), most, width), ""]
+
+
+def _verdict(upgrade: Upgrade, colour: bool) -> list[str]:
+    _, _, answer, exit_code = _titles(upgrade)
+    line = f"{answer.upper()}  ({exit_code})"
+    return [f"\x1b[1;{_COLOURS[TONES[upgrade.decision]]}m{line}\x1b[0m" if colour else line]
+
+
+def _block_lines(block: Block) -> Iterator[str]:
     match block:
-        case Lines(items=items):
-            more = f"\n- … and {len(items) - 4 * _MOST} more" if len(items) > 4 * _MOST else ""
-            if items:
-                yield bullets(map(_render_item, items[: 4 * _MOST])) + more
+        case FactLine():
+            yield from _fact_lines(block, WIDTH, marked=block.weight is not Weight.NOTE)
+        case Table(rows=rows, heads=heads, brief=brief):
+            yield from _wrap(f"{block.label}:", 2) if rows[:brief] else ()
+            for first, *others in rows[:brief]:
+                named = zip(heads[1:], others, strict=True)
+                cells = [
+                    f"{head} {words_of(v)}" if type(v) in (int, float) else words_of(v) for head, v in named
+                ]
+                yield from _wrap(f"{words_of(first)}: {' · '.join(filter(None, cells))}", 4, 6)
+            if 0 < brief < len(rows):
+                yield f"    … {len(rows) - brief} more: -o report.html"
+        case str() if "\n" in block:
+            yield from (f"  {line}".rstrip() for line in block.splitlines())
+        case str():
+            yield from _break_command(block, WIDTH, "    ")
+
+
+def _fact_lines(fact: FactLine, width: int, *, marked: bool, most: int = 99) -> list[str]:
+    """Return a fact with its mark, if it is to have one, and with how it is known and where to read it."""
+    titles = list(dict.fromkeys(s.title.split(": ")[0].split("; ")[0] for s in fact.sources if s.url))[:2]
+    known = fact.known if fact.known != Evidence.NONE.value else ""
+    how = ": ".join(part for part in (known, "; ".join(titles)) if part)
+    text = (f"{fact.topic}: " if fact.topic else "") + fact.text + (f" [{how}]" if how else "")
+    mark = f"{fact.weight.value.removeprefix('needs a '):<{_MARGIN}}" if marked else ""
+    return _cut(_wrap(text, 2, 2 + (_MARGIN if mark else 2), mark, width=width), most, width)
+
+
+def _wrap(text: str, first: int = 0, later: int = 2, mark: str = "", *, width: int = WIDTH) -> list[str]:
+    """Break a text into lines, after a mark; ids and addresses stay whole where they fit."""
+    return textwrap.wrap(
+        mark + one_line(text, 2000), width, initial_indent=" " * first, subsequent_indent=" " * later,
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _cut(lines: list[str], most: int, width: int) -> list[str]:
+    """Return the first lines, the last of which says where it was cut."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[: most - 1], lines[most - 1][: width - 2] + " …"]
+
+
+def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
+    """Break a command at its options, and a long list at its commas, so that it can be pasted."""
+    line = ""
+    for number, word in enumerate(command.split(" --")):
+        part = f"--{word}" if number else word
+        if line and len(indent) + len(line) + len(part) + 3 > width:
+            yield f"{indent}{line} \\"
+            line, indent = "", f"{indent}  " if number == 1 or not indent.endswith("      ") else indent
+        line = f"{line} {part}".strip()
+        while len(indent) + len(line) + 2 > width and "," in line[: width - len(indent) - 1]:
+            end = line.rindex(",", 0, width - len(indent) - 1) + 1
+            yield f"{indent}{line[:end]}\\"
+            line, indent = line[end:], ""  # a blank would end the word
+    yield f"{indent}{line}"
+
+
+def render_screen(upgrade: Upgrade, width: int, *, colour: bool = False) -> str:
+    """Return the answer on one screen: at most 40 lines of ``width`` columns.
+
+    The verdict and its reasons come first, then what it rests on, then the commands that would settle it;
+    the verdict comes again last.
+    """
+    verdict = _verdict(upgrade, colour)
+    summary = _cut(_wrap(upgrade.summary, 2, 2, width=width), 4, width)
+    head = [*_head(upgrade, width, 2), *verdict, *summary]
+    rests = ["", "What it rests on", *_cut(_wrap(_count_evidence(upgrade), 2, 4, width=width), 3, width)]
+    if upgrade.not_looked_at:
+        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
+        rests += _cut(_wrap(left, 2, 4, width=width), 2, width)
+    title, steps = "To settle it", []
+    for item in upgrade.lacking:
+        command = _break_command(item.command, width, "    ") if item.command else ()
+        steps.append([*_cut(_wrap(item.what, 2, 4, width=width), 2, width), *command])
+    if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
+        title, steps = "Before you move", [_wrap(upgrade.engines[0].text, 2, 4, width=width)]
+    below = [*rests, *_fill(title, steps, STEPS, "more command"), ""]
+    below += ["All of it: --full, or -o report.html (.md, .json)", *verdict]
+    why = [_fact_lines(reason, width, marked=True, most=2) for reason in upgrade.reasons]
+    room = HEIGHT - len(head) - len(below)
+    return "\n".join([*head, *_fill("Why", why, room, "more reason"), *below]) + "\n"
+
+
+def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:
+    """Return as many entries below a title as there is room for, and how many are left."""
+    lines = ["", title] if entries else []
+    for number, entry in enumerate(entries):
+        left = len(entries) - number
+        if len(lines) + len(entry) > room - (left > 1):
+            return [*lines, f"  … {counted(left, rest)}: --full"]
+        lines += entry
+    return lines
+
+
+def _count_evidence(upgrade: Upgrade) -> str:
+    """Say how the cases are known at both versions, and what the noise floor of the user's model is."""
+    cases = [case for finding in upgrade.findings for case in finding.cases]
+    said = []
+    for version, sides in (
+        (upgrade.before, [c.before for c in cases]),
+        (upgrade.after, [c.after for c in cases]),
+    ):
+        kinds = [side.evidence for side in sides]
+        counts = ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in Evidence if kind in kinds)
+        said.append(f"{counted(len(sides), 'case')} at {version}: {counts or 'no evidence'}")
+    said += [f"your model {upgrade.model.name}: {upgrade.model.floor}"] if upgrade.model else []
+    return "; ".join(said) + "."
+
+
+def render_markdown(upgrade: Upgrade) -> str:
+    """Return the report; parts that would make it longer than GitHub takes are left out, and that is told."""
+    title, where, answer, _ = _titles(upgrade)
+    parts = [f"## {plain(title)}: {answer}", f"**{plain(upgrade.summary)}**" if upgrade.summary else ""]
+    parts += [plain(where), bullets(_fact_markup(reason, marked=True) for reason in upgrade.reasons)]
+    for section in make_sections(upgrade):
+        parts += [f"### {section.title}", *map(_block_markup, section.blocks)]
+    parts += [f"Made by\n\n{fence(upgrade.command)}"] if upgrade.command else []
+    parts += [f"Generated {plain(upgrade.generated)}."] if upgrade.generated else []
+    parts, gone = [part for part in parts if part], 0
+    while sum(len(part) + 2 for part in parts) > MOST_CHARACTERS - len(_CUT) - 8:  # the longest fold first
+        parts.remove(max(parts, key=lambda part: (part.startswith("<details>"), len(part))))
+        gone += 1
+    return "\n\n".join([*parts, *([_CUT.format(counted(gone, "part"))] if gone else [])]) + "\n"
+
+
+def _block_markup(block: Block) -> str:
+    match block:
+        case FactLine():
+            return "- " + _fact_markup(block, marked=block.weight is not Weight.NOTE)
         case Table(rows=rows):
             more = f"\n\n… and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
-            if block.numbers:
-                yield f"{plain(block.label)}:"
-            yield table(block.heads, ([_render_words(c) for c in row.cells] for row in rows[:_MOST])) + more
-            if not inner:
-                for row in rows[:_MOST]:
-                    under = [f for f in row.under if f.title != "evidence"]
-                    yield from (part for f in under for part in _render_block(f))
-        case Fold(title=title, blocks=blocks):
-            yield fold(title, "\n\n".join(part for b in blocks for part in _render_block(b, inner=True)))
-        case Command(text=text) if text:
-            yield fence(text)
+            shown = (
+                table(block.heads, ([_cell_markup(value) for value in row] for row in rows[:_MOST])) + more
+            )
+            return fold(block.label, shown) if block.folded else f"{plain(block.label)}:\n\n{shown}"
+        case _:
+            return fence(block)
 
 
-def _render_item(item: Item) -> str:
-    known = item.known if item.known != "none" else ""
-    cited = "; ".join(
-        link(s.url, s.title) if s.url else code(s.title) for s in item.sources if s.title + s.url
-    )
-    how = " · ".join(part for part in (plain(known), cited) if part)
-    mark = f"**{plain(item.mark.text)}**: " if item.mark else ""
-    return f"{'  ' * item.depth}{mark}{_render_words(item.words)}" + (f" ({how})" if how else "")
+def _fact_markup(fact: FactLine, *, marked: bool) -> str:
+    known = "" if fact.known == Evidence.NONE.value else plain(fact.known)
+    cited = (link(s.url, s.title) if s.url else code(s.title) for s in fact.sources if s.title)
+    how = " · ".join(filter(None, (known, "; ".join(cited))))
+    topic = f"**{plain(fact.topic)}:** " if fact.topic else ""
+    mark = f"**{fact.weight.value}**: " if marked else ""
+    return f"{mark}{topic}{plain(fact.text)}" + (f" ({how})" if how else "")
 
 
-def _render_words(words: Words) -> str:
-    return "".join(map(_render_span, words)).strip()
+def _cell_markup(value: Any) -> str:  # noqa: ANN401 - what a row of a table holds
+    if isinstance(value, Source):
+        return link(value.url, value.title)
+    words = plain(words_of(value))
+    return f"**{words}**" if words and _tone(value) is not None else words
 
 
-def _render_span(word: str | Span) -> str:
-    """Return words escaped; the blanks around them stay outside of their marks."""
-    span = Span(word) if isinstance(word, str) else word
-    text = span.text.strip()
-    if not text:
-        return " " if span.text else ""
-    before, after = (" " if blank else "" for blank in (span.text[0] == " ", span.text[-1] == " "))
-    if span.url:
-        shown = link(span.url, text)
-    elif span.kind == "code":
-        shown = code(text)
-    else:
-        shown = f"**{plain(text)}**" if span.kind in {"strong", "chip"} else plain(text)
-    return f"{before}{shown}{after}"
-
-
-def render_page(document: Document) -> str:
+def render_page(upgrade: Upgrade) -> str:
     """Return the page; what the report does not have is not shown."""
-    body = _template().render(doc=document, glyphs=GLYPHS)
-    title = f"{document.title}: {document.answer.lower()}"
-    return render_shell(title, [body], style=make_style(_STYLE), script=COPY)
-
-
-@cache
-def _template() -> Template:
-    """Return the template; everything is escaped, and a wrong name is an error."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True,
-        lstrip_blocks=True, undefined=StrictUndefined,
+    title, where, answer, exit_code = _titles(upgrade)
+    folder = FileSystemLoader(Path(__file__).parent / "templates")
+    body = html_page.templates().overlay(loader=folder).get_template("report.html").render(
+        upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
+        exit_code=exit_code, glyphs=html_page.GLYPHS, words=words_of, tone=_tone, is_safe=html_page.is_safe,
+        typed=lambda text: "".join(c if c.isprintable() or c in "\n\t" else " " for c in text),
     )  # fmt: skip
-    environment.filters["line"] = _line
-    environment.filters["typed"] = _typed
-    environment.tests["safe_link"] = is_safe
-    return environment.get_template("report.html")
+    page, style = f"{title}: {answer.lower()}", html_page.make_style(".name { min-width: 15rem; }")
+    return html_page.render_page(page, [body], style=style, script=html_page.COPY)
 
 
-def _line(text: str) -> str:
-    """Return a text as one line; blanks at its ends, which part it from its neighbours, stay."""
-    words = one_line(text, 4000)
-    return f"{' ' * text.startswith(' ')}{words}{' ' * text.endswith(' ')}"
-
-
-def _typed(text: str) -> str:
-    """Return a text with its line breaks; other control characters become spaces."""
-    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+def _tone(value: Any) -> str | None:  # noqa: ANN401 - what a row of a table holds
+    """Return how a word looks, or None of what is no word that has a colour."""
+    word = value.verdict if isinstance(value, Side) else value
+    return TONES.get(word) if isinstance(word, Enum) else None

@@ -1,9 +1,11 @@
-"""The words of an upgrade report as types, with nothing left to decide, and the report as strict JSON."""
+"""An upgrade report as types, with nothing left to decide, and as strict JSON.
+
+docs/upgrade.schema.json says what each field holds.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -17,7 +19,7 @@ from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 
 SCHEMA = 2
-"""The number of the JSON's shape; docs/upgrade.schema.json describes it."""
+"""The number of the JSON's shape."""
 
 
 class Decision(str, Enum):
@@ -31,15 +33,8 @@ class Decision(str, Enum):
     @property
     def exit_code(self) -> ExitCode:
         """The exit code that stands for it."""
-        return _CODES[self]
-
-
-_CODES = {
-    Decision.GO: ExitCode.AS_EXPECTED,
-    Decision.GO_WITH_WORKAROUNDS: ExitCode.WORKAROUNDS,
-    Decision.DONT: ExitCode.DONT,
-    Decision.NOT_ENOUGH: ExitCode.NOT_ENOUGH,
-}
+        codes = (ExitCode.AS_EXPECTED, ExitCode.WORKAROUNDS, ExitCode.DONT, ExitCode.NOT_ENOUGH)
+        return codes[list(Decision).index(self)]
 
 
 class Change(str, Enum):
@@ -47,14 +42,14 @@ class Change(str, Enum):
 
     REGRESSED = "regressed"
     UNCHANGED_BAD = "unchanged, bad"
-    UNKNOWN = "unknown"
     FIXED = "fixed"
     UNCHANGED_GOOD = "unchanged, good"
+    UNKNOWN = "unknown"
     SAYS_NOTHING = "says nothing"
 
 
 class Weight(str, Enum):
-    """What a line does to the decision."""
+    """What a line does to the decision, the weightiest first."""
 
     AGAINST = "against"
     LACKING = "lacking"
@@ -65,26 +60,18 @@ class Weight(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a line's evidence can be read: a cell's id, a record's file, a title, an address (or nothing)."""
+    """Where evidence can be read: a record's file, or a title with its address."""
 
     title: str
     url: str = ""
 
-    @property
-    def is_record(self) -> bool:
-        """Whether it is a record's file."""
-        return not self.url and self.title.endswith(".json")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """A case at one version. ``verdict`` is None where there is no evidence.
+    """A case at one version; ``verdict`` is None where there is no evidence, ``word`` what a table shows.
 
-    ``word`` is what a table shows of it (``PASS 1.34``), ``builds`` how many engines it rests on, ``floors``
-    the worst error in noise floors, ``reason`` the judge's words, ``driver`` that of the record. ``cause``:
-    why there is no verdict. ``counted``: its product builds engines that differ. ``doubted``: a control
-    beside it came out wrong. ``absent``: it cannot be tried at this version. ``feared``: what lets its repro
-    assume that it fails, where there is no evidence.
+    ``counted``: its product's builds differ. ``doubted``: a control beside it came out wrong. ``absent``: it
+    cannot be tried here. ``feared``: why its repro assumes that it fails, where there is no evidence.
     """
 
     version: str
@@ -131,10 +118,7 @@ class CaseLine:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingLine:
-    """One finding: its cases together.
-
-    ``change`` is the worst that is known of its cases, ``weight`` that of the case that weighs most.
-    """
+    """One finding: its worst known change, its weightiest case's weight, and why in words."""
 
     repro: str
     title: str
@@ -146,24 +130,26 @@ class FindingLine:
     cases: tuple[CaseLine, ...]
     workarounds: tuple[WorkaroundLine, ...] = ()
 
+    @property
+    def source(self) -> Source:
+        """Where it was reported."""
+        return Source(title=self.upstream, url=self.url)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FactLine:
-    """A fact beside the findings: of GPU and driver, engines to rebuild, behaviour.
-
-    ``known`` says how it is known, in words (``"read"``, ``"measured"``; see matrix.yaml).
-    """
+    """A reason, or a fact beside the findings; ``known``: how it is known (``"read"``, ``"measured"``)."""
 
     topic: str
     text: str
-    weight: Weight
-    known: str
+    weight: Weight = Weight.NOTE
+    known: str = Evidence.NONE.value
     sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """A figure over several measurements: median, smallest, largest, and how many there are."""
+    """A figure over several engines."""
 
     median: float
     low: float
@@ -173,13 +159,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class PerformanceLine:
-    """One figure of one case at both versions.
-
-    ``measure``: latency (ms), build time (s), engine size (bytes), device memory (bytes). ``ratio`` is after
-    over before, of the medians. ``told_apart``: significantly different, with the rank test's ``p_value``;
-    ``beyond_limit``: significantly more than --max-slowdown times the figure before. ``clocks``: those of
-    both in words; ``why_not``: why the two must not be compared (other or unknown clocks), or nothing.
-    """
+    """One figure of one case; ``ratio``: after ÷ before of the medians; ``why_not``: why not comparable."""
 
     repro: str
     case: str
@@ -197,10 +177,7 @@ class PerformanceLine:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleFigure:
-    """An output's error over all samples, in noise floors (``unit`` "floors") or as relative L2 error.
-
-    ``worst_sample`` is the index of the worst.
-    """
+    """An output's error over all samples, in noise floors (``unit`` "floors") or as relative L2 error."""
 
     output: str
     version: str
@@ -214,13 +191,7 @@ class SampleFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSection:
-    """The user's own model. All texts are whole sentences or short phrases for people.
-
-    ``facts`` are pairs to show (file, opset, inputs, outputs, weights, profiles, samples and where they come
-    from). ``reference`` says who computed it, in which precision, with which error of its own; ``floor``
-    what the noise floor comes from, or ``"no floor: versions compared with each other only"``. ``nodes``:
-    what is known of its nodes by their operators alone, a line a group of them.
-    """
+    """The user's own model; ``facts``: pairs to show, ``nodes``: what repros know of its operators alone."""
 
     name: str
     repro: str
@@ -238,9 +209,9 @@ class ModelSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """Evidence that is not there, why it is needed, and the exact command that would supply it.
+    """Evidence that is lacking, and the command that would supply it, or nothing where none can.
 
-    ``command`` is empty where none of this tool's can. ``whole``: it stands for all that follow.
+    ``whole``: it stands for several findings.
     """
 
     what: str
@@ -250,12 +221,7 @@ class Lacking:
 
 @dataclass(frozen=True, kw_only=True)
 class Upgrade:
-    """The whole report. ``summary`` is the answer in one sentence, ``reasons`` why, the weightiest first.
-
-    ``gpu`` is the GPU's name, ``gpu_note`` what is known of it (compute capability, driver, whether it is
-    here). ``not_looked_at``: what this report says nothing about, a sentence each. ``command``: what made
-    this report.
-    """
+    """The whole report: the answer in one sentence, why (the weightiest first), and what there is to know."""
 
     product: Product
     before: str
@@ -283,35 +249,19 @@ class Upgrade:
         return combine_exit_codes({self.decision.exit_code, *gate})
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 case``, ``3 cases``."""
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
 def upgrade_json(upgrade: Upgrade) -> str:
-    """Return the report as a JSON object with ``schema`` and the fields of :class:`Upgrade`.
-
-    Enums are their values, what is not known is null, and a number that JSON cannot hold is one of the
-    strings NaN, Infinity and -Infinity. ``exit_code`` is what the command ends with.
-    """
+    """Return the report as JSON: the fields of :class:`Upgrade`, ``schema`` and ``exit_code``."""
     return to_json({"schema": SCHEMA, "exit_code": int(upgrade.exit_code), **plain(upgrade)})
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any field of the report, and JSON
-    """Return a value of the report as JSON has it; ``TypeError`` on what the report's types do not have."""
-    match value:
-        case Enum():
-            return value.value
-        case str():  # halves of a character are what no file in UTF-8 can hold
-            return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
-        case float():
-            return write_number(value)
-        case None | int():
-            return value
-        case Mapping():
-            return {str(name): plain(item) for name, item in value.items()}
-        case tuple() | list():
-            return [plain(item) for item in value]
-        case _ if is_dataclass(value):
-            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    raise TypeError(f"a report does not hold {type(value).__name__}")
+    """Return a value as JSON has it: an enum's value, and NaN and infinity as strings."""
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str):  # halves of a character are what no file in UTF-8 can hold
+        return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, float):
+        return write_number(value)
+    return [plain(item) for item in value] if isinstance(value, (tuple, list)) else value

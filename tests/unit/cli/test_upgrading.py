@@ -10,9 +10,10 @@ import pytest
 from builders import H200
 
 from trtmatrix.cli import entry as cli
+from trtmatrix.cli.options import read_options
 from trtmatrix.common.errors import UsageError
 from trtmatrix.suite.model import Gpu
-from trtmatrix.upgrade.move import choose_gpu, command_of
+from trtmatrix.upgrade.move import UpgradeOptions, choose_gpu
 
 ROOT = Path(__file__).parents[3]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
@@ -91,13 +92,13 @@ def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.Capt
 def test_the_command_is_told_as_it_was_given() -> None:
     words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
     words += ["--max-slowdown", "1.2", "--no-performance"]
-    args = cli.make_parser().parse_args([*MOVE, *words])
-    assert command_of(args) == (
+    options = read_options(UpgradeOptions, cli.make_parser().parse_args([*MOVE, *words]))
+    assert options.command == (
         "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src "
         "--max-slowdown 1.2 --no-run --no-performance --results 'my results'"
     )
-    again = cli.make_parser().parse_args(["upgrade", *shlex.split(command_of(args))[4:]])
-    assert vars(again) == vars(args)
+    again = cli.make_parser().parse_args(["upgrade", *shlex.split(options.command)[4:]])
+    assert read_options(UpgradeOptions, again) == options
 
 
 def test_a_gpu_that_a_version_dropped(capsys: pytest.CaptureFixture[str]) -> None:

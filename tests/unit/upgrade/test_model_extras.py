@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ from builders import make_case, make_cell, make_entry, make_loaded, make_repro, 
 
 from trtmatrix.judge.compare import Entry
 from trtmatrix.model.outcomes import WrongLayer
+from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause
 from trtmatrix.upgrade.model_section import add_extras
@@ -43,8 +43,7 @@ def entry(folder: Path, version: str, *arrays: Any, **fields: Any) -> Entry:
 
 
 def extras(folder: Path, entries: list[Entry], samples: int = 1, **args: Any) -> ModelSection:
-    asked = argparse.Namespace(**{"check": None, "explain": False, **args})
-    return add_extras(SECTION, make_context(folder, samples), entries, BEFORE, AFTER, asked)
+    return add_extras(SECTION, make_context(folder, samples), entries, BEFORE, AFTER, ModelOptions(**args))
 
 
 def test_kept_outputs_of_all_samples_are_compared(tmp_path: Path) -> None:

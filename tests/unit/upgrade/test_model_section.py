@@ -18,13 +18,13 @@ from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions, open_model
 from trtmatrix.plan.context import open_context
 from trtmatrix.suite.model import Evidence, Product
-from trtmatrix.upgrade.model_section import make_model_section
-from trtmatrix.upgrade.report import SampleFigure
-from trtmatrix.upgrade.samples import (
+from trtmatrix.upgrade.model_section import (
     floor_words,
+    make_model_section,
     make_samples,
     reference_words,
 )
+from trtmatrix.upgrade.report import SampleFigure
 
 OUTPUTS = {"y": "out/y"}
 TOLD = {
@@ -112,8 +112,9 @@ def test_what_is_nan_is_infinitely_wrong() -> None:
 
 def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
-    context = open_model(open_context(args), ModelOptions.of(vars(args)))
-    section = make_model_section(context, (), "10.7.0", "10.8.0", args, Calibration())
+    options = ModelOptions.of(vars(args))
+    context = open_model(open_context(args), options)
+    section = make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
     assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
     assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"
     assert dict(section.facts)["samples"].startswith("1, drawn with seed 0")

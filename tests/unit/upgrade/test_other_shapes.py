@@ -19,8 +19,7 @@ from trtmatrix.judge.judge import judge
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.document import make_document
-from trtmatrix.upgrade.render_text import render_text as render_report
+from trtmatrix.upgrade.render import render_text as render_report
 from trtmatrix.upgrade.report import Decision
 
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
@@ -56,7 +55,7 @@ def test_a_table_and_the_question_of_an_upgrade_say_so() -> None:
     assert f"FAIL: y: {WRONG}" in " ".join(render_text([bad], width=160).split())
     upgrade = decide(ask([good, bad]))
     assert upgrade.decision is Decision.DONT
-    assert f"y: {WRONG}" in " ".join(render_report(make_document(upgrade)).split())
+    assert f"y: {WRONG}" in " ".join(render_report(upgrade).split())
 
 
 def test_the_script_that_reads_a_folder_of_an_archive_says_so() -> None:

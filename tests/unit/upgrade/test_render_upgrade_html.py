@@ -13,7 +13,6 @@ from reports import any_upgrade, full_upgrade
 from shown import PATIENT
 
 from trtmatrix.api.types import ApiSection
-from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.render import render_page
 from trtmatrix.upgrade.report import Upgrade
 
@@ -25,7 +24,7 @@ SECTIONS = {
 
 
 def shown(upgrade: Upgrade) -> str:
-    return render_page(make_document(upgrade))
+    return render_page(upgrade)
 
 
 def page_of(upgrade: Upgrade) -> Page:

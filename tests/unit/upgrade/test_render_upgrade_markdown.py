@@ -13,13 +13,12 @@ from reports import any_upgrade, full_upgrade
 from shown import PATIENT
 
 from trtmatrix.tables.markdown import MOST_CHARACTERS
-from trtmatrix.upgrade.document import make_document
 from trtmatrix.upgrade.render import render_markdown
 from trtmatrix.upgrade.report import Decision, Upgrade
 
 
 def shown(upgrade: Upgrade) -> str:
-    return render_markdown(make_document(upgrade))
+    return render_markdown(upgrade)
 
 
 def test_sample() -> None:
@@ -40,7 +39,7 @@ def test_of_a_long_report_folds_are_left_out_first() -> None:
     many = tuple(replace(FIXED, repro=f"finding-{n}", cases=cases) for n in range(90))
     text = shown(replace(full_upgrade(), findings=many))
     assert len(text) <= MOST_CHARACTERS
-    assert re.search(r"… \d+ folds " + LEFT_OUT, text)
+    assert re.search(r"… \d+ parts " + LEFT_OUT, text)
     for part in ("Don't move to 10.8.0", "finding-59", "… and 30 more", "Not looked at", "Made by"):
         assert part in text
     assert LEFT_OUT not in shown(full_upgrade())

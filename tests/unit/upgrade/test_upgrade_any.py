@@ -6,7 +6,7 @@ import pytest
 from upgrades import ask, entries_for
 
 from trtmatrix.upgrade.decide import choose_version, decide
-from trtmatrix.upgrade.report import Decision, Upgrade, Weight
+from trtmatrix.upgrade.report import Decision, Upgrade
 
 FROM = "10.0.0"
 NEWER = ("10.3.0", "10.4.0", "10.7.0")
@@ -35,22 +35,3 @@ def test_the_newest_with_nothing_against_it(states: tuple[str, ...], after: str,
     assert (chosen.after, chosen.decision) == (after, decision)
     others = {r.topic: r.text for r in chosen.reasons if r.topic in NEWER}
     assert set(others) == set(NEWER) - {after}
-
-
-@pytest.mark.parametrize(
-    ("states", "words"),
-    [
-        (("bad3", "good3", "good3"), "sdpa-scale: 10.4.0 (FAIL! 1373 → PASS 175)"),
-        (
-            ("said good", "good3", "good3"),
-            "sdpa-scale: 10.4.0",
-        ),  # a report is no fix while there is a surer one
-        (("bad3", "said good", "unknown"), "10.4.0 (FAIL! 1373 → (PASS)), not confirmed"),
-        (("bad3", "bad3", "unknown"), "no newer version is known to be right"),
-    ],
-)
-def test_the_nearest_that_fixes_a_finding(states: tuple[str, ...], words: str) -> None:
-    chosen = choose_version(reports(*states), ["sdpa-scale"])
-    (fix,) = [reason for reason in chosen.reasons if reason.topic == "nearest fix"]
-    assert words in fix.text
-    assert fix.weight is Weight.NOTE

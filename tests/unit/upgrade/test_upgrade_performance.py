@@ -17,9 +17,8 @@ from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.repros import Case
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.performance import make_performance, summarise_performance
+from trtmatrix.upgrade.performance import make_performance, rank_p_value
 from trtmatrix.upgrade.report import Decision, PerformanceLine, Weight
-from trtmatrix.upgrade.slowdown import rank_p_value
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
 
@@ -80,8 +79,6 @@ def test_what_was_measured_under_other_conditions_is_not_compared(change: dict[s
     old, new = cells()
     (line,) = compare(timed(old, (1.0, 1.0, 1.0)), timed(new, (2.0, 2.0, 2.0), {**GPU, **change}))
     assert (line.why_not, line.told_apart) == (why, False)
-    (summary,) = summarise_performance([line])
-    assert (summary.cases, summary.ratio, summary.not_compared) == (0, None, (line,))
 
 
 @pytest.mark.parametrize(
@@ -121,19 +118,6 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
 def test_what_is_no_figure_is_left_out(odd: object) -> None:
     old, new = cells()
     assert compare(timed(old, (1.0,)), timed(new, (odd,))) == []  # type: ignore[arg-type] # as a record may
-
-
-def test_the_summary_is_the_geometric_mean_and_names_the_slower() -> None:
-    lines = [line for case, after in (("a", 2.0), ("b", 0.5), ("c", 4.0)) for line in of_case(case, after)]
-    (summary,) = summarise_performance(lines)
-    assert summary.ratio == pytest.approx(4 ** (1 / 3))
-    assert (summary.cases, summary.worse, summary.better) == (3, 2, 1)
-    assert [line.case for line in summary.beyond] == ["c", "a"]
-
-
-def of_case(case: str, after: float) -> list[PerformanceLine]:
-    old, new = cells(make_case(case))
-    return compare(timed(old, (1.0, 1.0, 1.0)), timed(new, (after, after, after)))
 
 
 @pytest.mark.parametrize(("after", "told"), [(1.09, False), (1.11, True), (3.0, True), (0.5, False)])

@@ -12,8 +12,7 @@ from upgrades import ask, entries_for
 
 from trtmatrix.suite.repros import Workaround
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.document import make_document
-from trtmatrix.upgrade.render_text import render_text
+from trtmatrix.upgrade.render import render_text
 from trtmatrix.upgrade.report import Decision, Weight
 
 REPROS = tuple(
@@ -97,7 +96,7 @@ def test_the_answer_follows_from_its_reasons_and_every_answer_can_be_shown(
     for word in (Weight.AGAINST, Weight.LACKING):
         findings = any(finding.weight is word for finding in upgrade.findings)
         assert findings is (word in weights)
-    text = render_text(make_document(upgrade))
+    text = render_text(upgrade)
     assert upgrade.decision.value.upper() in text
     assert max(len(line) for line in text.splitlines() if "https://" not in line) <= 100
-    assert text == render_text(make_document(decide(ask(list(reversed(entries))))))
+    assert text == render_text(decide(ask(list(reversed(entries)))))

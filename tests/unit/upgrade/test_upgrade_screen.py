@@ -15,15 +15,14 @@ from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.upgrade.document import make_document
-from trtmatrix.upgrade.render_text import render_screen
+from trtmatrix.upgrade.render import render_screen
 from trtmatrix.upgrade.report import Decision, Lacking, Upgrade
 
 WIDTHS = (80, 120, 160)
 
 
 def shown(upgrade: Upgrade, width: int = 80) -> list[str]:
-    return render_screen(upgrade, make_document(upgrade), width).splitlines()
+    return render_screen(upgrade, width).splitlines()
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120, 500])

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from trtmatrix.suite.model import Cause, Evidence, Verdict
-from trtmatrix.upgrade.findings import HEAVIEST, WORST, Standing, standing_of, weigh, weigh_own
+from trtmatrix.upgrade.findings import Standing, standing_of, weigh, weigh_own
 from trtmatrix.upgrade.report import Change, Side, Weight
 
 CHANGES = {
@@ -64,11 +64,6 @@ def test_ones_own_model_is_never_passed_over(
         assert mine == (change, Weight.LACKING)
     else:
         assert mine == (change, weight)
-
-
-def test_the_orders_have_every_member() -> None:
-    assert set(HEAVIEST) == set(Weight)
-    assert set(WORST) == set(Change)
 
 
 SIDE = Side(version="10.8.0", verdict=Verdict.PASS, evidence=Evidence.MEASURED, builds=3)
