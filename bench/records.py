@@ -16,7 +16,7 @@ from typing import Any
 from trtmatrix.cli.entry import make_parser
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.record import BUILT, RAN, write_number
-from trtmatrix.plan.context import open_context
+from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.stale import cell_digests
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.digest import digest_own_code
@@ -88,7 +88,9 @@ class Maker:
         """Read the project: its cells, its published records."""
         self.random = random.Random(self.seed)  # noqa: S311 - a benchmark
         args = ["table", "--matrix", str(ROOT / "matrix.yaml"), "--repros", str(ROOT / "repros")]
-        self.context = open_context(make_parser().parse_args([*args, "--results", str(ROOT / "results")]))
+        self.context = open_context(
+            ProjectOptions.of(vars(make_parser().parse_args([*args, "--results", str(ROOT / "results")])))
+        )
         self.probe = digest_own_code().probe
         paths = sorted((ROOT / "results").glob("nvidia-*/*/*/*/*.json"))
         self.published = [json.loads(path.read_text(encoding="utf-8")) for path in paths]

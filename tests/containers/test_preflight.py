@@ -20,7 +20,7 @@ from trtmatrix.images.checks import PROBE_LEAST_MEMORY
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.container import Limits
-from trtmatrix.plan.context import Context, open_context, own_platform
+from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.plan.lockfile import Lock, pin_matrix
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, execute, terms_of
@@ -49,7 +49,7 @@ def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Conte
     write_matrix(project, {FIRST: image})
     words = ["run", f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
     words += [f"--results={project.results}", f"--cache={project.cache}", "--trt", FIRST, *PASSES]
-    context = open_context(cli.make_parser().parse_args(words))
+    context = open_context(ProjectOptions.of(vars(cli.make_parser().parse_args(words))))
     if locked:
         lock = Lock(images={image: Registry().resolve(image)})
         context = replace(context, lock=lock, matrix=pin_matrix(context.matrix, lock, own_platform()))

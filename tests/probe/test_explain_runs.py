@@ -21,7 +21,7 @@ from spoiling import WIDTH, blocks, save  # noqa: E402
 from trtmatrix.cli.entry import make_parser  # noqa: E402
 from trtmatrix.judge.compare import Entry  # noqa: E402
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model  # noqa: E402
-from trtmatrix.plan.context import Context, open_context  # noqa: E402
+from trtmatrix.plan.context import Context, ProjectOptions, open_context  # noqa: E402
 from trtmatrix.plan.survey import take_survey  # noqa: E402
 from trtmatrix.run.perform import Options, perform  # noqa: E402
 from trtmatrix.suite.model import Verdict  # noqa: E402
@@ -110,7 +110,9 @@ class Project:
 
     def section(self, *more: str) -> tuple[ModelSection, list[Entry]]:
         args = self.args(*more)
-        context: Context = open_model(open_context(args), ModelOptions.of(vars(args)))
+        context: Context = open_model(
+            open_context(ProjectOptions.of(vars(args))), ModelOptions.of(vars(args))
+        )
         name = model_repro(context).repro.id
         context = replace(context, selection=replace(context.selection, repros=(name,)))
         entries = perform(context, take_survey(context, Pull.NEVER), Options(confirm=False)).entries

@@ -27,7 +27,7 @@ from trtmatrix.suite.model import Exclusion, Gpu, Verdict
 from trtmatrix.suite.repros import Repro, Workaround
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries, make_case_line
-from trtmatrix.upgrade.question import Own, Question
+from trtmatrix.upgrade.question import Own, Question, UpgradeOptions
 from trtmatrix.upgrade.report import ModelSection, Upgrade
 
 OLD, NEW = "10.7.0", "10.8.0"
@@ -85,9 +85,12 @@ def ask(entries: Sequence[Entry], old: str = OLD, new: str = NEW, **fields: Any)
         sources={"notes": Source(title="release notes: what they say", url="https://example.org/notes")},
         versions=tuple({**versions, before.name: before, after.name: after}.values()),
     )  # fmt: skip
+    asked = UpgradeOptions.__dataclass_fields__.keys() - {"before", "after", "api"}
+    mine = {name: fields.pop(name) for name in asked & fields.keys()}
     defaults: dict[str, Any] = {
         "before": before, "after": after, "gpu": H200, "matrix": matrix, "gpu_word": "H200",
-        "entries": Entries(apply_controls(entries)), "command": "nox -s upgrade -- --from A --to B",
+        "entries": Entries(apply_controls(entries)),
+        "options": UpgradeOptions(**{"before": before.name, "after": after.name, **mine}),
     }  # fmt: skip
     return Question(**{**defaults, **fields})
 
@@ -97,7 +100,7 @@ FLOOR = "reduced precision on the CPU"
 
 def own(
     before: str, after: str, floor: str = FLOOR, check: CheckOutcome | None = None,
-    differences: tuple[Difference, ...] = (), **fields: bool,
+    differences: tuple[Difference, ...] = (),
 ) -> Own:  # fmt: skip
     """The user's own model, as its one case stands at both versions."""
     entries = Entries(entries_for({"sdpa": before}, {"sdpa": after}))
@@ -106,9 +109,9 @@ def own(
         name="my.onnx", repro="my-model", facts=(("opset", "17"),), reference="float32", floor=floor,
         cases=(line,), check=check, differences=differences,
     )  # fmt: skip
-    return Own(section=section, entries=entries, **fields)
+    return Own(section=section, entries=entries)
 
 
-def answer(mine: Own, finding: str = "unknown", command: str = "nox") -> Upgrade:
+def answer(mine: Own, finding: str = "unknown") -> Upgrade:
     """The report on a move with a model of one's own."""
-    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine, command=command))
+    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine))

@@ -26,8 +26,8 @@ from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import CPU, Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Isolation, Pull, registry_name
 from trtmatrix.suite.repros import Case, Repro
-from trtmatrix.upgrade.move import choose_gpu, file_options, model_options
-from trtmatrix.upgrade.question import DOOR
+from trtmatrix.upgrade.move import choose_gpu
+from trtmatrix.upgrade.question import DOOR, file_options, model_options
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})

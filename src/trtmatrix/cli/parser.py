@@ -110,10 +110,6 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _version_or_any(text: str) -> str:
-    return "any" if text.lower() == "any" else text
-
-
 def _option(
     group: Group,
     names: str,
@@ -250,11 +246,7 @@ def _upgrade(parser: ArgumentParser) -> None:
     parser.epilog = f"{UPGRADE_CODES}\n\n{parser.epilog}"
     group = parser.add_argument_group("the move")
     _option(group, "--from", "VERSION", "the version in use", dest="before", required=True)
-    after = (
-        "the version to move to, or 'any': the newest version with nothing against it, and the "
-        "nearest one that fixes what --repro names"
-    )
-    _option(group, "--to", "VERSION", after, dest="after", required=True, type=_version_or_any)
+    _option(group, "--to", "VERSION", "the version to move to", dest="after", required=True)
     code = (
         "find uses of what changes, in Python, notebooks, shell and Dockerfiles; may be repeated. "
         "Exit code 11 if something must change"

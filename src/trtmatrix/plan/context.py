@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,12 +93,8 @@ class Context:
         return [loaded.repro for loaded in self.repros.values()]
 
 
-def open_context(asked: ProjectOptions | Namespace) -> Context:
-    """Read matrix.yaml and the repros, check the selection; all mistakes are told. Nothing is written.
-
-    A ``Namespace`` is that of a command which has no options of its own type yet.
-    """
-    options = asked if isinstance(asked, ProjectOptions) else ProjectOptions.of(vars(asked))
+def open_context(options: ProjectOptions) -> Context:
+    """Read matrix.yaml and the repros, check the selection; all mistakes are told. Nothing is written."""
     project = Project(
         matrix=options.matrix, repros=options.repros, results=options.results,
         cache=(options.cache or default_cache()).resolve(),

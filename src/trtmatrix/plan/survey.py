@@ -97,17 +97,17 @@ def find_hidden(context: Context, stored: Iterable[Stored], plan: Plan) -> froze
     """Return the versions that are not shown: planned, not asked for by name and not run here."""
     if context.selection.versions:
         return frozenset()
-    planned = find_additions(context, stored, Standing.PLANNED)
+    planned = _find_planned(context, stored)
     return planned - {launch.version.name for launch in plan.launches}
 
 
-def find_additions(context: Context, stored: Iterable[Stored], *standings: Standing) -> frozenset[str]:
-    """Return TensorRT's additions to the agreed versions whose results are known in one of these ways."""
+def _find_planned(context: Context, stored: Iterable[Stored]) -> frozenset[str]:
+    """Return TensorRT's additions to the agreed versions of which nothing is known yet."""
     recorded, repros = {item.record.cell.version for item in stored}, context.plain_repros
     return frozenset(
         version.name for version in context.matrix.versions
         if version.addition and version.product is Product.TENSORRT
-        and standing_of(version, repros, recorded) in standings
+        and standing_of(version, repros, recorded) is Standing.PLANNED
     )  # fmt: skip
 
 

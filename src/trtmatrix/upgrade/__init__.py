@@ -1,7 +1,7 @@
 """Whether to move from one version to another on a GPU: the decision, its evidence and its report.
 
 ``decide`` is pure: a ``question.Question`` (entries, facts, the user's own model and code) in, a
-``report.Upgrade`` out. ``document`` puts that into sections, which ``render_text`` and ``render`` show.
-``move`` reads what is stored; ``command`` runs the user's model, prints and writes. It imports ``run``
-and all below.
+``report.Upgrade`` out, which is the JSON. ``document`` puts that into sections, which ``render`` shows as
+text, Markdown and a page. ``move`` reads what is stored; ``command`` runs the user's model, prints and
+writes. It imports ``run`` and all below.
 """

@@ -19,10 +19,10 @@ from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import NO_GPU, Product
 from trtmatrix.suite.plan import Launch, Pull
-from trtmatrix.upgrade.decide import choose_version, decide
+from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.move import ANY, UpgradeOptions, find_move, is_of_tensorrt, make_question
-from trtmatrix.upgrade.question import Own, Question
+from trtmatrix.upgrade.move import check_options, find_move, is_of_tensorrt, make_question
+from trtmatrix.upgrade.question import Own, Question, UpgradeOptions
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
@@ -32,32 +32,18 @@ NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 
 def upgrade_command(options: UpgradeOptions) -> ExitCode:
     """Say whether to move from one version to another; the exit code is the answer."""
-    options.check()
+    check_options(options)
     if options.api:
         return _tell_api(options)
     context = open_context(options.project)
-    before, afters = find_move(context, options)
-    question = make_question(options, context, before, afters[0])
-    if options.after == ANY:  # the API and the user's model are looked at for the version to move to alone
-        tried = [decide(replace(question, after=after)) for after in afters]
-        best = choose_version(tried).after
-        upgrade = choose_version([
-            _decide(options, context, replace(question, after=after)) if after.name == best else other
-            for after, other in zip(afters, tried, strict=True)
-        ])  # fmt: skip
-    else:
-        upgrade = _decide(options, context, question)
-    show(options, upgrade)
-    return upgrade.exit_code
-
-
-def _decide(options: UpgradeOptions, context: Context, question: Question) -> Upgrade:
-    """Return the report on a move with the user's code and model, and with what the commands in it cost."""
-    before, after = question.before, question.after
+    before, after = find_move(context.matrix, options)
+    question = make_question(options, context, before, after)
     section = _compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT)
     own = _run_model(options, context, question) if options.model.model else None
-    upgrade = decide(replace(question, api=section, code=bool(options.code), own=own))
-    return replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after))
+    upgrade = decide(replace(question, api=section, own=own))
+    upgrade = replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after))
+    show(options, upgrade)
+    return upgrade.exit_code
 
 
 def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
@@ -116,8 +102,7 @@ def _run_model(options: UpgradeOptions, context: Context, question: Question) ->
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph, compute = load_model(model.model), question.gpu.compute or ""
         section = with_nodes(section, check_model(graph, model.model.name, facts, names, compute), *names)
-    tolerance = model.atol is not None or model.rtol is not None
-    return Own(section=section, entries=Entries(entries, calibration), tolerance=tolerance)
+    return Own(section=section, entries=Entries(entries, calibration))
 
 
 def _tell_api(options: UpgradeOptions) -> ExitCode:

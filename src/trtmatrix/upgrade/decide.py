@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from trtmatrix.api.report import count_changes, count_uses
+from trtmatrix.api.report import count_uses
 from trtmatrix.common.words import counted
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
@@ -15,7 +15,7 @@ from trtmatrix.suite.model import Basis, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
 from trtmatrix.upgrade.performance import MEASURES, make_performance
-from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking
+from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
@@ -38,12 +38,11 @@ FLOORS = "floors"
 SOURCES = 3
 """Sources that a reason names; the findings have all."""
 
-_BEST_FIRST = (Decision.GO, Decision.GO_WITH_WORKAROUNDS, Decision.NOT_ENOUGH, Decision.DONT)
-
 
 def decide(question: Question) -> Upgrade:
     """Return the whole report: the answer, why, and what there is to know."""
-    before, after, own, limit = question.before, question.after, question.own, question.max_slowdown or 0
+    before, after, own = question.before, question.after, question.own
+    limit = 0.0 if question.options.no_performance else question.options.max_slowdown
     findings = make_findings(question.entries, before.name, after.name)
     mine, others = (
         make_performance(entries, before.name, after.name, limit) if entries and limit else ()
@@ -73,7 +72,7 @@ def decide(question: Question) -> Upgrade:
         summary=_summarise(question, decision, reasons, findings), reasons=tuple(reasons), findings=findings,
         gpu_and_driver=hardware, performance=(*mine, *others), api=question.api,
         engines=make_engines(before, after), model=own.section if own else None, lacking=tuple(lacking),
-        not_looked_at=tuple(find_blind_spots(question, findings)), command=question.command,
+        not_looked_at=tuple(find_blind_spots(question, findings)), command=question.options.command,
     )  # fmt: skip
 
 
@@ -104,9 +103,9 @@ def _ask_of_model(question: Question) -> Iterator[Lacking]:
     own = question.own
     if own is None or not any(reason.weight is Weight.LACKING for reason in _tell_model(own)):
         return
-    command = question.command.replace(" --no-run", "")
+    command = question.options.command.replace(" --no-run", "")
     sides = [side for line in own.section.cases for side in (line.before, line.after)]
-    limited = own.tolerance or own.section.check is not None
+    limited = typed(question.options.model, "atol", "rtol", "check")
     if sides and all(side.verdict is not None for side in sides) and not limited:
         yield Lacking(what="your model ran: what would be right", command=f"{command} --check accept.py")
     else:
@@ -146,41 +145,12 @@ def _summarise(
             mine = [topic for topic in topics.get(Weight.LACKING, ()) if topic in {MODEL, CHECK, CODE}]
             able = [f for f in findings if f.change is not Change.SAYS_NOTHING]
             seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
-            said = f"too little is known of {' and '.join(mine)}"
-            if not mine:
-                said = f"of {counted(len(able), 'finding')} that can be tried at {after}, {seen} known well enough"
+            said = f"{seen} of {counted(len(able), 'finding')} that can be tried at {after} known well enough"
+            said = f"too little is known of {' and '.join(mine)}" if mine else said
             text = f"Not enough evidence: {said}. No change for the worse is known{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
-    return f"{text} Only what {question.restricted} leaves was looked at." if question.restricted else text
-
-
-def choose_version(upgrades: Sequence[Upgrade]) -> Upgrade:
-    """Return the report of the version to move to, with a note on each other version.
-
-    ``upgrades``: those to every newer version, oldest first, at least one. The newest with the answer go or
-    go with work-arounds; else of those with the best answer the one of which most was seen to be right.
-    """
-    good = [u for u in upgrades if u.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}]
-    if good:
-        chosen = good[-1]
-        what = f"{chosen.after} is the newest version with nothing against it."
-    else:
-        best = min((upgrade.decision for upgrade in upgrades), key=_BEST_FIRST.index)
-        chosen = max((u for u in reversed(upgrades) if u.decision is best), key=_count_right)
-        seen = "the one with most seen to be right" if _count_right(chosen) else "the newest"
-        what = f"No newer version can be recommended yet; {chosen.after} is {seen} of the best answered."
-    notes = []
-    for other in (upgrade for upgrade in reversed(upgrades) if upgrade is not chosen):
-        first = next((r for r in other.reasons if r.weight is Weight.AGAINST), FactLine(topic="", text=""))
-        text = other.decision.value + (f": {first.topic}, {first.text}" if first.topic else "")
-        notes.append(FactLine(topic=other.after, text=text, known=first.known, sources=first.sources))
-    return replace(chosen, reasons=(*chosen.reasons, *notes), summary=f"{what} {chosen.summary}")
-
-
-def _count_right(upgrade: Upgrade) -> int:
-    """Return how many cases were seen to be right at a version, on however few builds."""
-    lines = (line for finding in upgrade.findings for line in finding.cases)
-    return sum(standing_of(line.after) in {Standing.GOOD, Standing.FEW} for line in lines)
+    restricted = " ".join(question.options.restricted)
+    return f"{text} Only what {restricted} leaves was looked at." if restricted else text
 
 
 def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:
@@ -284,10 +254,7 @@ def _tell_code(question: Question) -> Iterator[FactLine]:
     """Yield what the API's changes do: removed calls in the user's code must be changed first."""
     api = question.api
     surfaces = tuple(Source(title=title) for title in api.surfaces)
-    if not question.code:
-        if api.changes and not api.lacking:
-            text = f"of the Python API {count_changes(api.changes)}; no code was named (--code DIR)"
-            yield FactLine(topic="API", text=text, known="read", sources=surfaces)
+    if not question.options.code:
         return
     if api.lacking or not api.files:
         why = api.unread[0][1] if api.unread else "none is Python, a notebook, shell or a Dockerfile"

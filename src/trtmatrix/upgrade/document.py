@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,7 +130,9 @@ def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Itera
     if not findings:
         return
     changes = Counter(case.change for finding in findings for case in finding.cases)
-    tally = ", ".join(f"{counted(changes[c], 'case')} {c.value}" for c in Change if changes[c])
+    tally = " · ".join(
+        f"{change.value}: {counted(changes[change], 'case')}" for change in Change if changes[change]
+    )
     yield _line(f"{tally}. {_MARKS}")
     yield _table("Findings", findings, "repro title source change weight why", {}, len(findings))
     for finding in findings:
@@ -165,13 +166,10 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
 
 def _summarise(lines: Sequence[PerformanceLine]) -> Iterator[str]:
     """Yield what there is to say of one measure over all cases."""
-    ratios = [line.ratio for line in lines if line.ratio and not line.why_not]
     apart = [line.ratio for line in lines if line.ratio and line.told_apart]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        yield f"{mean:.2f}× over {counted(len(ratios), 'case')} (geometric mean)"
-        worse = sum(ratio > 1 for ratio in apart)
-        yield f"told apart: {worse} worse, {len(apart) - worse} better"
+    worse = sum(ratio > 1 for ratio in apart)
+    cases = counted(sum(not line.why_not for line in lines), "case")
+    yield f"{cases}, {worse} worse, {len(apart) - worse} better"
     for why, number in Counter(line.why_not for line in lines if line.why_not).most_common(2):
         yield f"{number} not comparable: {why}"
 

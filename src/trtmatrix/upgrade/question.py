@@ -1,15 +1,18 @@
-"""What is asked, which evidence for an answer is lacking, and what no answer covers. Pure."""
+"""What is asked, which evidence for an answer is lacking, and what no answer covers."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.words import counted
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.model.own_model import ModelOptions
+from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import Gpu, Product
 from trtmatrix.upgrade.findings import Entries, Standing, standing_of
@@ -26,37 +29,82 @@ NOT_RUN = (
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpgradeOptions:
+    """Those of ``upgrade``; a figure after may be ``max_slowdown`` times that before."""
+
+    project: ProjectOptions = field(default_factory=ProjectOptions)
+    model: ModelOptions = field(default_factory=ModelOptions)
+    before: str
+    after: str
+    code: tuple[Path, ...] = ()
+    output: tuple[Path, ...] = ()
+    api: bool = False
+    no_run: bool = False
+    max_slowdown: float = 1.1
+    no_performance: bool = False
+    full: bool = False
+    json: bool = False
+
+    @property
+    def restricted(self) -> list[str]:
+        """The options that narrow what is looked at, as typed."""
+        chosen = self.project.selection
+        asked = {"--repro": chosen.repros, "--case": chosen.cases}
+        return [word for name, values in asked.items() if values for word in (name, ",".join(values))]
+
+    @property
+    def command(self) -> str:
+        """The command that makes the same report."""
+        gpus = self.project.selection.gpus
+        words = ["--from", self.before, "--to", self.after, *(["--gpu", gpus[0]] if gpus else [])]
+        words += [*self.restricted, *model_options(self.model), *typed(self.model, "check", "explain")]
+        words += typed(self, "code", "max_slowdown", "no_run", "no_performance")
+        return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(self.project)])}"
+
+
+def typed(options: UpgradeOptions | ProjectOptions | ModelOptions, *names: str) -> list[str]:
+    """Return options as they are typed; those that have their usual value are left out."""
+    usual = {each.name: each.default for each in fields(options)}
+    words = []
+    for name in names:
+        value, option = getattr(options, name), f"--{name.replace('_', '-')}"
+        given = value if isinstance(value, tuple) else (value,)
+        if value != usual[name]:
+            words += [option] if value is True else [w for each in given for w in (option, str(each))]
+    return words
+
+
+def file_options(project: ProjectOptions) -> list[str]:
+    """Return the options that name other files than the usual."""
+    return typed(project, "matrix", "repros", "results", "cache")
+
+
+def model_options(model: ModelOptions) -> list[str]:
+    """Return the options about a model of one's own, as they were given."""
+    return typed(model, "model", "inputs", "atol", "rtol", "precision", "profile")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Own:
-    """The user's own model: its section, its entries, and whether ``--atol`` or ``--rtol`` was given."""
+    """The user's own model: its section of the report, and its entries."""
 
     section: ModelSection
     entries: Entries
-    tolerance: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Whether to move from one version to another on a GPU.
+    """Whether to move from one version to another on a GPU, which commands call ``gpu_word``."""
 
-    ``gpu_word``: how commands name the GPU. ``options``: what every command needs beside (other files than
-    the usual). ``restricted``: the options that narrow what is looked at, as typed. ``max_slowdown``: how
-    many times the figure before one after may be; None leaves performance out. ``code``: code was named, so
-    that an API difference that is not known is lacking.
-    """
-
+    options: UpgradeOptions
     before: Version
     after: Version
     gpu: Gpu
     matrix: Matrix
     entries: Entries
     gpu_word: str = ""
-    options: tuple[str, ...] = ()
-    restricted: str = ""
     own: Own | None = None
-    max_slowdown: float | None = 1.1
     api: ApiSection = field(default_factory=ApiSection)
-    code: bool = False
-    command: str = ""
 
     def run_command(
         self, versions: Iterable[str], repros: Iterable[str], cases: Iterable[str] = (), *extra: str
@@ -69,7 +117,7 @@ class Question:
             words += [option, ",".join(names)] if names else []
         builds = self.after.product is Product.TENSORRT  # only TensorRT's engines differ from build to build
         words += ["--rebuilds", str(CONFIRMING_BUILDS)] if builds else []
-        return f"{DOOR} matrix -- {shlex.join([*words, *extra, *self.options])}"
+        return f"{DOOR} matrix -- {shlex.join([*words, *extra, *file_options(self.options.project)])}"
 
 
 def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterator[Lacking]:
@@ -84,7 +132,7 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterato
     for wanted, extra in (([line for line in lines if line not in doubted], ()), (doubted, ("--rerun",))):
         if mine := {f.repro: f for f in findings if any(line.repro == f.repro for line in wanted)}:
             # Where nothing is left out, no name is needed: controls run along in any case.
-            whole, narrow = len(mine) > 1, len(mine) < len(findings) or question.restricted
+            whole, narrow = len(mine) > 1, len(mine) < len(findings) or question.options.restricted
             few = not whole and len(wanted) <= MOST_CASES < len(next(iter(mine.values())).cases)
             command = question.run_command(
                 _versions_wanted(question, wanted), mine if narrow or not whole else (),
@@ -124,8 +172,8 @@ def _turn(question: Question, finding: FindingLine) -> Iterator[Lacking]:
 
 def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Iterator[str]:
     """Yield what the report says nothing about, a sentence each, what is nearest to the question first."""
-    if question.restricted:
-        yield f"What {question.restricted} leaves out."
+    if question.options.restricted:
+        yield f"What {' '.join(question.options.restricted)} leaves out."
     for finding in findings:
         silent = (line.why for line in finding.cases if line.change is Change.SAYS_NOTHING)
         for why, number in Counter(silent).items():
@@ -137,11 +185,11 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Ite
         yield f"The versions in between: {', '.join(names)}."
     if question.after.product is Product.TENSORRT:
         yield f"Other GPUs than {question.gpu.name}: ask once for each that you deploy on."
-    if question.max_slowdown is None:
+    if question.options.no_performance:
         yield "Latency, memory, engine size and build time: left out by --no-performance."
     yield "Precisions that no case has: BF16, INT8, FP8, INT4."
     yield "Throughput under load, several streams at once, and the memory of a whole service."
     if question.own is None:
         yield "Your own model: --model FILE.onnx, with --inputs if you have some."
-    if not question.code:
+    if not question.options.code:
         yield "Your own code: --code DIR."

@@ -19,7 +19,7 @@ from reprosource import SOURCE
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.launchers.gpu import NVML
-from trtmatrix.plan.context import open_context
+from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.stale import current_digests, origin_digests
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.records.store import write_record
@@ -117,7 +117,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def store_all(project: Path, value: float = 0.5) -> int:
     """Store a current record of every cell that can be run here; returns how many."""
-    context = open_context(cli.make_parser().parse_args(["run"]))
+    context = open_context(ProjectOptions())
     survey = take_survey(context, Pull.NEVER)
     cells = [cell for launch in survey.plan.launches for cell in launch.cells]
     current = current_digests(

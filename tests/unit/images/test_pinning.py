@@ -12,14 +12,13 @@ from builders import H200, make_cell, make_version, read_version
 from locks import IMAGE, digest_of, lock_of, make_image, make_platform
 from reprosource import SOURCE
 
-from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import MachineryError, TrtMatrixError, UsageError
 from trtmatrix.images.lock import update_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
 from trtmatrix.images.registry import ask_registries
 from trtmatrix.launchers.docker_engine import ImageFacts
 from trtmatrix.launchers.references import RegistryError, Trouble
-from trtmatrix.plan.context import Context, open_context, own_platform, read_lock
+from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, LockedImage
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.plan import Launch
@@ -60,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def opened(lock: Lock = Lock()) -> Context:  # noqa: B008 - frozen
     """The project, with a lock written beside it."""
     write_lock(lock)
-    return open_context(cli.make_parser().parse_args(["run"]))
+    return open_context(ProjectOptions())
 
 
 def write_lock(lock: Lock, file: Path = Path("matrix.lock")) -> bool:
@@ -246,15 +245,14 @@ def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
 def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
     value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parse = cli.make_parser().parse_args
     with pytest.raises(UsageError, match=r"--registry .*names no registry"):
-        open_context(parse(["run", f"--registry={value}"]))
+        open_context(ProjectOptions(registry=value))
     monkeypatch.setenv("TRTMATRIX_REGISTRY", value)
     with pytest.raises(UsageError, match=r"TRTMATRIX_REGISTRY .*names no registry"):
-        open_context(parse(["run"]))
+        open_context(ProjectOptions())
     monkeypatch.delenv("TRTMATRIX_REGISTRY")
     (folder / "matrix.yaml").write_text(f'registry: "{value}"\n{MATRIX}')
     with pytest.raises(TrtMatrixError, match="registry"):
-        open_context(parse(["run"]))
-    context = open_context(parse(["run", "--registry=my.mirror:5000/nvidia/"]))
+        open_context(ProjectOptions())
+    context = open_context(ProjectOptions(registry="my.mirror:5000/nvidia/"))
     assert context.matrix.registry == "my.mirror:5000/nvidia/"

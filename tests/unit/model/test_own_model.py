@@ -19,7 +19,7 @@ from trtmatrix.judge.noise import noise_troubles, read_noise
 from trtmatrix.model.own_model import ModelOptions, model_repro, notes_of, open_model, read_about
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.sessions import Session
-from trtmatrix.plan.context import Context, open_context
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtprobe.files import CaseFiles
 
@@ -34,7 +34,7 @@ def opened(tmp_path: Path) -> Opened:
     def open_it(model: Path | None, *words: str) -> Context:
         more = ["--model", str(model)] if model else []
         args = arguments(tmp_path / "cache", *more, *words)
-        return open_model(open_context(args), ModelOptions.of(vars(args)))
+        return open_model(open_context(ProjectOptions.of(vars(args))), ModelOptions.of(vars(args)))
 
     return open_it
 

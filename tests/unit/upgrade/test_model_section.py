@@ -16,7 +16,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions, open_model
-from trtmatrix.plan.context import open_context
+from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.suite.model import Evidence, Product
 from trtmatrix.upgrade.model_section import (
     floor_words,
@@ -113,7 +113,7 @@ def test_what_is_nan_is_infinitely_wrong() -> None:
 def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
     options = ModelOptions.of(vars(args))
-    context = open_model(open_context(args), options)
+    context = open_model(open_context(ProjectOptions.of(vars(args))), options)
     section = make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
     assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
     assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import H200, make_case, make_expectation, make_repro, make_version
 from upgrades import NEW, OLD, ask, entries_for, entry
 
 from trtmatrix.judge.entry import Entry
+from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.model import Basis, Evidence, Verdict
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.report import Change, Decision, Upgrade, Weight
@@ -116,7 +118,11 @@ class TestCommands:
         ]
 
     def test_other_files_and_odd_names_are_written_so_that_a_shell_takes_them(self) -> None:
-        question = ask(entries_for({}, {}), gpu_word="RTX 6000 Ada", options=("--matrix", "my matrix.yaml"))
+        question = ask(
+            entries_for({}, {}),
+            gpu_word="RTX 6000 Ada",
+            project=ProjectOptions(matrix=Path("my matrix.yaml")),
+        )
         assert decide(question).lacking[0].command == (
             "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu 'RTX 6000 Ada' --repro sdpa-scale --rebuilds 3 "
             "--matrix 'my matrix.yaml'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from upgrades import FLOOR, NEW, answer, ask, entries_for, own
@@ -134,13 +135,13 @@ def use(kind: ChangeKind, certainty: Certainty, line: int = 7) -> ApiUse:
 )
 def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, decision: Decision) -> None:
     entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
-    upgrade = decide(ask(entries, api=section, code=True))
+    upgrade = decide(ask(entries, api=section, code=(Path("src"),)))
     assert upgrade.decision is decision
     assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
 
 
 def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
-    (lacking, *_) = answer(own("void", "void"), command="nox upgrade").lacking
-    assert lacking.command == "nox upgrade --check accept.py"
-    (lacking, *_) = answer(own("good3", "unknown"), command="nox upgrade").lacking
-    assert lacking.command == "nox upgrade"
+    (lacking, *_) = answer(own("void", "void")).lacking
+    assert lacking.command.endswith("--to 10.8.0 --check accept.py")
+    (lacking, *_) = answer(own("good3", "unknown")).lacking
+    assert lacking.command.startswith("nox -s upgrade -- --from 10.7.0 --to 10.8.0")
