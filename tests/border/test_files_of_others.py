@@ -80,7 +80,6 @@ STRANGERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "500 lists": (raw("[" * 500 + "]" * 500), "inside of each other"),
     "noise in a list": (changed(noise={**NOISE, "outputs": ["y"]}), "outputs"),
     "noise of texts": (changed(noise={**NOISE, "outputs": {"y": {"fp32": "x"}}}), "outputs"),
-    "a curve of one number": (changed(noise={**NOISE, "scales": {"curve": [[1.0]]}}), "curve"),
     "noise of no precision": (changed(noise={"outputs": NOISE["outputs"]}), "no precision"),
 }
 

@@ -16,7 +16,7 @@ from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
-from trtmatrix.common.paths import Remembered
+from trtmatrix.common.paths import recall
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.launchers.containers import read_contents
 from trtmatrix.launchers.docker_engine import find_engine
@@ -45,7 +45,7 @@ class UserImages:
         self.subject = run.subject(self.product, "image")
         self.rests_on = f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
         self._held: dict[int, HeldImage] = {}
-        self._remembered = Remembered(run.context.project.cache)
+        self._cache = run.context.project.cache
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
         """Return what records of these very images answer; those that are here are looked into first."""
@@ -93,7 +93,7 @@ class UserImages:
     def _version(self, held: HeldImage) -> Version | Reply:
         """Return the version of the product that an image has, or why it cannot say."""
         try:
-            found = self._remembered.recall("contents", held.id, lambda: read_contents(held.id))
+            found = recall(self._cache, "contents", held.id, lambda: read_contents(held.id))
         except MachineryError as error:
             return _of_image(_silent("cannot be run", str(error)), held)
         library = found.get(self.product.value)

@@ -162,13 +162,11 @@ def check_writable(folders: Mapping[str, Path]) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
-                why = ""
-        except PermissionError:
-            why = "no permission"
-        except OSError as error:  # a full disk is trouble of the host, which what writes there tells of
-            why = "" if error.errno in {errno.ENOSPC, errno.EDQUOT} else error.strerror or str(error)
-        if why:
-            problems.append(f"{folder}: nothing can be written there: {why}; name another folder by {option}")
+                pass
+        except OSError as error:
+            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:  # a full disk is told by what writes there
+                why = f"nothing can be written there: {error.strerror}; name another folder by {option}"
+                problems.append(f"{folder}: {why}")
     if problems:
         raise UsageError("\n".join(problems))
 
@@ -270,28 +268,21 @@ KEPT = 30
 """Files that are kept; the oldest go."""
 
 
-class Remembered:
-    """Values by content in ``<cache>/known``."""
+def recall(cache: Path, kind: str, content: str, compute: Callable[[], T]) -> T:
+    """Return what ``compute`` gives for a content, computed only where ``<cache>/known`` does not have it.
 
-    def __init__(self, cache: Path) -> None:
-        """Name the folder."""
-        self.folder = cache / "known"
-
-    def recall(self, kind: str, content: str, compute: Callable[[], T]) -> T:
-        """Return what ``compute`` gives for a content, computed only where it is not remembered.
-
-        What ``compute`` raises is raised each time. A folder that cannot be written is no error.
-        """
-        path = self.folder / f"{kind}-{sha256(content.encode()).hexdigest()[:40]}.json"
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            known = json.loads(path.read_bytes())
-            if known["content"] == content:
-                return cast("T", known["value"])
-        value = compute()
-        with contextlib.suppress(OSError):
-            with whole_file(path) as out:
-                out.write(json.dumps({"content": content, "value": value}).encode())
-            files = sorted(self.folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-            for file in files[KEPT:]:
-                file.unlink(missing_ok=True)
-        return value
+    What ``compute`` raises is raised each time. A folder that cannot be written is no error.
+    """
+    path = cache / "known" / f"{kind}-{sha256(content.encode()).hexdigest()[:40]}.json"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(path.read_bytes())
+        if known["content"] == content:
+            return cast("T", known["value"])
+    value = compute()
+    with contextlib.suppress(OSError):
+        with whole_file(path) as out:
+            out.write(json.dumps({"content": content, "value": value}).encode())
+        files = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+        for file in files[KEPT:]:
+            file.unlink(missing_ok=True)
+    return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,11 +27,6 @@ Number = Annotated[float, Strict()]
 _Numbers = Mapping[str, Mapping[str, Number]]
 
 
-class _Scales(TypedDict, total=False):
-    right: Number | None
-    curve: list[tuple[Number, Number]]
-
-
 class _Reference(TypedDict, total=False):
     silent: list[str]
     not_finite: dict[str, Number]
@@ -43,8 +37,7 @@ class Noise:
     """What is known of a case before it runs; all errors are relative L2 errors to the float64 reference.
 
     ``outputs``: output → member of the ensemble → its error. ``defects``: defect → output → the size of the
-    defect. ``c``: defect → member → how much of the defect the member's error seems to contain. ``scales``:
-    the ``right`` scale of softmax, and a ``curve`` of pairs of a factor on it and the lost scale's c.
+    defect. ``c``: defect → member → how much of the defect the member's error seems to contain.
     ``types``: the own types of outputs that hold real numbers, by NumPy's names, where they are known.
     ``reference``: how its reference was computed, and what that could not do.
     """
@@ -54,7 +47,6 @@ class Noise:
     outputs: _Numbers = field(default_factory=dict)
     defects: _Numbers = field(default_factory=dict)
     c: _Numbers = field(default_factory=dict)
-    scales: _Scales | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     reference: _Reference = field(default_factory=_Reference)
 
@@ -62,11 +54,6 @@ class Noise:
         """Refuse errors of which nobody knows what they are allowed to be."""
         if self.outputs and not self.precision:
             raise ValueError("its noise names no precision")
-
-    @property
-    def right_scale(self) -> float | None:
-        """The scale of softmax, where there is one."""
-        return (self.scales or {}).get("right")
 
     def floor(self, output: str, precision: str = "") -> float | None:
         """Return the worst member's error of an output, None where the output was not emulated.
@@ -85,17 +72,6 @@ class Noise:
         output = max(sorted(sizes), key=lambda name: sizes[name], default="")
         floor = self.floor(output, precision)
         return (output, sizes[output] / floor) if floor else ("", 0.0)
-
-    def effective_scale(self, c: float) -> float | None:
-        """Return the scale of softmax at which c comes out so, None outside of what was emulated."""
-        if self.right_scale is None:
-            return None
-        points = sorted((self.scales or {}).get("curve", ()))
-        for (factor, before), (other, after) in itertools.pairwise(points):
-            if min(before, after) <= c <= max(before, after) and before != after:
-                share = (c - before) / (after - before)
-                return float(self.right_scale * factor * (other / factor) ** share)
-        return None
 
 
 @lru_cache(maxsize=1024)

@@ -277,7 +277,7 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
         fit = _shown_fit(build, subject, noise, name)
         return _invalid(unseen) if unseen else Outcome(verdict=Verdict.PASS, reason=outcome.reason, fit=fit)
     if outcome.verdict is Verdict.FAIL:
-        words = describe_error(signs, subject, noise)
+        words = describe_error(signs, subject)
         if not words and (member := forbidden_fit(build, subject, name)):
             words = f"as {member} computes, which was not allowed"
         reason = "; ".join(filter(None, (outcome.reason, words)))
@@ -374,7 +374,7 @@ def _shown_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> st
     return precision if seen and precision != subject.precision else ""
 
 
-def describe_error(signs: Sequence[Sign], subject: Subject, noise: Noise) -> str:
+def describe_error(signs: Sequence[Sign], subject: Subject) -> str:
     """Say which known defect an error is consistent with, or what else its shape tells."""
     if named := name_signs(signs):
         return " or ".join(_name(sign, subject) for sign in named)
@@ -383,23 +383,14 @@ def describe_error(signs: Sequence[Sign], subject: Subject, noise: Noise) -> str
         return ""
     if best.explained < EXPLAINED:
         return f"c = {best.c:.3g} of {best.name}, which explains {100 * best.explained:.0f}% of the error"
-    scale = noise.effective_scale(best.c) if best.name == "lost-scale" else None
-    if scale is None:
-        return f"the shape of {best.name}, {best.c:.3g} times its size"
-    return (
-        f"softmax temperature off: effective scale {scale:.3g} instead of {noise.right_scale:.3g} "
-        f"(c = {best.c:.3g} of {best.name})"
-    )
+    return f"the shape of {best.name}, {best.c:.3g} times its size"
 
 
 def _name(sign: Sign, subject: Subject) -> str:
     defect = subject.known.get(sign.name)
     what = f"{defect.what if defect else sign.name}, c = {sign.c:.4g}"
-    return (
-        f"consistent with {defect.upstream} ({what})"
-        if defect and defect.upstream
-        else f"consistent with: {what}"
-    )
+    upstream = defect.upstream if defect else ""
+    return f"consistent with {upstream} ({what})" if upstream else f"consistent with: {what}"
 
 
 def _check_control(outcome: Outcome, signs: Sequence[Sign], case: Case) -> Outcome:

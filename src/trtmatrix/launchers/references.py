@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trtmatrix.common.archive import digest_of
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
-from trtmatrix.common.paths import Remembered
+from trtmatrix.common.paths import recall
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 from trtmatrix.suite.plan import SUFFIXES
 
@@ -204,7 +204,7 @@ def read_file(name: str, cache: Path) -> ImageOrigin:
             raise UsageError(f"--image: {path} is no file")
         key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
         read = tar_ids if path.suffix == ".tar" else lambda file: (f"sha256:{digest_of(file)}",)
-        ids = tuple(Remembered(cache).recall("image-file", key, lambda: list(read(path))))
+        ids = tuple(recall(cache, "image-file", key, lambda: list(read(path))))
     except OSError as error:
         raise UsageError(
             f"--image: {path} cannot be read: {error.strerror or error}\n  name a file that this host sees"

@@ -163,7 +163,7 @@ def _launch_lines(planned: PlannedLaunch, plan: Planned) -> Iterator[str]:
     if not cells:
         return
     yield from _download_lines(launch, plan.downloads)
-    yield f"  isolation {plan.isolation.value}: {plan.isolation.words}"
+    yield f"  isolation: {plan.isolation.value} (--isolation)"
     if planned.boards > 1:
         yield f"  on any of {planned.boards} equal boards; the command names the first"
     if planned.command:

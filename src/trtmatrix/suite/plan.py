@@ -37,17 +37,6 @@ class Isolation(str, Enum):
     PROCESS = "process"
     CONTAINER = "container"
 
-    @property
-    def words(self) -> str:
-        """What that means, in words."""
-        match self:
-            case Isolation.WORKER:
-                return "one warm process for all cells that leave it well"
-            case Isolation.PROCESS:
-                return "a fresh process for each cell"
-            case Isolation.CONTAINER:
-                return "a fresh start of the probe for each cell"
-
 
 class GpuAccess(str, Enum):
     """How a container is given a GPU."""
@@ -360,25 +349,18 @@ def _release(text: str) -> Release:
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
     """Return each kind of exclusion with its count and one of its details, the commonest first.
 
-    Of drivers that are too old it is the detail of the version that needs most: with that all of them run.
+    Of drivers that are too old it is that of the version that needs most: with that all of them run.
     """
     counts: dict[Exclusion, list[Excluded]] = {}
     for item in excluded:
         counts.setdefault(item.why, []).append(item)
     ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
-    return [(why, len(items), _telling(why, items)) for why, items in ordered]
+    return [(why, len(items), max(items, key=_needed_driver).detail) for why, items in ordered]
 
 
-def _telling(why: Exclusion, items: Sequence[Excluded]) -> str:
-    """Return the detail that stands for all."""
-    names = {item.cell.version.name for item in items}
-    if why is not Exclusion.DRIVER_TOO_OLD or len(names) == 1:
-        return items[0].detail
-    most = max(
-        items, key=lambda item: _release(item.cell.version.driver.least if item.cell.version.driver else "0")
-    )
-    others = len(names) - 1
-    return f"{most.detail}; {others} {'other needs' if others == 1 else 'others need'} no more"
+def _needed_driver(item: Excluded) -> Release:
+    rule = item.cell.version.driver
+    return _release(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
 
 
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")

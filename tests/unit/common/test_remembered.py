@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.common.paths import KEPT, Remembered
+from trtmatrix.common.paths import KEPT
+from trtmatrix.common.paths import recall as recall_value
 
 
 class Counting:
@@ -22,7 +23,7 @@ class Counting:
 
 
 def recall(cache: Path, compute: Counting, kind: str = "k", content: str = "c") -> dict[str, str]:
-    return Remembered(cache).recall(kind, content, compute)
+    return recall_value(cache, kind, content, compute)
 
 
 def only_file(cache: Path) -> Path:

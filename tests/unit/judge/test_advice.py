@@ -66,40 +66,26 @@ EXPLAINED = {
     ),
     "a bug, once": (
         entry_of(Verdict.FAIL, builds=1, workarounds=()),
-        "1 build only: confirm it (--rebuilds 4); look at the reason, file it upstream",
+        "confirm it (--rebuilds 4); look at the reason, file it upstream",
     ),
     "not as reported": (
         entry_of(Verdict.PASS, Verdict.FAIL, builds=1),
-        "the report may be of another GPU or driver (L4): if 3 more builds pass (--rebuilds 4), "
-        "change the expectation in repros/sdpa_scale.py",
+        "the report may be of another GPU or driver (L4); confirm it (--rebuilds 4), then change the "
+        "expectation in repros/sdpa_scale.py",
     ),
-    "not as reported, for sure": (
-        entry_of(Verdict.PASS, Verdict.FAIL),
-        "the report may be of another GPU or driver (L4): 4 builds pass, change the expectation in "
-        "repros/sdpa_scale.py",
-    ),
-    "not as measured": (
+    "not as measured, for sure": (
         entry_of(Verdict.PASS, Verdict.FAIL, basis=Basis.MEASURED),
-        "it failed once: look at what has changed, driver and repro: 4 builds pass, change the expectation "
-        "in repros/sdpa_scale.py",
+        "it failed once: look at what has changed, driver and repro (L4); change the expectation in "
+        "repros/sdpa_scale.py",
     ),
     "flaky": (
         entry_of(Verdict.FLAKY, workarounds=()),
-        "take it for a FAIL; --rebuilds 10 shows the rate, file it upstream",
-    ),
-    "no longer flaky": (
-        entry_of(Verdict.PASS, Verdict.FLAKY),
-        "PASS in all of 4 builds: if --rebuilds 10 says so too, change repros/sdpa_scale.py",
+        "--rebuilds 10 shows the rate; take it for a FAIL, file it upstream",
     ),
     "negative control": (
         entry_of(Verdict.PASS, control=Control.NEGATIVE),
         "the defect that was put in was not seen: nothing of the repro sdpa-scale at 10.7.0 in tf32 can be "
         "believed",
-    ),
-    "flaky negative control": (
-        entry_of(Verdict.FLAKY, control=Control.NEGATIVE),
-        "the defect that was put in was seen in 1 of 4 builds only: nothing of the repro sdpa-scale at "
-        "10.7.0 in tf32 can be believed",
     ),
     "positive control": (
         entry_of(Verdict.FAIL, control=Control.POSITIVE),

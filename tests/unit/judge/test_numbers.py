@@ -36,7 +36,7 @@ def make_noise(size: float = 8.0, *, bound: float = 0.001, **fields: Any) -> Noi
         **{
             "key": "k", "precision": "tf32", "outputs": {"y": MEMBERS},
             "defects": {"lost-scale": {"y": size * FLOOR}}, "c": {"lost-scale": {"tf32": bound / 10}},
-            "scales": {"right": 0.25, "curve": [(0.25, -0.5), (1.0, 0.0), (4.0, 2.0)]}, **fields,
+            **fields,
         }
     )  # fmt: skip
 
@@ -109,11 +109,9 @@ def test_a_known_bug_is_not_named_at_another_c(c: float) -> None:
     assert "4333" not in judged(make_build(30.0, c=c, explained=0.98)).reason
 
 
-def test_another_temperature_is_told_as_what_it_is() -> None:
-    reason = judged(make_build(16.0, c=2.0, explained=0.99)).reason
-    assert "softmax temperature off: effective scale 1 instead of 0.25" in reason
+def test_another_size_of_a_known_defect_is_told_as_what_it_is() -> None:
     reason = judged(make_build(16.0, c=9.0, explained=0.99)).reason
-    assert "9 times its size" in reason, "outside of the curve no scale is made up"
+    assert "the shape of lost-scale, 9 times its size" in reason
 
 
 def two_defects(first: tuple[float, float], second: tuple[float, float]) -> Outcome:
