@@ -38,7 +38,6 @@ LOCAL = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 """A socket that was there before."""
 
 REFUSED: dict[str, Callable[[], object]] = {
-    "a TCP socket": lambda: socket.socket(socket.AF_INET),
     "a connection": lambda: socket.create_connection(("192.0.2.1", 9)),
     "an old socket": lambda: LOCAL.connect(("192.0.2.1", 9)),
     "a datagram": lambda: LOCAL.sendto(b"x", ("127.0.0.1", 9)),
