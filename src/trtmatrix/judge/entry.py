@@ -35,7 +35,7 @@ class Entry:
     that must be built alone before it is believed (:mod:`trtmatrix.judge.confirm`). ``set_aside``: comparable
     records of shared processes, which count no more; ``overruled`` says in a sentence what they said, where
     that is not what is believed. ``board``: the mark of its board, in a table whose cells were not all
-    measured on boards alike (:mod:`trtmatrix.tables.board_kinds`).
+    measured on boards alike.
     """
 
     cell: Cell

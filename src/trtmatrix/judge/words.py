@@ -131,14 +131,13 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
     silent = [entry for entry in shown if entry is not None and not has_evidence(entry)]
     unsupported = sum(map(_is_unsupported, silent))
     outcomes = [entry.outcome for entry in known if entry.outcome is not None]
-    boards = sorted({entry.board for entry in known if entry.board})
     fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
     negative = any(entry and entry.cell.case.control is Control.NEGATIVE for entry in shown)
     seen = {entry.evidence for entry in known}
     marks = [
         *((" ".join(_FRAMES.get(e, ("plain",))), EVIDENCE_MEANINGS[e], e in seen) for e in Evidence),
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
-        (", ".join(boards), "another driver or variant, named above its table", bool(boards)),
+        (BOARD_MARK, "another driver or variant, named above its table", any(e.board for e in known)),
         (ONE_BUILD, "1 build", any(map(rests_on_one, outcomes))),
         (", ".join(fits), "the precision that the outputs show", bool(fits)),
         (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > unsupported),

@@ -251,18 +251,13 @@ def _supports(version: Version, gpu: Gpu) -> bool:
     return low <= _release(gpu.compute) <= high
 
 
-SITE_HAS = "the site's file has"
-"""What the detail begins with where a cluster's GPUs are meant."""
-
-
 def _without_gpu(cell: Cell, host: Host) -> tuple[Exclusion, str] | None:
     if cell.gpu.present:
         return None
     if not host.gpus:
         return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
-    if host.gpus[0].remote:
-        return Exclusion.OTHER_GPU, f"{SITE_HAS} {', '.join(gpu.name for gpu in host.gpus)}"
-    return Exclusion.OTHER_GPU, f"this host has {', '.join(gpu.name for gpu in host.gpus)}"
+    who = "slurm.yaml" if host.gpus[0].remote else "this host"
+    return Exclusion.OTHER_GPU, f"{who} has {', '.join(gpu.name for gpu in host.gpus)}"
 
 
 def host_python(version: Version, host: Host) -> str | None:

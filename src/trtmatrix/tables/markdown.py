@@ -10,7 +10,6 @@ from tabulate import tabulate
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
 from trtmatrix.tables.answer import what_ran
-from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline
 from trtmatrix.tables.table import Section, Table, make_tables, one_line
@@ -102,8 +101,7 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     yield f"### {plain(table.title)}"
-    if lines := kind_lines(table.boards):
-        yield "<br>".join(map(plain, lines))
+    yield plain(table.boards)
     headers = ["case", *(version.name for version in table.columns)]
     for section in table.sections:
         repro = section.repro

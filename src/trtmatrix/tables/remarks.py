@@ -13,7 +13,7 @@ from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Evidence, Outcome, Verdict
 from trtmatrix.tables.summary import why_not_run
-from trtmatrix.tables.table import one_line, twins_of
+from trtmatrix.tables.table import board_of, one_line, twins_of
 
 Style = Callable[[str], str]
 
@@ -144,7 +144,8 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("twin", "; ".join(_twins(entry))),
         ("control", "not selected: it controls others" if entry.cell.companion else ""),
         ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
-        ("board", _board(record) if record else ""),
+        ("board", board_of(record)),
+        ("host", one_line(str(record.gpu.get("host") or "")) if record else ""),
         ("expected", expected_words(entry)),
         ("unexpected", f"the verdict is not the expected one: {advise(entry)}" if entry.surprise else ""),
         ("source", expectation.source if expectation else ""),
@@ -153,13 +154,6 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("record", record_file(record) if record else ""),
     )
     return tuple((name, value) for name, value in facts if value)
-
-
-def _board(record: Record) -> str:
-    """Return what of its board a record is compared by, and which host it was on."""
-    gpu = record.gpu
-    parts = (("", gpu.get("variant")), ("driver ", gpu.get("driver")), ("host ", gpu.get("host")))
-    return one_line(", ".join(f"{word}{value}" for word, value in parts if value))
 
 
 def _twins(entry: Entry) -> Iterator[str]:

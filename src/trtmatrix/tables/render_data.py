@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from trtmatrix.common.jsontext import to_json
@@ -12,7 +11,6 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import write_number
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Evidence, Verdict
-from trtmatrix.tables.board_kinds import find_kinds
 from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
 from trtmatrix.tables.summary import Counts, count_products, headline, why_not_run
 from trtmatrix.tables.table import make_tables, twins_of
@@ -32,25 +30,10 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
             "schema": SCHEMA,
             "generated": generated,
             "summary": [_counts(counts) for counts in count_products(entries)],
-            "boards": list(_boards(entries)),
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],
         }
     )
-
-
-def _boards(entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
-    """Yield the kinds of boards that each GPU's cells rest on; ``hosts`` is null where not all say theirs."""
-    by_gpu: dict[str, list[Entry]] = defaultdict(list)
-    for entry in entries:
-        by_gpu[entry.cell.gpu.slug].append(entry)
-    for slug, mine in by_gpu.items():
-        for kind in find_kinds(mine):
-            yield {
-                "gpu": slug, "driver": kind.driver or None, "variant": kind.variant or None,
-                "mark": kind.mark or None, "cells": kind.cells, "hosts": kind.hosts or None,
-                "boards": kind.boards or None,
-            }  # fmt: skip
 
 
 def _counts(counts: Counts) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Evidence, Verdict
 from trtmatrix.tables.answer import make_answer, short_names
-from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.html_page import is_safe, make_style, read_template, render_page, templates
 from trtmatrix.tables.plots import Plot, render_figure
 from trtmatrix.tables.remarks import describe, find_remarks
@@ -43,7 +42,7 @@ def render_html(
         "evidence": list(Evidence), "verdicts": [verdict.value for verdict in Verdict],
     }  # fmt: skip
     functions = {
-        "kind_lines": kind_lines, "cell_text": cell_text, "has_evidence": has_evidence, "describe": _told,
+        "cell_text": cell_text, "has_evidence": has_evidence, "describe": _told,
         "is_safe": is_safe, "classes": _classes, "traits": _traits, "short_names": short_names,
     }  # fmt: skip
     body = templates().get_template("report.html").render(**values, **functions)

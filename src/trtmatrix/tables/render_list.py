@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from enum import Enum
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from trtmatrix.judge.standing import Standing
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
@@ -64,34 +64,19 @@ def _by_repro(rows: Rows) -> list[tuple[Repro, list[Case]]]:
 
 
 def list_json(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> dict[str, Any]:
-    """Return the lists as plain data."""
+    """Return the lists as plain data, by the keys of matrix.yaml and of the repros."""
+    facts = {"id", "title", "upstream", "url", "defects"}
     return {
-        "versions": [_plain(asdict(version)) for version in versions],
+        "versions": [_VERSION.dump_python(version, mode="json", exclude_none=True) for version in versions],
         "results": {name: standing.value for name, standing in standings.items()},
         "repros": [
             {
-                "id": repro.id, "title": repro.title, "upstream": repro.upstream, "url": repro.url,
-                "defects": {name: vars(defect) for name, defect in repro.defects.items()},
-                "cases": [
-                    {
-                        "id": case.id, "params": dict(case.params), "limits": dict(case.limits),
-                        "control": case.control.value if case.control else None,
-                        "defects": list(case.defects), "defect": case.defect or None,
-                        "builds": case.builds, "processes": case.processes, "useful": case.useful,
-                        "dangerous": case.dangerous,
-                    }
-                    for case in cases
-                ],
+                **_FACTS.dump_python(repro, mode="json", include=facts),
+                "cases": [_CASE.dump_python(case, mode="json") for case in cases],
             }
             for repro, cases in _by_repro(rows)
         ],
-    }  # fmt: skip
+    }
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of a dataclass
-    """Return what JSON can hold: enums by their value, without what is None."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value.value if isinstance(value, Enum) else value
+_VERSION, _FACTS, _CASE = TypeAdapter(Version), TypeAdapter(Repro), TypeAdapter(Case)

@@ -11,7 +11,6 @@ from tabulate import tabulate
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.tables.answer import what_ran
-from trtmatrix.tables.board_kinds import kind_lines
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline
 from trtmatrix.tables.table import Section, Table, fold_line, make_tables, one_line, shorten
@@ -41,8 +40,7 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
 
 def _render_table(table: Table, width: int) -> Iterator[str]:
     yield from _wrap(one_line(table.title), width)
-    for line in kind_lines(table.boards):
-        yield from _wrap(line, width, _INDENT)
+    yield from _wrap(table.boards, width, _INDENT)
     lines = [_lines(section, width) for section in table.sections]
     for number, columns in enumerate(_split(table, [line for mine in lines for line in mine], width)):
         if number:

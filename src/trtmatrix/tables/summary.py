@@ -11,7 +11,6 @@ from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
-from trtmatrix.suite.plan import SITE_HAS
 from trtmatrix.tables.table import one_line
 
 NOT_ATTEMPTED = "not tried yet"
@@ -97,8 +96,6 @@ def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
             return why, one_line(detail), False
         case Exclusion.NOT_READY if detail and entry.cell.gpu.remote:
             return why, f"{why.value} ({one_line(detail, _MOST_TOLD)})", True
-        case Exclusion.OTHER_GPU if detail.startswith(SITE_HAS):
-            return why, "no such GPU in slurm.yaml", True
         case Exclusion.OTHER_GPU if detail:
             return why, f"{why.value} ({detail})", False
         case _:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import measured_in
-from trtmatrix.judge.record import RAN
-from trtmatrix.judge.words import MUST_FAIL, has_evidence, marked
+from trtmatrix.judge.record import RAN, Record
+from trtmatrix.judge.words import BOARD_MARK, MUST_FAIL, has_evidence, marked
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Gpu, Product, Seen
 from trtmatrix.suite.repros import Case, Repro, Twin
-from trtmatrix.tables.board_kinds import BoardKind, find_kinds, mark_boards
 
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
 _ON_CPU = {
@@ -68,13 +68,13 @@ class Section:
 class Table:
     """What is shown together: columns are versions in release order, rows are cases by repro.
 
-    ``boards``: the kinds of boards that its cells were measured on.
+    ``boards`` says on which kinds of boards its cells were measured, where these differ.
     """
 
     title: str
     columns: tuple[Version, ...]
     sections: tuple[Section, ...]
-    boards: tuple[BoardKind, ...] = ()
+    boards: str = ""
 
     def entries(self) -> Iterator[Entry]:
         """Yield every entry, folded ones too, row by row."""
@@ -110,12 +110,32 @@ def make_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
 def _table(entries: Sequence[Entry]) -> Table:
     named = {entry.cell.version.name: entry.cell.version for entry in entries}
     columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
-    boards = find_kinds(entries)
+    marked_entries, boards = _mark_boards(entries)
     repros: dict[str, list[Entry]] = {}
-    for entry in mark_boards(entries, boards):
+    for entry in marked_entries:
         repros.setdefault(entry.cell.repro.id, []).append(entry)
     sections = (_section(mine[-1].cell.repro, columns, mine) for mine in repros.values())
     return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections), boards=boards)
+
+
+def board_of(record: Record | None) -> str:
+    """Return what of its board a record is compared by, on one line; nothing where it names no GPU."""
+    gpu = record.gpu if record is not None and record.gpu.get("name") else {}
+    parts = (("driver ", gpu.get("driver")), ("", gpu.get("variant")))
+    return one_line(", ".join(f"{word}{value}" for word, value in parts if value), 80)
+
+
+def _mark_boards(entries: Sequence[Entry]) -> tuple[Sequence[Entry], str]:
+    """Return the entries of one GPU, those of other boards than most marked, and which boards there are."""
+    boards = Counter(board for entry in entries if (board := board_of(entry.record)))
+    if len(boards) < 2:
+        return entries, ""
+    most, *others = [board for board, _ in boards.most_common()]
+    found = [
+        replace(entry, board=BOARD_MARK) if board_of(entry.record) in others else entry for entry in entries
+    ]
+    words = f"most were measured with {most}; {BOARD_MARK}: with {' or '.join(others)}"
+    return found, f"{words}: a difference may be the driver's, not the version's"
 
 
 def _title(entries: Sequence[Entry], columns: Sequence[Version]) -> str:

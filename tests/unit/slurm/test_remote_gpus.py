@@ -68,7 +68,7 @@ def test_a_gpu_that_the_site_has_not_is_said_to_be_missing_in_its_file() -> None
     l4 = Gpu(slug="nvidia-l4", name="NVIDIA L4")
     plan = make_plan([make_cell(gpu=l4)], host_with(h200()), Selection(), Pull.NEVER)
     assert [(x.why, x.detail) for x in plan.excluded] == [
-        (Exclusion.OTHER_GPU, "the site's file has NVIDIA H200")
+        (Exclusion.OTHER_GPU, "slurm.yaml has NVIDIA H200")
     ]
 
 

@@ -7,18 +7,16 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_entry, make_repro
 from goldenfile import check_golden
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.bugs.redact import allowed_facts
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Evidence
-from trtmatrix.tables.board_kinds import find_kinds, kind_lines
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
+from trtmatrix.tables.table import make_tables
 from trtmatrix.upgrade.findings import Entries, make_case_line
 
 REPRO = make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"))
@@ -59,19 +57,8 @@ def test_html() -> None:
     check_golden("boards.html", page[page.index("<caption>TensorRT") :].partition("</table>")[0])
 
 
-def test_boards_that_are_alike_are_told_of_only_where_they_are_on_several_hosts() -> None:
-    one, two = on(NEW, "aaaa"), on(NEW, "bbbb", version="10.8.0")
-    assert kind_lines(find_kinds([one, one])) == []
-    assert kind_lines(find_kinds([one, two])) == ["all with driver 580.159.04, 140 GiB: 2 cells, 2 hosts"]
-    assert kind_lines(find_kinds([on(NEW, ""), on(NEW, "", version="10.8.0")])) == []
-
-
-@given(st.lists(st.tuples(st.text(), st.text()), max_size=40))
-def test_every_kind_has_a_mark_of_its_own_and_every_cell_is_counted(boards: list[tuple[str, str]]) -> None:
-    kinds = find_kinds(on(board, "host") for board in boards)
-    assert sum(kind.cells for kind in kinds) == len(boards)
-    assert len({kind.mark for kind in kinds}) == len(kinds)
-    assert all(line.isprintable() for line in kind_lines(kinds))
+def test_boards_that_are_alike_are_not_told_of() -> None:
+    assert make_tables([on(NEW, "aaaa"), on(NEW, "bbbb", version="10.8.0")])[0].boards == ""
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -94,6 +81,6 @@ def test_a_bundle_does_not_tell_which_node_a_record_is_of() -> None:
 def test_facts_of_any_shape_do_no_harm(odd: object) -> None:
     gpu = {"name": "NVIDIA H200", "driver": odd, "variant": odd, "host": odd, "uuid_sha256": odd}
     entry = make_entry(make_cell(REPRO), gpu=gpu)
-    assert all(line.isprintable() for line in kind_lines(find_kinds([entry, entry])))
+    assert make_tables([entry, mixed()[0]])[0].boards.isprintable()
     assert render_json([entry], generated="now")
     assert render_html([entry], generated="now")
