@@ -67,9 +67,7 @@ def test_no_interpreter_of_this_host_runs_cells_of_a_sites_gpu(runtimes: tuple[s
 def test_a_gpu_that_the_site_has_not_is_said_to_be_missing_in_its_file() -> None:
     l4 = Gpu(slug="nvidia-l4", name="NVIDIA L4")
     plan = make_plan([make_cell(gpu=l4)], host_with(h200()), Selection(), Pull.NEVER)
-    assert [(x.why, x.detail) for x in plan.excluded] == [
-        (Exclusion.OTHER_GPU, "slurm.yaml has NVIDIA H200")
-    ]
+    assert [(x.why, x.detail) for x in plan.excluded] == [(Exclusion.OTHER_GPU, "slurm.yaml has NVIDIA H200")]
 
 
 @pytest.mark.parametrize(("least", "runs"), [("575.0", True), ("590.1", False)])
