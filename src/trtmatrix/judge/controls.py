@@ -193,42 +193,33 @@ def _same_conditions(control: Entry, entry: Entry) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ControlCounts:
-    """The controls of one product that were measured here.
+    """How many controls ran and can be judged, and those of them that did not come out as they must.
 
-    ``right`` of them came out as they must; ``wrong`` are the ids of the others with their verdicts;
-    ``uncontrolled`` cells have no control that ran.
+    ``uncontrolled``: tests of TensorRT that were measured here and have no control that ran.
     """
 
-    positive: int = 0
-    negative: int = 0
-    wrong: tuple[str, ...] = ()
+    ran: int = 0
+    wrong: tuple[Entry, ...] = ()
     uncontrolled: int = 0
 
     @property
-    def total(self) -> int:
-        """How many there are."""
-        return self.positive + self.negative
-
-    @property
-    def right(self) -> int:
-        """How many came out as they must."""
-        return self.total - len(self.wrong)
+    def share(self) -> str:
+        """How many came out as they must: ``32 of 33``."""
+        return f"{self.ran - len(self.wrong)} of {self.ran}"
 
 
-def count_controls(entries: Sequence[Entry], product: Product) -> ControlCounts:
-    """Count the controls of one product; only cells of TensorRT need controls of their own."""
-    mine = [
+def count_controls(entries: Sequence[Entry]) -> ControlCounts:
+    """Count the controls that were measured, here or elsewhere."""
+    ran = [
         entry for entry in entries
-        if entry.evidence is Evidence.MEASURED and entry.cell.version.product is product
+        if entry.cell.case.control and entry.outcome and entry.outcome.verdict in _JUDGED
+        and entry.evidence in {Evidence.MEASURED, Evidence.RECORDED} and entry.expected is not Verdict.INVALID
     ]  # fmt: skip
-    found = Controls(entries if mine and product is Product.TENSORRT else ())
-    ran = [e for e in mine if e.cell.case.control and e.outcome and e.outcome.verdict in _JUDGED]
-    kinds = [entry.cell.case.control for entry in ran]
+    here = [
+        e for e in entries if e.evidence is Evidence.MEASURED and _is_answer(e) and not e.cell.case.control
+    ]
+    found = Controls(entries if here else ())
     return ControlCounts(
-        positive=kinds.count(Control.POSITIVE), negative=kinds.count(Control.NEGATIVE),
-        wrong=tuple(
-            f"{e.cell.id} {e.outcome.verdict.value}" for e in ran
-            if e.outcome and e.outcome.verdict is not e.expected
-        ),
-        uncontrolled=sum(_is_answer(e) and not e.cell.case.control and not found.of(e) for e in mine),
+        ran=len(ran), wrong=tuple(e for e in ran if e.outcome and e.outcome.verdict is not e.expected),
+        uncontrolled=sum(not found.of(entry) for entry in here),
     )  # fmt: skip

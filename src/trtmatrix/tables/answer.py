@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from trtmatrix.common.words import counted, duration
-from trtmatrix.judge.controls import count_controls
+from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
 from trtmatrix.suite.matrix import Version
@@ -193,20 +193,6 @@ class Answer:
     next: str
 
 
-Controls = tuple[int, list[Entry]]
-"""How many controls ran and can be judged, and those of them that did not come out as they must."""
-
-
-def _check(entries: Iterable[Entry]) -> Controls:
-    nothing = {Verdict.NO_VERDICT, Verdict.BUILT}
-    ran = [
-        (e, e.outcome.verdict) for e in entries
-        if e.cell.case.control is not None and e.outcome is not None and e.evidence in _RAN
-        and e.outcome.verdict not in nothing and e.expected is not Verdict.INVALID
-    ]  # fmt: skip
-    return len(ran), [entry for entry, verdict in ran if verdict is not entry.expected]
-
-
 def make_answer(
     entries: Sequence[Entry], *, again: str = "nox -s matrix", seconds: float | None = None, cost: str = ""
 ) -> Answer:
@@ -217,7 +203,7 @@ def make_answer(
     """
     tables = [table for table in make_tables(entries) if table.columns[0].product is Product.TENSORRT]
     grids = tuple(Grid(table=table, rows=tuple(_rows(table))) for table in tables)
-    counts, controls = count_products(entries)[0], _check(entries)
+    counts, controls = count_products(entries)[0], count_controls(entries)
     news = tuple(sorted(_news(entries, grids, counts, controls), key=lambda item: item.rank))
     told = not counts.not_run or any(item.word == "NOT RUN" for item in news)
     kind, sentence, tiles = _sum_up(entries, grids, controls)
@@ -243,12 +229,12 @@ def _why_not(counts: Counts) -> str:
 
 
 def _news(
-    entries: Sequence[Entry], grids: Sequence[Grid], counts: Counts, controls: Controls
+    entries: Sequence[Entry], grids: Sequence[Grid], counts: Counts, controls: ControlCounts
 ) -> Iterator[News]:
     """Yield what must be known: wrong controls, what was not run, findings, graphs and wrong facts."""
-    for control in controls[1][:1]:
+    for control in controls.wrong[:1]:
         seen = control.outcome.verdict.value if control.outcome else ""
-        more = f" ({len(controls[1]) - 1} more)" if len(controls[1]) > 1 else ""
+        more = f" ({len(controls.wrong) - 1} more)" if len(controls.wrong) > 1 else ""
         text = f"{control.cell.id} is {seen}, must be {control.expected.value}{more}: rely on no result"
         yield News(rank=0, word="CHECK", text=text)
     if grids and not any(grid.measured for grid in grids):
@@ -339,7 +325,7 @@ def _products(entries: Sequence[Entry]) -> Iterator[str]:
 
 def what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
     """Return what was run, how that came out, and how the self-check did."""
-    controls = _check(entries)
+    controls = count_controls(entries)
     tests = [e for e in entries if e.cell.case.control is None and e.evidence in _RAN]
     executed = sum(entry.executed for entry in tests)
     stored = len(tests) - executed
@@ -350,20 +336,16 @@ def what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
     told = [" + ".join(parts) + unexpected]
     if unclear := sum(state_of(entry) is State.UNCLEAR for entry in tests):
         told.append(f"{unclear} inconclusive")
-    check = f"self-check: {_share(controls)} controls as expected"
-    told.append(check if controls[0] else "no self-check was run")
-    if alone := count_controls(entries, Product.TENSORRT).uncontrolled:
-        told.append(f"{counted(alone, 'test')} without a control")
+    check = f"self-check: {controls.share} controls as expected"
+    told.append(check if controls.ran else "no self-check was run")
+    if controls.uncontrolled:
+        told.append(f"{counted(controls.uncontrolled, 'test')} without a control")
     return " · ".join(told)
 
 
-def _share(controls: Controls) -> str:
-    return f"{controls[0] - len(controls[1])} of {controls[0]}"
-
-
-def _next(entries: Sequence[Entry], controls: Controls, again: str, cost: str) -> str:
+def _next(entries: Sequence[Entry], controls: ControlCounts, again: str, cost: str) -> str:
     """Return the next command to type."""
-    if controls[1]:
+    if controls.wrong:
         return "nox -s doctor"
     wrong = [entry for entry in entries if entry.surprise and state_of(entry) in {State.BAD, State.FLAKY}]
     if wrong:
@@ -389,7 +371,7 @@ def _next(entries: Sequence[Entry], controls: Controls, again: str, cost: str) -
 
 
 def _sum_up(
-    entries: Sequence[Entry], grids: Sequence[Grid], controls: Controls
+    entries: Sequence[Entry], grids: Sequence[Grid], controls: ControlCounts
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Return the answer's kind, a sentence that says it, and its numbers."""
     rows = [[mark for mark in row if mark.evidence in _RAN] for grid in grids for _, row in grid.rows]
@@ -399,7 +381,7 @@ def _sum_up(
     found = {word: sum(state in seen for seen in tested) for state, word in words.items()}
     tiles = [(str(len(tested)), "findings tested")]
     tiles += [(str(number), f"{word} at some version") for word, number in found.items()]
-    tiles += [(str(unexpected), "unexpected results"), (_share(controls), "controls as expected")]
+    tiles += [(str(unexpected), "unexpected results"), (controls.share, "controls as expected")]
     wrong = found["wrong"] or found["flaky"]
     kind = "bad" if wrong else "warn" if unexpected or any(found.values()) else "good"
     told = ", ".join(f"{count} {word}" for word, count in found.items() if count)
@@ -409,7 +391,7 @@ def _sum_up(
         reported = any(mark.reported for grid in grids for mark in grid.marks)
         shown = ": what is shown is what others reported" if reported else ""
         kind, sentence = "unsure", f"TensorRT was not measured{shown}."
-    if controls[1]:
+    if controls.wrong:
         kind, sentence = "bad", "The self-check failed: do not rely on these results."
     return kind, sentence, tuple(tiles)
 

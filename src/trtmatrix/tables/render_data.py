@@ -7,6 +7,7 @@ from typing import Any
 
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.advice import advise
+from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import write_number
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
@@ -25,11 +26,13 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
     A figure's ``value`` is a number, or one of the strings NaN, Infinity and -Infinity; ``file`` of
     a record is its path inside the results folder. What is not known is null.
     """
+    controls = count_controls(entries)
     return to_json(
         {
             "schema": SCHEMA,
             "generated": generated,
             "summary": [_counts(counts) for counts in count_products(entries)],
+            "controls": {**vars(controls), "wrong": [str(entry.cell.id) for entry in controls.wrong]},
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],
         }
@@ -37,15 +40,8 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
-    controls = counts.controls
-    return {
-        **vars(counts), "headline": headline(counts),
-        "controls": {
-            "positive": controls.positive, "negative": controls.negative, "as_they_must": controls.right,
-            "wrong": list(controls.wrong), "uncontrolled": controls.uncontrolled,
-        },
-        "reasons": [{"why": item.why, "text": item.text, "count": item.count} for item in counts.reasons],
-    }  # fmt: skip
+    reasons = [{"why": item.why, "text": item.text, "count": item.count} for item in counts.reasons]
+    return {**vars(counts), "headline": headline(counts), "reasons": reasons}
 
 
 def _cell(entry: Entry) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trtmatrix.common.words import counted
-from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
@@ -55,20 +54,19 @@ class Counts:
     from_store: int
     surprises: int
     reasons: tuple[NotRun, ...]
-    controls: ControlCounts
 
 
 def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
     """Count each product's cells; TensorRT is always counted, the others where they have cells."""
     return tuple(
-        _count(product, mine, count_controls(entries, product))
+        _count(product, mine)
         for product in Product
         if (mine := [entry for entry in entries if entry.cell.version.product is product])
         or product is Product.TENSORRT
     )
 
 
-def _count(product: Product, entries: Sequence[Entry], controls: ControlCounts) -> Counts:
+def _count(product: Product, entries: Sequence[Entry]) -> Counts:
     here = [entry for entry in entries if entry.evidence is Evidence.MEASURED]
     verdicts = Counter(entry.outcome.verdict for entry in here if entry.outcome is not None)
     not_run = [e for e in entries if e.evidence in {Evidence.REPORTED, Evidence.NONE}]
@@ -79,7 +77,7 @@ def _count(product: Product, entries: Sequence[Entry], controls: ControlCounts) 
         without_verdict=vain, recorded=len(entries) - len(here) - len(not_run), not_run=len(not_run),
         executed=sum(entry.executed for entry in entries),
         from_store=sum(not entry.executed for entry in here),
-        surprises=sum(entry.surprise for entry in entries), controls=controls,
+        surprises=sum(entry.surprise for entry in entries),
         reasons=tuple(
             NotRun(count=count, why=why, text=text, told=told) for (why, text, told), count in reasons
         ),
