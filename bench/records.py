@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.cli.entry import make_parser
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.record import BUILT, RAN, write_number
 from trtmatrix.plan.context import ProjectOptions, open_context
@@ -87,10 +86,10 @@ class Maker:
     def __post_init__(self) -> None:
         """Read the project: its cells, its published records."""
         self.random = random.Random(self.seed)  # noqa: S311 - a benchmark
-        args = ["table", "--matrix", str(ROOT / "matrix.yaml"), "--repros", str(ROOT / "repros")]
-        self.context = open_context(
-            ProjectOptions.of(vars(make_parser().parse_args([*args, "--results", str(ROOT / "results")])))
+        options = ProjectOptions(
+            matrix=ROOT / "matrix.yaml", repros=ROOT / "repros", results=ROOT / "results"
         )
+        self.context = open_context(options)
         self.probe = digest_own_code().probe
         paths = sorted((ROOT / "results").glob("nvidia-*/*/*/*/*.json"))
         self.published = [json.loads(path.read_text(encoding="utf-8")) for path in paths]

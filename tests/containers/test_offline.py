@@ -83,8 +83,8 @@ def test_an_image_that_is_here_runs_and_what_is_not_is_left_out_with_words(
 
 def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None:
     commands = [
-        ["list"], ["table"], ["doctor", "--no-controls"], ["run", "--plan", "--trt", NOWHERE],
-        ["run", "--stale"], ["report", f"--output={tmp_path / 'r.html'}"], ["publish"], ["surfaces"],
+        ["list"], ["table"], ["doctor"], ["run", "--plan", "--trt", NOWHERE],
+        ["report", f"--output={tmp_path / 'r.html'}"], ["publish"], ["surfaces"],
         ["upgrade", "--from", "onnxruntime-1.30.0", "--to", GOOD, "--no-run"], ["merge", str(tmp_path)],
         ["bundle", "make", f"endings/passes@{GOOD}#cpu", "--yes"],
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None
     done = run(log, ours(project, "run", "--trt", GOOD, *LIMITS), DOCKER_HOST="tcp://127.0.0.1:1")
     assert calls_out(log) == []
     assert done.returncode == 3
-    done = run(log, ours(project, "doctor", "--no-controls", "--json"), DOCKER_HOST="tcp://127.0.0.1:1")
+    done = run(log, ours(project, "doctor", "--json"), DOCKER_HOST="tcp://127.0.0.1:1")
     assert "--offline: DOCKER_HOST is tcp://127.0.0.1:1, which is reached over the network" in done.stdout
     assert json.loads(done.stdout)
     assert calls_out(log) == []

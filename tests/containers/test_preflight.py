@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 from bench.registry import TEST_IMAGE, Serving
+from commandline import project_of
 
 from tests.containers.conftest import HERE, Project
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import Image, push_image, serve_registry
-from trtmatrix.cli import entry as cli
 from trtmatrix.images.checks import PROBE_LEAST_MEMORY
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.registry import Registry
-from trtmatrix.launchers.container import Limits
-from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
+from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.plan.lockfile import Lock, pin_matrix
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, execute, terms_of
@@ -49,7 +48,7 @@ def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Conte
     write_matrix(project, {FIRST: image})
     words = ["run", f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
     words += [f"--results={project.results}", f"--cache={project.cache}", "--trt", FIRST, *PASSES]
-    context = open_context(ProjectOptions.of(vars(cli.make_parser().parse_args(words))))
+    context = open_context(project_of(*words))
     if locked:
         lock = Lock(images={image: Registry().resolve(image)})
         context = replace(context, lock=lock, matrix=pin_matrix(context.matrix, lock, own_platform()))
@@ -69,7 +68,7 @@ def tried(context: Context, survey: Survey, options: Options) -> Run:
     return execute(context, survey, options, frozenset())
 
 
-OPTIONS = Options(limits=Limits(memory=1 << 30, output=64 << 20), quiet=True, confirm=False)
+OPTIONS = Options(memory=1 << 30, output_size=64 << 20, quiet=True, confirm=False)
 
 
 @pytest.mark.parametrize("name", ["{plain}/large:no-such-tag", "{plain}/nowhere:1", "127.0.0.1:1/nowhere:1"])
@@ -86,7 +85,7 @@ def test_an_image_that_is_refused_cannot_be_pulled(name: str, plain: Serving, pr
 @pytest.mark.parametrize("memory", [5 << 20, PROBE_LEAST_MEMORY - 1])
 def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: Project) -> None:
     context, survey = looked(project, TEST_IMAGE)
-    options = replace(OPTIONS, limits=Limits(memory=memory, output=64 << 20, scratch=memory))
+    options = replace(OPTIONS, memory=memory)
     assert refusals(context, survey, options) == {Exclusion.NO_MEMORY}
     (record,) = tried(context, survey, options).records
     assert record.ended != "ran", "how it ends is the engine's and the kernel's affair"
@@ -94,7 +93,7 @@ def test_with_a_memory_limit_that_is_refused_nothing_runs(memory: int, project: 
 
 def test_what_passes_runs(project: Project) -> None:
     context, survey = looked(project, TEST_IMAGE)
-    options = replace(OPTIONS, limits=Limits(memory=96 << 20, output=64 << 20, scratch=96 << 20))
+    options = replace(OPTIONS, memory=96 << 20)
     assert refusals(context, survey, options) == set()
     (record,) = tried(context, survey, options).records
     assert record.ended == "ran"
@@ -118,7 +117,7 @@ def test_a_plan_names_what_it_pulls_and_what_it_cannot(plain: Serving, project: 
     assert f"  pulls {large}: its size is not known: it is not locked" in text
     assert f"not run: 1 cells: {Exclusion.IMAGE_NOT_GIVEN.value} (" in text
     data = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout)
-    assert [item["reference"] for item in data["downloads"]] == [large]
+    assert [launch["fetched"][0].split(": ")[0] for launch in data["launches"]] == [f"pulls {large}"]
     assert "registry" in {item["rule"] for item in data["findings"]}
 
 

@@ -106,7 +106,7 @@ def test_an_interrupted_run_leaves_no_container(project: Project) -> None:
 
 
 def test_doctor_plan_and_table_ask_the_runtime(project: Project) -> None:
-    looked = project.call("doctor", "--engine=apptainer", "--no-controls", own(project))
+    looked = project.call("doctor", "--engine=apptainer", own(project))
     assert "Apptainer 1.3.4; containers get GPUs by: the runtime's own way" in looked.out
     planned = project.run("apptainer", "--plan", own(project))
     assert "/bin/apptainer exec --containall --cleanenv --no-home --no-privs --pwd=/tmp" in planned.out

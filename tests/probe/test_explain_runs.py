@@ -18,7 +18,7 @@ sys.path.insert(0, str(UNIT))
 
 from spoiling import WIDTH, blocks, save  # noqa: E402
 
-from trtmatrix.cli.entry import make_parser  # noqa: E402
+from trtmatrix.cli.options import make_parser, read_options  # noqa: E402
 from trtmatrix.judge.compare import Entry  # noqa: E402
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model  # noqa: E402
 from trtmatrix.plan.context import Context, ProjectOptions, open_context  # noqa: E402
@@ -105,19 +105,19 @@ class Project:
         words += [f"--cache={self.folder / 'cache'}", f"--results={self.folder / 'results'}"]
         words += [f"--model={self.model}", f"--inputs={self.inputs}", "--precision=fp32"]
         args = make_parser().parse_args([*words, *more])
-        args.no_controls = True
+        args.controls = False
         return args
 
     def section(self, *more: str) -> tuple[ModelSection, list[Entry]]:
         args = self.args(*more)
         context: Context = open_model(
-            open_context(ProjectOptions.of(vars(args))), ModelOptions.of(vars(args))
+            open_context(read_options(ProjectOptions, args)), read_options(ModelOptions, args)
         )
         name = model_repro(context).repro.id
         context = replace(context, selection=replace(context.selection, repros=(name,)))
         entries = perform(context, take_survey(context, Pull.NEVER), Options(confirm=False)).entries
         bare = ModelSection(name="my.onnx", repro=name, facts=(), reference="", floor="", cases=())
-        options = ModelOptions.of(vars(args))
+        options = read_options(ModelOptions, args)
         return add_extras(bare, context, list(entries), RIGHT, WRONG, options), list(entries)
 
 

@@ -12,7 +12,7 @@ from tests.slurm.project import Project
 
 
 def doctor(project: Project, code: int) -> dict[str, dict[str, Any]]:
-    words = project.command("--executor=slurm", "--no-controls", "--json", verb="doctor")
+    words = project.command("--executor=slurm", "--json", verb="doctor")
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=project.cluster.environment)
     assert done.returncode == code, done.stdout + done.stderr
     return {finding["what"]: finding for finding in json.loads(done.stdout)["findings"]}

@@ -1,4 +1,4 @@
-"""The commands that look at the host: each reads, calls, prints, and returns an exit code."""
+"""The commands that look at the host, the stored records and the project: each reads, calls, and prints."""
 
 from __future__ import annotations
 
@@ -6,51 +6,54 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.cli.options import HostCommand, RunOptions, TableOptions, Where
-from trtmatrix.cli.reporting import check_files, show
-from trtmatrix.common.errors import ExitCode, combine_exit_codes
+from trtmatrix.cli.reporting import ReportOptions, TableOptions, check_files, show, write_files
+from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.judge.compare import Entry, exit_codes
-from trtmatrix.model import own_model
-from trtmatrix.model.own_model import ModelOptions
-from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
+from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
-from trtmatrix.run.perform import Result, find_stale, perform, served_among
-from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.model import Evidence, Gpu
-from trtmatrix.suite.plan import Host, Pull
+from trtmatrix.run.perform import Options, Result, find_reasons, perform
+from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
+from trtmatrix.suite.model import Evidence, Gpu, Product, is_release
+from trtmatrix.suite.plan import Pull
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.slurm.cluster import Cluster
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(TableOptions):
+    """Those of ``run``; ``how`` cells are run."""
+
+    plan: bool
+    pull: Pull
+    how: Options
+
+
 def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables."""
     check_files(options.output)
-    context, cluster = open_where(open_model(options.project, options.model), options.where, options.memory)
-    survey, how = take_survey(context, options.pull, cluster), options.how
-    tell_of_engine(context, survey.host)
-    if options.stale:
-        from trtmatrix.plan.stale import stale_json, stale_text
-
-        findings = find_stale(context, survey, how)
-        print(json.dumps(stale_json(findings), indent=1) if options.json else stale_text(findings))
-        return ExitCode.AS_EXPECTED
-    executor = None
+    context = _open_project(options.project, options.model)
+    context, cluster = _open_where(context, options.executor, options.site, options.how.memory)
+    survey, host = take_survey(context, options.pull, cluster), context.engine
+    if host != "auto" and not survey.host.engine.available:  # cells of other runtimes may still run
+        engine = survey.host.engine
+        print(f"trtmatrix: --engine {host}: {engine.reason}\n  {engine.remedy}", file=sys.stderr)
+    how, executor = replace(options.how, log=options.log), None
     if cluster is not None:
         from trtmatrix.slurm.executor import SlurmExecutor
 
         executor = SlurmExecutor(cluster, context, survey, how)
     if options.plan:
-        from trtmatrix.run.planned import plan_all, plan_json, plan_text
+        from trtmatrix.run.planned import plan_all, plan_text
 
-        served = served_among(entries_of(context, survey, survey.stored), how)
-        planned = plan_all(context, survey, served, how, executor)
-        print(json.dumps(plan_json(planned), indent=1) if options.json else plan_text(planned))
+        planned = plan_all(context, survey, find_reasons(context, survey, how), how, executor)
+        print(json.dumps(asdict(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
     started = time.monotonic()
     result = perform(context, survey, how, executor)
@@ -58,15 +61,50 @@ def run_command(options: RunOptions) -> ExitCode:
     return combine_exit_codes(run_codes(context.selection, survey.gpus, result))
 
 
+def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[ExitCode]:
+    """Return the exit codes of a run; a control that could not be made ready is told of, and no trouble."""
+    codes = exit_codes(
+        result.entries, by_name=selection.by_name, gpu_here=bool(gpus),
+        ran=bool(result.records or result.served), gpu_named=bool(selection.gpus),
+    )  # fmt: skip
+    if any(not item.cell.companion for item in result.not_ready):
+        codes.add(ExitCode.MACHINERY)
+    return codes
+
+
 def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
     check_files(options.output)
-    context, survey, entries = stored_entries(options.project, options.where, options.model)
+    context, survey, entries = _stored_entries(options, options.model)
     show(options, context, survey, entries)
-    return shown_code(entries)[0]
+    return _shown_code(entries)[0]
 
 
-def publish_command(options: HostCommand) -> ExitCode:
+def report_command(options: ReportOptions) -> ExitCode:
+    """Write the report; nothing is run. The exit code is that of ``table``."""
+    files = options.output or (Path("report.html"),)
+    check_files(files, (".html", ".md", ".json"))
+    _, _, entries = _stored_entries(options)
+    write_files(replace(options, output=files), entries)
+    print("\n".join(map(str, files)))
+    code, shown, surprises = _shown_code(entries)
+    if code is ExitCode.NOTHING:
+        print("there is no record of any of these cells: nox -s matrix runs what can be run here")
+    if surprises:
+        print(f"{surprises} of {shown} cells are not as expected: see what needs attention")
+    return code
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishOptions:
+    """Those of ``publish``."""
+
+    project: ProjectOptions
+    executor: str
+    site: Path | None
+
+
+def publish_command(options: PublishOptions) -> ExitCode:
     """Publish the records that the current verdict of each selected cell rests on.
 
     That is what was measured here, with what is here now, and is a fact: trouble with the machinery, and
@@ -74,7 +112,7 @@ def publish_command(options: HostCommand) -> ExitCode:
     """
     from trtmatrix.records.store import publish
 
-    context, cluster = open_where(open_context(options.project), options.where)
+    context, cluster = _open_where(open_context(options.project), options.executor, options.site)
     survey = take_survey(context, Pull.NEVER, cluster)
     entries = entries_of(context, survey, survey.stored)
     facts = [entry for entry in entries if find_reason(entry, confirm=False) is None]
@@ -87,78 +125,184 @@ def publish_command(options: HostCommand) -> ExitCode:
     return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
 
 
-def doctor_command(options: HostCommand) -> ExitCode:
-    """Say what was found here and what that lets run, and run the controls alone."""
+@dataclass(frozen=True, kw_only=True)
+class DoctorOptions(PublishOptions):
+    """Those of ``doctor``."""
+
+    json: bool
+
+
+def doctor_command(options: DoctorOptions) -> ExitCode:
+    """Say what was found here, or on a cluster, and what that lets run."""
     from trtmatrix.images.doctor import doctor_text, examine
     from trtmatrix.images.rules import Level
-    from trtmatrix.run.controls import run_controls
 
-    context, on_site = open_context(options.project), options.where.executor == "slurm"
-    if on_site:
+    context, code = open_context(options.project), ExitCode.AS_EXPECTED
+    if options.executor == "slurm":
         from trtmatrix.slurm.doctor import examine_site
 
-        findings = examine_site(options.where.site, context)
+        findings = examine_site(options.site, context)
+        if any(finding.level is Level.TROUBLE for finding in findings.findings):
+            code = ExitCode.MACHINERY
     else:
         findings = examine(context, take_survey(context, Pull.NAMED))
-    if context.controls:
-        findings = replace(findings, controls=run_controls(context))
     print(json.dumps(asdict(findings), indent=1) if options.json else doctor_text(findings))
-    decisive = (*findings.controls, *(findings.findings if on_site else ()))
-    wrong = any(finding.level is Level.TROUBLE for finding in decisive)
-    return ExitCode.MACHINERY if wrong else ExitCode.AS_EXPECTED
+    return code
 
 
-def open_model(project: ProjectOptions, model: ModelOptions) -> Context:
+# --- Commands that look at files alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOptions:
+    """Those of ``list``."""
+
+    project: ProjectOptions
+    json: bool
+
+
+def list_command(options: ListOptions) -> ExitCode:
+    """List versions, repros and cases."""
+    from trtmatrix.judge.standing import standing_of
+    from trtmatrix.records.store import read_records
+    from trtmatrix.tables.render_list import list_json, list_text
+
+    context = open_context(options.project)
+    versions = select_versions(context.matrix, context.selection)
+    rows = select_cases(select_repros(context.plain_repros, context.selection), context.selection)
+    recorded = {item.record.cell.version for item in read_records(context.project.results)}
+    standings = {v.name: standing_of(v, context.plain_repros, recorded) for v in versions}
+    if options.json:
+        print(json.dumps(list_json(versions, rows, standings), indent=1))
+    else:
+        print(list_text(versions, rows, standings))
+    return ExitCode.AS_EXPECTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaOptions:
+    """Those of ``schema``; ``site``: that of slurm.yaml."""
+
+    site: bool
+
+
+def schema_command(options: SchemaOptions) -> ExitCode:
+    """Print the JSON Schema of matrix.yaml, or of slurm.yaml."""
+    from trtmatrix.slurm.sitefile import Site
+    from trtmatrix.suite.keys import keys_schema
+    from trtmatrix.suite.matrix import Matrix
+
+    print(json.dumps(keys_schema(Site if options.site else Matrix), indent=2, sort_keys=True))
+    return ExitCode.AS_EXPECTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareOptions:
+    """Those of ``prepare``; ``which``: ``REPRO/CASE``."""
+
+    project: ProjectOptions
+    which: str
+    to: Path | None
+
+
+def prepare_command(options: PrepareOptions) -> ExitCode:
+    """Write one case's files to a folder."""
+    import shutil
+
+    from trtmatrix.prepare.cases import CaseCache
+
+    context = open_context(options.project)
+    repro_id, _, case_id = options.which.partition("/")
+    loaded = context.repros.get(repro_id)
+    case = next((c for c in loaded.repro.cases if c.id == case_id), None) if loaded else None
+    if loaded is None or case is None:
+        raise UsageError(f"{options.which}: no such case; python -m trtmatrix list shows all")
+    target = options.to or Path(case.id)
+    if target.exists():
+        raise UsageError(f"{target} is there already: name another folder by --to")
+    made = CaseCache(context.project.cache).prepare(loaded, case)
+    try:
+        shutil.copytree(made, target)
+    except OSError:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+    print(f"{target}: run it by hand with\n  python {loaded.file} --files {target}")
+    return ExitCode.AS_EXPECTED
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """Those of ``check``; ``trt``: releases, all of ``matrix`` where none is named."""
+
+    file: Path
+    trt: tuple[str, ...]
+    matrix: Path
+    repros: Path
+    full: bool
+    json: bool
+
+
+def check_command(options: CheckOptions) -> ExitCode:
+    """Name the nodes that versions ignore, get wrong or refuse; the exit code is 1 where some are known."""
+    from trtmatrix.common.jsontext import to_json
+    from trtmatrix.model.static_check import check_json, check_model, render_check
+    from trtmatrix.onnxmodel.reading import load_model
+    from trtmatrix.suite.repro_files import read_facts
+    from trtmatrix.tables.screen import terminal_width
+
+    if wrong := [name for name in options.trt if not is_release(name)]:
+        raise UsageError(
+            f"--trt {', '.join(wrong)}: no release of TensorRT such as 8.6.1; of nothing else are nodes known"
+        )
+    listed = () if options.trt else read_matrix(options.matrix).versions
+    versions = options.trt or tuple(v.name for v in listed if v.product is Product.TENSORRT)
+    model, facts = load_model(options.file, ""), read_facts(options.repros)
+    check = check_model(model, options.file.name, facts, versions)
+    code = ExitCode.SURPRISE if check.is_sure else ExitCode.AS_EXPECTED
+    if options.json:
+        print(to_json({**check_json(check), "exit_code": int(code)}), end="")
+    else:
+        print(render_check(check, terminal_width(), full=options.full), end="")
+    return code
+
+
+# --- What several commands do first, and last
+
+
+def _open_project(project: ProjectOptions, model: ModelOptions) -> Context:
     """Read the project; where a model was named, its repro stands in place of the others."""
-    context = open_context(project)
-    opened = own_model.open_model(context, model)
+    opened = open_model(open_context(project), model)
     if model.model is not None:
-        for told in own_model.notes_of(opened):
+        for told in notes_of(opened):
             print(f"{model.model.name}: {told}", file=sys.stderr)
     return opened
 
 
-def open_where(context: Context, where: Where, memory: int = 0) -> tuple[Context, Cluster | None]:
+def _open_where(
+    context: Context, executor: str, site: Path | None, memory: int = 0
+) -> tuple[Context, Cluster | None]:
     """Return the cluster whose GPUs are meant, with its images in the context; none where this host's are."""
-    if where.executor != "slurm":
+    if executor != "slurm":
         return context, None
     from trtmatrix.slurm.cluster import open_cluster
 
-    return open_cluster(where.site, memory, context)
+    return open_cluster(site, memory, context)
 
 
-def stored_entries(
-    project: ProjectOptions, where: Where, model: ModelOptions | None = None
+def _stored_entries(
+    options: ReportOptions, model: ModelOptions | None = None
 ) -> tuple[Context, Survey, tuple[Entry, ...]]:
     """Return what stored records show of the selected cells, and what is here; nothing is run."""
-    context = open_model(project, model) if model else open_context(project)
-    context, cluster = open_where(context, where)
-    survey: Survey = take_survey(context, Pull.NEVER, cluster)
+    context = _open_project(options.project, model or ModelOptions())
+    context, cluster = _open_where(context, options.executor, options.site)
+    survey = take_survey(context, Pull.NEVER, cluster)
     return context, survey, entries_of(context, survey, survey.stored)
 
 
-def shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:
+def _shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:
     """Return the exit code of what is shown from records, of how many cells, of which so many surprise."""
     shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
     surprises = sum(entry.surprise for entry in shown)
     if not shown:
         return ExitCode.NOTHING, 0, 0
     return ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED, len(shown), surprises
-
-
-def tell_of_engine(context: Context, host: Host) -> None:
-    """Say why the engine that was asked for by name cannot be used: cells of other runtimes may still run."""
-    if context.engine != "auto" and not host.engine.available:
-        print(f"trtmatrix: --engine {context.engine}: {host.engine.reason}", file=sys.stderr)
-        print(f"  {host.engine.remedy}", file=sys.stderr)
-
-
-def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[ExitCode]:
-    """Return the exit codes of a run; a control that could not be made ready is told of, and no trouble."""
-    codes = exit_codes(
-        result.entries, by_name=selection.by_name, gpu_here=bool(gpus),
-        ran=bool(result.records or result.served), gpu_named=bool(selection.gpus),
-    )  # fmt: skip
-    if any(not item.cell.companion for item in result.not_ready):
-        codes.add(ExitCode.MACHINERY)
-    return codes

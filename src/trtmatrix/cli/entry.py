@@ -9,12 +9,13 @@ import importlib
 import io
 import os
 import sys
+import traceback
 import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.cli.parser import make_parser
+from trtmatrix.cli.options import COMMANDS, make_parser, read_options
 from trtmatrix.common.errors import ExitCode, TrtMatrixError, combine_exit_codes, explain_trouble
 from trtmatrix.common.interrupts import interruptible
 
@@ -22,25 +23,6 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = ["main", "make_parser", "run"]
-
-KEPT = "what had ended is kept, the next run goes on"
-"""What is said where a command is interrupted that goes on from what it has."""
-
-OPTIONS = {
-    "run": "RunOptions", "table": "TableOptions", "report": "ReportOptions", "list": "ProjectCommand",
-    "doctor": "HostCommand", "publish": "HostCommand", "prepare": "PrepareOptions", "schema": "SchemaOptions",
-    "check": "CheckOptions",
-}  # fmt: skip
-"""The type of a command's options, in ``options``; others have it beside them, such as ``LockOptions``."""
-
-MODULES = {
-    "list": "cli.listing", "schema": "cli.listing", "prepare": "cli.listing", "check": "cli.listing",
-    "report": "cli.reporting",
-    "upgrade": "upgrade.command", "surfaces": "api.read_bindings", "bundle": "bugs.make",
-    "bisect": "bugs.bisect", "minimise": "bugs.minimise", "lock": "images.lock", "pack": "images.pack",
-    "unpack": "images.unpacker", "merge": "images.merge",
-}  # fmt: skip
-"""Where a command lies; the others are in ``commands``."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -79,17 +61,8 @@ class _Outlet(io.FileIO):
 
 SPELLED = "trtmatrix-spelled"
 SIGNS = {
-    "·": "-",
-    "→": "->",
-    "—": "-",
-    "†": "+",
-    "×": "x",
-    "÷": "/",
-    "√": "sqrt ",
-    "≤": "<=",
-    "≥": ">=",
-    "−": "-",
-}
+    "·": "-", "→": "->", "—": "-", "†": "+", "×": "x", "÷": "/", "√": "sqrt ", "≤": "<=", "≥": ">=", "−": "-",
+}  # fmt: skip
 """What stands for a sign where the output takes ASCII alone; of other letters, their parts that it has."""
 
 
@@ -129,64 +102,54 @@ def run(argv: Sequence[str]) -> ExitCode:
     """Return the exit code of one command line; errors of ours are printed without a traceback."""
     try:
         args = make_parser().parse_args(argv)
+        values = vars(args)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
     try:
-        with interruptible(), _network(args):
+        with interruptible(), _network(offline=values.get("offline", False)):
             return find_command(args)()
     except TrtMatrixError as error:
-        if args.traceback:
-            _print_traceback()
+        if values["traceback"]:
+            traceback.print_exc()
         print(f"trtmatrix: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        verifies = (args.command, getattr(args, "action", "")) == ("bundle", "verify")
-        kept = "nothing was verified" if verifies else KEPT
+        verifies = values["command"] == "bundle verify"
+        kept = "nothing was verified" if verifies else "what had ended is kept, the next run goes on"
         print(f"trtmatrix: interrupted; {kept}", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except (OSError, MemoryError) as error:
-        if args.traceback:
-            _print_traceback()
-        print(f"trtmatrix: trouble of this host: {explain_trouble(error, _folders(args))}", file=sys.stderr)
+        if values["traceback"]:
+            traceback.print_exc()
+        from trtmatrix.common.paths import default_cache
+
+        usual = {"to": Path(), "results": Path("results"), "cache": default_cache()}
+        folders = {f"--{name}": values[name] or path for name, path in usual.items() if name in values}
+        print(f"trtmatrix: trouble of this host: {explain_trouble(error, folders)}", file=sys.stderr)
         print("  (--traceback shows where)", file=sys.stderr)
         return ExitCode.MACHINERY
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise
-        _print_traceback()
+        traceback.print_exc()
         print("trtmatrix: this is a mistake in trtmatrix itself; please report it", file=sys.stderr)
         return ExitCode.MACHINERY
 
 
 def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
-    """Return a command with its options; it is imported only now: --help and list stay light."""
-    module = importlib.import_module(f"trtmatrix.{MODULES.get(args.command, 'cli.commands')}")
-    name: str = getattr(args, "action", args.command)
+    """Return a command with its options; it is imported only now: --help and list stay light.
+
+    ``bundle make`` is ``make_command`` with ``MakeOptions``, in the module that :data:`COMMANDS` names.
+    """
+    module = importlib.import_module(f"trtmatrix.{COMMANDS[args.command].module}")
+    name = str(args.command).rpartition(" ")[2]
     command: Callable[[object], ExitCode] = getattr(module, f"{name}_command")
-    from trtmatrix.cli import options
-
-    own = getattr(module, f"{name.capitalize()}Options", None)
-    kind = getattr(options, OPTIONS[args.command]) if args.command in OPTIONS else own
-    typed = args if kind is None else options.read_options(kind, args)
-    return lambda: command(typed)
+    options = read_options(getattr(module, f"{name.capitalize()}Options"), args)
+    return lambda: command(options)
 
 
-def _folders(args: argparse.Namespace) -> dict[str, Path]:
-    """Return the folders that a command writes to, by the options that name them."""
-    from trtmatrix.common.paths import default_cache
-
-    usual = {"to": Path(), "results": Path("results"), "cache": default_cache()}
-    return {f"--{name}": getattr(args, name) or path for name, path in usual.items() if hasattr(args, name)}
-
-
-def _network(args: argparse.Namespace) -> contextlib.AbstractContextManager[None]:
+def _network(*, offline: bool) -> contextlib.AbstractContextManager[None]:
     """Return what a command runs in: without a network where ``--offline`` says so."""
-    if not getattr(args, "offline", False):
+    if not offline:
         return contextlib.nullcontext()
     from trtmatrix.common.offline import without_network
 
     return without_network()
-
-
-def _print_traceback() -> None:
-    import traceback
-
-    traceback.print_exc()

@@ -22,12 +22,11 @@ from trtmatrix.suite.plan import Engine, Excluded, Launch, Pull, count_excluded,
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What was looked at, what it lets run, and how the controls came out where they were run."""
+    """What was looked at, and what it lets run."""
 
     findings: tuple[Finding, ...]
     can_run: tuple[str, ...]
     cannot: tuple[str, ...]
-    controls: tuple[Finding, ...] = ()
 
 
 def examine(context: Context, survey: Survey) -> Findings:
@@ -72,8 +71,6 @@ def doctor_text(findings: Findings) -> str:
     lines += ["", "This lets run:", *(f"  {line}" for line in findings.can_run or ("nothing",))]
     if findings.cannot:
         lines += ["", "Not here:", *(f"  {line}" for line in findings.cannot)]
-    if findings.controls:
-        lines += ["", *finding_lines(findings.controls)]
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from pprint import pformat
@@ -76,12 +76,6 @@ class ModelOptions:
     explain: bool = False
     build: Mapping[str, Any] = field(default_factory=dict)
     bug_is: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> ModelOptions:
-        """Return those of a command line, by the names of its options; a command need not have all."""
-        named = {each.name: values[each.name] for each in fields(cls) if each.name in values}
-        return cls(**{**named, "profile": tuple(named.get("profile", ()))})
 
 
 def open_model(context: Context, options: ModelOptions) -> Context:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
 from trtmatrix.common.paths import Project, default_cache
@@ -21,8 +21,6 @@ from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 from trtmatrix.suite.repros import Repro
 
 T = TypeVar("T")
-
-RUNTIMES = ("container", "wheels", "host")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,25 +42,6 @@ class ProjectOptions:
     registry: str = ""
     engine: str = ""
     images: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> ProjectOptions:
-        """Return those of a command line, by the names of its options; a command need not have all."""
-        names = {name: tuple(values.get(name) or ()) for name in ("trt", "repro", "case", "gpu", "runtime")}
-        for runtime in names["runtime"]:
-            if runtime not in RUNTIMES:
-                raise UsageError(f"--runtime {runtime}: known are {', '.join(RUNTIMES)}")
-        return cls(
-            matrix=values["matrix"], repros=values["repros"], results=values["results"],
-            cache=values["cache"], pythons=tuple(values.get("python") or ()),
-            selection=Selection(
-                versions=names["trt"], repros=names["repro"], cases=names["case"], gpus=names["gpu"],
-                runtimes=names["runtime"],
-            ),
-            controls=not values.get("no_controls", False), offline=values.get("offline", False),
-            registry=values.get("registry") or "", engine=values.get("engine") or "",
-            images=tuple(values.get("own_images") or ()),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,6 @@ One fact a line, in one order, so that git shows what changed.
 
 from __future__ import annotations
 
-import re
 from dataclasses import field, fields, is_dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -38,17 +37,6 @@ REMEDY = (
 )
 
 
-def _matching(pattern: str, words: str) -> AfterValidator:
-    """Return the rule that a text has a shape; ``words`` say which."""
-
-    def check(value: str) -> str:
-        if not re.fullmatch(pattern, value):
-            raise ValueError(words)
-        return value
-
-    return AfterValidator(check)
-
-
 def _inside(value: str) -> str:
     """Refuse a path that leaves the project's folder."""
     if not value or value.startswith("/") or {"", ".", ".."} & set(value.split("/")):
@@ -56,19 +44,11 @@ def _inside(value: str) -> str:
     return value
 
 
-Digest = Annotated[str, _matching("sha256:[0-9a-f]{64}", "must be sha256: and 64 hexadecimal digits")]
-Sha256 = Annotated[str, _matching("[0-9a-f]{64}", "must be 64 hexadecimal digits")]
-Moment = Annotated[
-    str,
-    _matching(
-        "[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(Z|[+]00:00)",
-        "must be a moment in UTC such as 2026-11-22T03:36:28Z",
-    ),
-]
-Platform = Annotated[
-    str, _matching("[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?", "must be a platform such as linux/amd64")
-]
-Name = Annotated[str, _matching(PART.pattern, "is no name of a version such as 10.7.0")]
+Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+]00:00)$")]
+Platform = Annotated[str, Field(pattern="^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$")]
+Name = Annotated[str, Field(pattern=f"^({PART.pattern})$")]
 Filled = Annotated[str, Field(min_length=1)]
 Inside = Annotated[str, AfterValidator(_inside)]
 
@@ -191,16 +171,12 @@ class _Flat(dict[str, Any]):
 
 
 class _Writer(yaml.SafeDumper):
-    """Writes keys in the order given, each text on one line."""
+    """Writes keys in the order given, each text on one line, what is the same twice as often."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401 - any value
-        """Write what is the same twice, so that each line stands for itself."""
+        """Let each line stand for itself."""
         del data
         return True
-
-
-def _write_flat(writer: yaml.SafeDumper, value: _Flat) -> yaml.Node:
-    return writer.represent_mapping("tag:yaml.org,2002:map", value.items(), flow_style=True)
 
 
 def _write_text(writer: yaml.SafeDumper, value: str) -> yaml.Node:
@@ -208,7 +184,9 @@ def _write_text(writer: yaml.SafeDumper, value: str) -> yaml.Node:
     return writer.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 
 
-_Writer.add_representer(_Flat, _write_flat)
+_Writer.add_representer(
+    _Flat, lambda writer, value: writer.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
+)
 _Writer.add_representer(str, _write_text)
 
 

@@ -25,60 +25,51 @@ def estimate_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[Ce
 
     Where that is not known: as long as those of which it is, on the average; 1 s where nothing is known.
     """
-    known = _known_seconds(cells, stored)
+    known = known_seconds(cells, stored)
     usual = sum(known.values()) / len(known) if known else 1.0
-    return {cell.id: known.get(_row(cell.id), usual) for cell in cells}
+    return {cell.id: known.get(cell.id, usual) for cell in cells}
 
 
-def known_cells(cells: Sequence[Cell], stored: Iterable[Stored]) -> frozenset[CellId]:
-    """Return the cells of which it is known how long they took, on whatever GPU."""
-    known = _known_seconds(cells, stored)
-    return frozenset(cell.id for cell in cells if _row(cell.id) in known)
+def known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellId, float]:
+    """Return from start to end of the newest record of each cell's row, where it has both."""
 
+    def row(cell: CellId) -> tuple[str, str, str]:
+        return cell.repro, cell.case, cell.version
 
-def _known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[tuple[str, str, str], float]:
-    """Return the seconds from start to end of the newest record of each row that has both."""
-    wanted = {_row(cell.id) for cell in cells}
+    def age(record: Record) -> tuple[str, str]:
+        return record.started, record.run
+
+    wanted = {row(cell.id) for cell in cells}
     newest: dict[tuple[str, str, str], Record] = {}
     for record in (item.record for item in stored):
-        row = _row(record.cell)
-        if row in wanted and (row not in newest or _age(record) > _age(newest[row])):
-            newest[row] = record
+        key = row(record.cell)
+        if key in wanted and (key not in newest or age(record) > age(newest[key])):
+            newest[key] = record
     found = {}
-    for row, record in newest.items():
+    for key, record in newest.items():
         with contextlib.suppress(ValueError, TypeError):
             moments = (record.started, record.finished)
             started, finished = (datetime.fromisoformat(each.replace("Z", "+00:00")) for each in moments)
-            found[row] = max(0.0, (finished - started).total_seconds())
-    return found
-
-
-def _row(cell: CellId) -> tuple[str, str, str]:
-    return cell.repro, cell.case, cell.version
-
-
-def _age(record: Record) -> tuple[str, str]:
-    return record.started, record.run
+            found[key] = max(0.0, (finished - started).total_seconds())
+    return {cell.id: found[row(cell.id)] for cell in cells if row(cell.id) in found}
 
 
 def order_launches(
     launches: Iterable[Launch], seconds: Seconds, is_here: Callable[[Launch], bool]
 ) -> list[Launch]:
-    """Return launches in the order in which they start: what is here already, then the longest first."""
-    return sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
+    """Return launches in the order in which they start: what is here already, then the longest first.
 
-
-def join_images(launches: Sequence[Launch]) -> list[Launch]:
-    """Return launches in their order, but those of an image that must be had first one after another.
-
-    So what is had can go again before the next is had.
+    Those of an image that must be had first come one after another, so that what is had can go again before
+    the next is had.
     """
-    wanted = [had_first(launch) or str(number) for number, launch in enumerate(launches)]
-    places = {image: number for number, image in reversed(list(enumerate(wanted)))}
-    return [launches[n] for n in sorted(range(len(launches)), key=lambda n: places[wanted[n]])]
+    ordered = sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
+    places: dict[str, int] = {}
+    for number, launch in enumerate(ordered):
+        places.setdefault(_had_first(launch) or str(id(launch)), number)
+    return sorted(ordered, key=lambda launch: places[_had_first(launch) or str(id(launch))])
 
 
-def had_first(launch: Launch) -> str | None:
+def _had_first(launch: Launch) -> str | None:
     """Return the image that must be pulled for a launch, or for the base of its own; None where none must."""
     origin = launch.version.origin
     if not isinstance(origin, ImageOrigin) or not launch.lacks_image:
@@ -97,33 +88,20 @@ def equal_boards(gpu: Gpu, boards: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 def split_launch(launch: Launch, parts: int, seconds: Seconds) -> list[Launch]:
-    """Return a launch as at most so many, each about equally long and with whole repros where that goes.
+    """Return a launch as at most so many stretches of its cells, each about equally long.
 
-    Cells of one repro stay together as far as no part becomes much longer than the others by it.
+    The cells of one repro, which stand together, mostly stay so.
     """
-    parts = min(parts, len(launch.cells))
-    if parts <= 1:
-        return [launch]
-    longest = _total(launch.cells, seconds) / parts
-    chunks = sorted(_chunks(launch.cells, longest / 2, seconds), key=lambda chunk: -_total(chunk, seconds))
-    shares: list[list[Cell]] = [[] for _ in range(parts)]
-    for chunk in chunks:  # the longest that is left goes to who has least
-        min(shares, key=lambda share: (_total(share, seconds), len(share))).extend(chunk)
-    place = {cell.id: number for number, cell in enumerate(launch.cells)}
-    return [launch.of(sorted(share, key=lambda cell: place[cell.id])) for share in shares if share]
-
-
-def _chunks(cells: Sequence[Cell], longest: float, seconds: Seconds) -> list[list[Cell]]:
-    """Cut cells into stretches of one repro, of one cell or not longer than this."""
-    chunks: list[list[Cell]] = []
-    for cell in cells:
-        last = chunks[-1] if chunks else []
-        fits = last and last[0].repro.id == cell.repro.id
-        if fits and _total([*last, cell], seconds) <= longest:
-            last.append(cell)
-        else:
-            chunks.append([cell])
-    return chunks
+    parts, left = min(parts, len(launch.cells)), _total(launch.cells, seconds)
+    shares: list[list[Cell]] = [[]]
+    for cell in launch.cells:
+        taken, takes = _total(shares[-1], seconds), _total([cell], seconds)
+        wanted = left / (parts - len(shares) + 1)  # an equal share of what the shares before have left
+        if shares[-1] and len(shares) < parts and taken + takes / 2 > wanted:
+            left -= taken
+            shares.append([])
+        shares[-1].append(cell)
+    return [launch.of(share) for share in shares]
 
 
 def group_cases(cells: Iterable[Cell]) -> list[list[Cell]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -13,7 +13,7 @@ from trtmatrix.judge.record import Record
 from trtmatrix.judge.standing import Standing, standing_of
 from trtmatrix.launchers.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.plan.context import Context, own_platform
-from trtmatrix.plan.stale import current_digests, origin_digests
+from trtmatrix.plan.stale import cell_digests, origin_digests
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell, expand
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
@@ -51,11 +51,6 @@ class Survey:
         """The GPUs that cells can run on."""
         return (self.nodes_host or self.host).gpus
 
-    def host_of(self, cell: Cell) -> Host:
-        """Return where a cell is run: on the cluster's nodes where there is one and it needs a GPU."""
-        on_gpu = cell.version.product is Product.TENSORRT
-        return self.nodes_host if self.nodes_host is not None and on_gpu else self.host
-
     @property
     def here_alone(self) -> Survey:
         """The survey without what a cluster's nodes run: their own jobs tell what they lack."""
@@ -74,17 +69,32 @@ class Survey:
 def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Survey:
     """Find GPUs (of a cluster's ``nodes`` where there are any), engine and records, and plan.
 
-    Nothing is changed.
+    Nothing is changed. A version that is only planned is not shown, unless it was named or runs here.
     """
     scan = find_gpus() if nodes is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
-    host, stored = find_host(context, scan), tuple(read_records(context.project.results))
+    host, stored = _find_host(context, scan), tuple(read_records(context.project.results))
     nodes_host = nodes.host(stored) if nodes is not None else None
-    gpus = table_gpus(context, (nodes_host or host).gpus, stored)
+    gpus = _table_gpus(context, (nodes_host or host).gpus, stored)
     every = expand_with_controls if context.controls else expand
     cells = every(context.matrix, context.plain_repros, gpus, context.selection)
-    there = nodes.planned(context, stored) if nodes is not None else None
-    plan = plan_cells(cells, host, context, pull, there)
-    if hidden := find_hidden(context, stored, plan):
+    if nodes is None:
+        plan = make_plan(cells, host, context.selection, pull)
+    else:  # TensorRT runs on the nodes, the rest here
+        there = [cell for cell in cells if cell.version.product is Product.TENSORRT]
+        here = [cell for cell in cells if cell.version.product is not Product.TENSORRT]
+        theirs = make_plan(there, nodes.planned(context, stored), context.selection, pull)
+        ours = make_plan(here, host, context.selection, pull)
+        plan = replace(
+            ours, launches=theirs.launches + ours.launches, excluded=theirs.excluded + ours.excluded
+        )
+    if not context.selection.versions:
+        recorded = {item.record.cell.version for item in stored}
+        runs = {launch.version.name for launch in plan.launches}
+        hidden = {
+            version.name for version in context.matrix.versions
+            if version.addition and version.product is Product.TENSORRT and version.name not in runs
+            and standing_of(version, context.plain_repros, recorded) is Standing.PLANNED
+        }  # fmt: skip
         cells = tuple(cell for cell in cells if cell.version.name not in hidden)
         shown = tuple(item for item in plan.excluded if item.cell.version.name not in hidden)
         plan = replace(plan, excluded=shown)
@@ -93,39 +103,7 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
     )
 
 
-def find_hidden(context: Context, stored: Iterable[Stored], plan: Plan) -> frozenset[str]:
-    """Return the versions that are not shown: planned, not asked for by name and not run here."""
-    if context.selection.versions:
-        return frozenset()
-    planned = _find_planned(context, stored)
-    return planned - {launch.version.name for launch in plan.launches}
-
-
-def _find_planned(context: Context, stored: Iterable[Stored]) -> frozenset[str]:
-    """Return TensorRT's additions to the agreed versions of which nothing is known yet."""
-    recorded, repros = {item.record.cell.version for item in stored}, context.plain_repros
-    return frozenset(
-        version.name for version in context.matrix.versions
-        if version.addition and version.product is Product.TENSORRT
-        and standing_of(version, repros, recorded) is Standing.PLANNED
-    )  # fmt: skip
-
-
-def plan_cells(cells: Sequence[Cell], host: Host, context: Context, pull: Pull, nodes: Host | None) -> Plan:
-    """Plan what this host runs, and what a cluster's nodes do where there is one."""
-    if nodes is None:
-        return make_plan(cells, host, context.selection, pull)
-    here = [cell for cell in cells if cell.version.product is not Product.TENSORRT]
-    there = [cell for cell in cells if cell.version.product is Product.TENSORRT]
-    ours = make_plan(here, host, context.selection, pull)
-    theirs = make_plan(there, nodes, context.selection, pull)
-    return Plan(
-        launches=(*theirs.launches, *ours.launches), excluded=(*theirs.excluded, *ours.excluded),
-        boards=ours.boards,
-    )  # fmt: skip
-
-
-def find_host(context: Context, scan: GpuScan) -> Host:
+def _find_host(context: Context, scan: GpuScan) -> Host:
     """Look at the engine and, where asked for, at the host's interpreters."""
     from trtmatrix.launchers.interpreters import find_tensorrt
 
@@ -133,7 +111,7 @@ def find_host(context: Context, scan: GpuScan) -> Host:
     engine = find_engine_of(context, scan)
     return Host(
         engine=engine, gpus=scan.gpus,
-        offline=context.offline, lacking=lacking_wheels(context) if context.offline else {},
+        offline=context.offline, lacking=_lacking_wheels(context) if context.offline else {},
         interpreters=find_tensorrt(list(context.pythons)) if asked else {},
         builds_images=context.project.image_builder is not None and engine.is_daemon,
     )  # fmt: skip
@@ -155,7 +133,7 @@ def find_engine_of(context: Context, scan: GpuScan) -> Engine:
     return replace(engine, images={**engine.images, **files}) if files else engine
 
 
-def lacking_wheels(context: Context) -> dict[str, str]:
+def _lacking_wheels(context: Context) -> dict[str, str]:
     """Return what each version of wheels lacks that is neither installed nor in the wheelhouse, in words."""
     from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, is_installed
 
@@ -164,21 +142,19 @@ def lacking_wheels(context: Context) -> dict[str, str]:
         origin = version.origin
         if not isinstance(origin, WheelsOrigin):
             continue
-        if is_installed(context.project.cache, version.name, origin.wheels):
-            continue
-        if words := find_lacking(wheelhouse, origin.wheels):
+        here = is_installed(context.project.cache, version.name, origin.wheels)
+        if not here and (words := find_lacking(wheelhouse, origin.wheels)):
             lacking[version.name] = words
     return lacking
 
 
-def table_gpus(context: Context, here: Sequence[Gpu], stored: Sequence[Stored]) -> tuple[Gpu, ...]:
+def _table_gpus(context: Context, here: Sequence[Gpu], stored: Sequence[Stored]) -> tuple[Gpu, ...]:
     """Return the GPUs of the tables: those named, else those here and those that have records."""
+    recorded = recorded_gpus(stored)
     if context.selection.gpus:
-        return named_gpus(context.selection.gpus, [*here, *recorded_gpus(stored).values()])
-    gpus = {gpu.slug: gpu for gpu in reversed(here)}  # of equal ones the first
-    for slug, facts in recorded_gpus(stored).items():
-        gpus.setdefault(slug, facts)
-    return tuple(gpus.values()) or (NO_GPU,)
+        return named_gpus(context.selection.gpus, [*here, *recorded.values()])
+    first = {gpu.slug: gpu for gpu in reversed(here)}  # of equal ones
+    return tuple({**recorded, **first}[slug] for slug in {**first, **recorded}) or (NO_GPU,)
 
 
 def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
@@ -187,27 +163,35 @@ def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
     for item in stored:
         if item.record.product is Product.TENSORRT and item.record.gpu.get("name"):
             seen.setdefault(item.record.cell.gpu, []).append(item.record)
-    return {slug: _recorded_gpu(slug, records) for slug, records in sorted(seen.items())}
 
+    def all_of(slug: str, key: str) -> str:
+        return ", ".join(sorted({str(r.gpu[key]) for r in seen[slug] if r.gpu.get(key)}))
 
-def _recorded_gpu(slug: str, records: Sequence[Record]) -> Gpu:
-    def all_of(key: str) -> str:
-        return ", ".join(sorted({str(r.gpu[key]) for r in records if r.gpu.get(key)}))
-
-    return Gpu(
-        slug=slug, name=str(records[0].gpu["name"]), variant=all_of("variant"),
-        compute=all_of("compute") or None, driver=all_of("driver") or None,
-    )  # fmt: skip
+    return {
+        slug: Gpu(
+            slug=slug, name=str(records[0].gpu["name"]), variant=all_of(slug, "variant"),
+            compute=all_of(slug, "compute") or None, driver=all_of(slug, "driver") or None,
+        )
+        for slug, records in sorted(seen.items())
+    }  # fmt: skip
 
 
 def digests_now(context: Context, survey: Survey) -> dict[CellId, dict[str, str]]:
-    """Return the digests that a record of each cell must have to count as current."""
-    return current_digests(
-        survey.cells,
-        context.repros,
-        context.code.probe,
-        lambda c: origin_digests(c, survey.host_of(c), on_host="host" in context.selection.runtimes),
-    )
+    """Return the digests that a record of each cell must have to count as current (``is_digest_of``)."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    columns: dict[tuple[str, str], Mapping[str, str]] = {}
+    found = {}
+    on_host = "host" in context.selection.runtimes
+    for cell in survey.cells:
+        row, column = (cell.repro.id, cell.case.id), (cell.version.name, cell.gpu.slug)
+        if row not in rows:
+            rows[row] = {**cell_digests(cell, context.repros[cell.repro.id]), "probe": context.code.probe}
+        if column not in columns:  # TensorRT runs on the cluster's nodes, where there is one
+            on_nodes = cell.version.product is Product.TENSORRT
+            host = survey.nodes_host if survey.nodes_host and on_nodes else survey.host
+            columns[column] = origin_digests(cell, host, on_host=on_host)
+        found[cell.id] = {**rows[row], **columns[column]}
+    return found
 
 
 def entries_of(

@@ -57,7 +57,7 @@ def record_path(root: Path, record: Record) -> Path:
 
 
 def write_record(root: Path, data: Mapping[str, Any] | Record) -> Record:
-    """Write a record as a new file; ``FileExistsError`` where the run has one for this cell."""
+    """Write a record; ``FileExistsError`` where the run has one for this cell."""
     record = data if isinstance(data, Record) else record_from(data)
     path = record_path(root, record)
     write_new(path, to_json(record.data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
@@ -98,33 +98,29 @@ def read_records(results: Path) -> list[Stored]:
     where it is; all are looked at, and then a :class:`ConfigError` names each with line and remedy.
     Of two copies of one run the local is kept.
     """
+    found: dict[tuple[CellId, str], Stored] = {}
+    problems: list[str] = []
+    pool, room = Pool(_reread), bytearray(1 << 16)
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
     try:
-        return _read_all(results)
+        for file, local in _files(results, problems):
+            try:
+                record = parse_record(_read_into(room, file), file, pool)
+            except (NewerRecordError, OSError) as error:
+                newer = isinstance(error, NewerRecordError)
+                problems.append(str(error) if newer else f"{file}:1: {error}")
+            except (RecordError, BorderError) as error:
+                words = error if isinstance(error, RecordError) else f"{file}:1: {error}"
+                problems.append(f"{words}\n  {_set_aside(Path(file))}")
+            else:
+                key = (record.cell, record.run)
+                if local or key not in found:
+                    found[key] = Stored(record=record, local=local)
     finally:
         gc.freeze()
         if collects:
             gc.enable()
-
-
-def _read_all(results: Path) -> list[Stored]:
-    found: dict[tuple[CellId, str], Stored] = {}
-    problems: list[str] = []
-    pool, reader = Pool(_reread), _Reader()
-    for file, local in _files(results, problems):
-        try:
-            record = parse_record(reader.read(file), file, pool)
-        except (NewerRecordError, OSError) as error:
-            problems.append(str(error) if isinstance(error, NewerRecordError) else f"{file}:1: {error}")
-            continue
-        except (RecordError, BorderError) as error:
-            words = error if isinstance(error, RecordError) else f"{file}:1: {error}"
-            problems.append(f"{words}\n  {_set_aside(Path(file))}")
-            continue
-        key = (record.cell, record.run)
-        if local or key not in found:
-            found[key] = Stored(record=record, local=local)
     if problems:
         raise ConfigError(problems)
     return list(found.values())
@@ -138,24 +134,15 @@ def _reread(file: str) -> Mapping[str, Any]:
         raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
 
 
-class _Reader:
-    """Reads files one after another into the same memory: what 100,000 of them leave free has no holes."""
-
-    def __init__(self) -> None:
-        """Take memory that almost any record fits in."""
-        self._room = bytearray(1 << 16)
-
-    def read(self, file: str) -> memoryview:
-        """Return a file's content, which is good until the next file is read."""
-        descriptor, _ = open_file(file)
-        try:
-            size = os.readv(descriptor, [self._room])
-            while size == len(self._room):
-                self._room = self._room + bytearray(size)
-                size += os.readv(descriptor, [memoryview(self._room)[size:]])
-        finally:
-            os.close(descriptor)
-        return memoryview(self._room)[:size]
+def _read_into(room: bytearray, file: str) -> memoryview:
+    """Return a file's content, read into the same memory as the last: what many leave free has no holes."""
+    descriptor, size = open_file(file)
+    try:
+        if size >= len(room):
+            room.extend(bytes(2 * size))
+        return memoryview(room)[: os.readv(descriptor, [room])]
+    finally:
+        os.close(descriptor)
 
 
 def _set_aside(path: Path) -> str:
@@ -173,27 +160,24 @@ def _set_aside(path: Path) -> str:
 
 def _files(results: Path, problems: list[str]) -> Iterator[tuple[str, bool]]:
     """Yield each record's file and whether it lies in the local part; adds folders that cannot be read."""
+
+    def names(folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(folder))  # noqa: PTH208 - of 30,000 folders: no objects
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            problems.append(f"{folder}:1: {error}")
+            return []
+
     local = results / "local"
-    tops = [name for name in _names(str(results), problems) if name != local.name]
-    for root, names, is_local in ((results, tops, False), (local, _names(str(local), problems), True)):
-        folders = [f"{root}/{name}" for name in names]
+    tops = [name for name in names(str(results)) if name != local.name]
+    for root, gpus, is_local in ((results, tops, False), (local, names(str(local)), True)):
+        folders = [f"{root}/{name}" for name in gpus]
         for _ in range(3):
-            folders = [f"{folder}/{name}" for folder in folders for name in _names(folder, problems)]
+            folders = [f"{folder}/{name}" for folder in folders for name in names(folder)]
         for folder in folders:
-            for name in _names(folder, problems):
-                if name.endswith(".json"):
-                    yield f"{folder}/{name}", is_local
-
-
-def _names(folder: str, problems: list[str]) -> list[str]:
-    """Return what a folder holds, sorted; nothing where it is none."""
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208 - of 30,000 folders: no objects
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        problems.append(f"{folder}:1: {error}")
-        return []
+            yield from ((f"{folder}/{name}", is_local) for name in names(folder) if name.endswith(".json"))
 
 
 def publish(results: Path, records: Iterable[Record]) -> list[Path]:
@@ -212,10 +196,10 @@ def take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
     content = read_file(file)
     record = parse_record(content, str(file))
     for digest in kept_digests(record):
-        name = f"{digest}.npz"
-        if (source / "outputs" / name).exists() and not (cache / "outputs" / name).exists():
-            with opened(source / "outputs" / name, ARRAY) as (stream, _):
-                write_blob(cache / "outputs" / name, lambda out: shutil.copyfileobj(stream, out, BLOCK))
+        theirs, ours = kept_file(source, digest), kept_file(cache, digest)
+        if theirs.exists() and not ours.exists():
+            with opened(theirs, ARRAY) as (stream, _):
+                write_blob(ours, lambda out: shutil.copyfileobj(stream, out, BLOCK))
     target = record_path(root, record)
     with contextlib.suppress(FileExistsError):
         write_new(target, content)
@@ -244,7 +228,7 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
                 head = read_head(stream, size)
                 stream.seek(0)
                 digest = digest_stream(stream)
-                target = cache / "outputs" / f"{digest}.npz"
+                target = kept_file(cache, digest)
                 if not target.exists():
                     stream.seek(0)
                     write_blob(target, lambda out, stream=stream: _write_npz(out, stream))  # type: ignore[misc]
@@ -296,20 +280,6 @@ def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
     return Tensor(dtype=str(head.dtype), shape=head.shape, blocks=lambda: _blocks(file))
 
 
-def kept_file(cache: Path, digest: str) -> Path:
-    """Return the file of a kept output; see :func:`trtmatrix.records.store.keep_outputs`."""
-    return cache / "outputs" / f"{digest}.npz"
-
-
-def unpack_kept(cache: Path, digest: str, target: Path) -> None:
-    """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    with (
-        opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
-        target.open("wb") as out,
-    ):  # fmt: skip
-        shutil.copyfileobj(stream, out, 1 << 20)
-
-
 def _blocks(file: Path) -> Iterator[NDArray[Any]]:
     import numpy as np
 
@@ -325,3 +295,17 @@ def _blocks(file: Path) -> Iterator[NDArray[Any]]:
             if len(data := stream.read(wanted)) != wanted:
                 raise BorderError("it ends too early")
             yield np.frombuffer(data, head.dtype)
+
+
+def kept_file(cache: Path, digest: str) -> Path:
+    """Return the file of a kept output; see :func:`keep_outputs`."""
+    return cache / "outputs" / f"{digest}.npz"
+
+
+def unpack_kept(cache: Path, digest: str, target: Path) -> None:
+    """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
+    with (
+        opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
+        target.open("wb") as out,
+    ):  # fmt: skip
+        shutil.copyfileobj(stream, out, BLOCK)

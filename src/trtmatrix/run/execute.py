@@ -22,21 +22,24 @@ from trtmatrix.plan.order import (
     equal_boards,
     estimate_seconds,
     group_cases,
-    join_images,
     order_launches,
     split_launch,
 )
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.recorder import Recorder
 from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue
-from trtmatrix.run.worker import Stopped, Worker
-from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
 
 CASES = "cases prepared"
-PREPARED_SECONDS = 0.02
-"""How often a launch that cannot start without a prepared case looks for one."""
+TASK_SECONDS = 0.02
+"""How often a launch that cannot start without a task looks for one."""
+INSTALLATIONS = 2
+"""Environments that are made side by side."""
+ON_CPU = 2
+"""Launches that run side by side on the CPU: building and measuring are mostly single-threaded."""
+CPU_CELLS = 20
+"""As many cells of one launch at least are worth a process of their own beside another."""
 
 
 def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Executor | None = None) -> Run:
@@ -46,7 +49,7 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     """
     todo = [launch.of(cell for cell in launch.cells if cell.id not in served) for launch in plan.launches]
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], run.stored)
-    launches = join_images(order_launches([launch for launch in todo if launch.cells], seconds, run.is_here))
+    launches = order_launches([launch for launch in todo if launch.cells], seconds, run.is_here)
     if not launches:
         return run
     run.sampled = sample_cells((cell.id for launch in launches for cell in launch.cells), os.urandom(16))
@@ -65,11 +68,12 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
                 futures.append(threads.submit(schedule.work, group, board, lambda r: _run_launch(r, run)))
             if executor and away:
                 futures.append(threads.submit(executor.run, away, run, seconds))
-            MakingReady(run, lambda launch, found: _take(launch, found, schedule, run)).start(here)
+            _start_making_ready(here, schedule, run)
             for future in as_completed(futures):
                 future.result()
         except BaseException as error:
-            if isinstance(error, HungUp) or not isinstance(error, KeyboardInterrupt):
+            person = isinstance(error, KeyboardInterrupt) and not isinstance(error, HungUp)
+            if not person:
                 run.leave.set()
             run.stop.set()  # first of all: whatever else fails, what runs is ended
             if isinstance(error, KeyboardInterrupt):
@@ -77,7 +81,7 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
             schedule.stop()
             if isinstance(error, KeyboardInterrupt):
                 with contextlib.suppress(OSError):  # the same signal may have ended who reads it
-                    run.progress.note(f"interrupted: ending what runs{' here' if run.leave.is_set() else ''}")
+                    run.progress.note(f"interrupted: ending what runs{'' if person else ' here'}")
             if isinstance(error, OSError):
                 folders = {"--results": run.local, "--cache": run.cache}
                 raise MachineryError(explain_trouble(error, folders)) from error
@@ -93,64 +97,87 @@ def _prepare_cases(launches: Sequence[Launch], run: Run) -> None:
             run.prepared.add((cell.repro.id, cell.case.id))
         else:
             missing.append(cell)
+    if not missing:
+        return
     groups = [
         [Wanted(loaded=run.repros[cell.repro.id], case=cell.case) for cell in group]
         for group in group_cases(missing)
     ]
-    if groups:
-        run.progress.begin(CASES, sum(map(len, groups)))
+    run.progress.begin(CASES, sum(map(len, groups)))
     for wanted in run.preparer.prepare(groups, run.stop):
         run.prepared.add((wanted.loaded.repro.id, wanted.case.id))
         run.progress.step(CASES, f"{wanted.loaded.repro.id}/{wanted.case.id}")
 
 
-def _take(launch: Launch, found: Ready | BaseException, schedule: Schedule, run: Run) -> None:
-    """Schedule a launch that is ready; the cells of one that cannot be made ready are left out."""
-    if isinstance(found, Ready):
-        schedule.put(launch, found)
-        return
-    if not isinstance(found, MachineryError):
-        schedule.stop(found)
-        return
+def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run) -> None:
+    """Make launches ready in threads, while others run: what is here at once, pulls, builds, wheels.
+
+    Pulls and builds come one after another, installations a few at a time. The threads are left behind by a
+    run that is interrupted: a pull cannot be called off; the engine ends it with this process.
+    """
+
+    def work(waiting: list[Launch], lock: threading.Lock) -> None:
+        while not run.stop.is_set():
+            with lock:
+                if not waiting:
+                    return
+                launch = waiting.pop(0)
+            try:
+                _make_ready(launch, schedule, run)
+            except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
+                schedule.stop(error)
+
+    queues: dict[str, list[Launch]] = {}
+    for launch in launches:
+        how = "pull" if launch.pull else "build" if launch.build else "install"
+        queues.setdefault("here" if run.is_here(launch) else how, []).append(launch)
+    for how, queue in queues.items():
+        lock = threading.Lock()
+        for _ in range(min(INSTALLATIONS if how == "install" else 1, len(queue))):
+            threading.Thread(target=work, args=(queue, lock), daemon=True).start()
+
+
+def _make_ready(launch: Launch, schedule: Schedule, run: Run) -> None:
+    """Schedule a launch once it is ready; the cells of one that cannot be made ready are left out."""
+    ready = None
     try:
-        run.progress.note(f"{launch.version.name}: {found}")
-        run.leave_out(launch, str(found).splitlines()[0])
+        ready = run.launcher_of(launch).make_ready(launch)
+    except MachineryError as error:
+        run.progress.note(f"{launch.version.name}: {error}")
+        run.leave_out(launch, str(error).splitlines()[0])
         if run.images is not None:
             run.images.ended(launch)
-    finally:
-        schedule.put(launch, None)
+    schedule.put(launch, ready)
 
 
 def _run_launch(ready: Ready, run: Run) -> None:
-    """Run one launch to the end; a probe that died is started again for the tasks that it left."""
-    recorder = Recorder(ready, run)
+    """Run one launch to the end."""
     queue = TaskQueue(
         run.tasks_of(ready.launch), can_run=lambda task: task.case in run.prepared,
         confirm=run.tasks_to_confirm,
     )  # fmt: skip
-    early = run.isolation is not Isolation.CONTAINER  # it is warm by the time that the first case is there
-    try:
-        while not queue.is_done:
-            while not early and not queue.has_some:
-                if run.stop.wait(PREPARED_SECONDS):
-                    return
-            worker = Worker(ready, queue, recorder, run)
-            worker.run()
-            early &= worker.had_tasks
-    except Stopped:
-        return
-    if run.images is not None:
+    # A warm worker has started by the time that the first case is there.
+    if run_tasks(ready, queue, run, early=run.isolation is not Isolation.CONTAINER) and run.images:
         run.images.ended(ready.launch)
 
 
-INSTALLATIONS = 2
-"""Environments that are made side by side."""
+def run_tasks(ready: Ready, queue: TaskQueue, run: Run, *, early: bool = False) -> bool:
+    """Run all tasks of a queue; a probe that died is started again for those that it left.
 
-ON_CPU = 2
-"""Launches that run side by side on the CPU: building and measuring are mostly single-threaded."""
-
-CPU_CELLS = 20
-"""As many cells of one launch at least are worth a process of their own beside another."""
+    ``early``: the first start waits for no task. Returns whether all were run, before the run was to stop.
+    """
+    recorder = Recorder(ready, run)
+    try:
+        while not queue.is_done:
+            if early or queue.has_some:
+                worker = Worker(ready, queue, recorder, run)
+                worker.run()
+                early &= worker.had_tasks
+            elif run.stop.wait(TASK_SECONDS):
+                return False
+    except Stopped:
+        return False
+    return True
 
 
 @dataclass(kw_only=True, eq=False)
@@ -221,7 +248,10 @@ class Schedule:
                     group.busy -= 1
 
     def _take(self, group: Group) -> Ready | None:
-        """Return the next launch of a group once one is ready; None where none will be."""
+        """Return the next launch of a group once one is ready; None where none will be.
+
+        Where boards are idle and no other launch comes for them, it is split: its other parts are next.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or group.ready or not group.expected)
             if self._error is not None:
@@ -232,72 +262,10 @@ class Schedule:
             idle = len(group.boards) - group.busy - len(group.ready)
             parts = min(idle, len(ready.launch.cells) // group.split) if group.split else 1
             if parts > 1 and not (group.expected and not ready.launch.gpu.present):
-                ready = self._split(group, ready, parts)
+                first, *others = split_launch(ready.launch, parts, self._seconds)
+                self._place |= {id(other): -1 for other in others}
+                group.ready[:0] = [replace(ready, launch=other) for other in others]
+                ready = replace(ready, launch=first)
+                self._changed.notify_all()
             group.busy += 1
             return ready
-
-    def _split(self, group: Group, ready: Ready, parts: int) -> Ready:
-        """Return the first part of a launch; the others are the next in its group."""
-        first, *others = split_launch(ready.launch, parts, self._seconds)
-        for other in others:
-            self._place[id(other)] = -1
-        group.ready[:0] = [replace(ready, launch=other) for other in others]
-        self._changed.notify_all()
-        return replace(ready, launch=first)
-
-
-class MakingReady:
-    """Makes launches ready in threads, while others run: what is here at once, then pulls, builds, wheels.
-
-    ``told``: called with each launch, and what it is ready with, or why it cannot be. The threads are left
-    behind by a run that is interrupted: a pull cannot be called off; the engine ends it with this process.
-    """
-
-    def __init__(self, run: Run, told: Callable[[Launch, Ready | BaseException], None]) -> None:
-        """Keep who makes ready, and who is told."""
-        self._run, self._told = run, told
-        self._lock = threading.Lock()
-        self._had: dict[str, MachineryError | None] = {}
-
-    def start(self, launches: Sequence[Launch]) -> None:
-        """Begin: pulls and builds one after another, installations a few at a time."""
-        queues: dict[str, list[Launch]] = {}
-        for launch in launches:
-            how = "pull" if launch.pull else "build" if launch.build else "install"
-            queues.setdefault("here" if self._run.is_here(launch) else how, []).append(launch)
-        for how, queue in queues.items():
-            for _ in range(min(INSTALLATIONS if how == "install" else 1, len(queue))):
-                threading.Thread(target=self._work, args=(queue,), daemon=True).start()
-
-    def _work(self, queue: list[Launch]) -> None:
-        while not self._run.stop.is_set():
-            with self._lock:
-                if not queue:
-                    return
-                launch = queue.pop(0)
-            found: Ready | BaseException
-            try:
-                found = self._make(launch)
-            except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
-                found = error
-            try:
-                self._told(launch, found)
-            except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
-                self._told(launch, RuntimeError(f"{launch.version.name}: {error!r}"))
-
-    def _make(self, launch: Launch) -> Ready:
-        """Make a launch ready; an image that several launches want is had once, and fails once."""
-        origin, launcher = launch.version.origin, self._run.launcher_of(launch)
-        if not launch.lacks_image or not isinstance(origin, ImageOrigin):
-            return launcher.make_ready(launch)
-        if origin.image in self._had:
-            if (failed := self._had[origin.image]) is not None:
-                raise failed
-            return replace(launcher.make_ready(replace(launch, pull=False, build=False)), launch=launch)
-        try:
-            ready = launcher.make_ready(launch)
-        except MachineryError as error:
-            self._had[origin.image] = error
-            raise
-        self._had[origin.image] = None
-        return ready

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import Project, check_writable, probe_folder
+from trtmatrix.common.words import counted
+from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import Entry, Stored, without_refused
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
-from trtmatrix.plan.stale import Finding, Reason, find_reason
+from trtmatrix.plan.stale import Reason, find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, find_engine_of
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
-from trtmatrix.suite.plan import Excluded, Isolation, Keep, Launch
+from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
@@ -34,25 +36,32 @@ class Options:
     """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
 
     ``full``: progress has a line for each cell; ``log``: the file that all lines go to.
-
     ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
+    ``memory`` of a container and ``output_size`` of a cell: in bytes.
     """
 
-    limits: Limits = field(default_factory=Limits)
     rerun: bool = False
     rebuilds: int = 1
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
-    quiet: bool = False
-    full: bool = False
-    log: Path | None = None
     keep: Keep = Keep.ALL
     locked: bool = False
+    memory: int = Limits().memory
+    output_size: int = Limits().output
+    full: bool = False
+    quiet: bool = False
+    log: Path | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """A container's limits; its scratch is memory too, and never more than that."""
+        scratch = min(Limits().scratch, self.memory)
+        return Limits(memory=self.memory, output=self.output_size, scratch=scratch)
 
     def words(self) -> list[str]:
         """Return the words of ``run`` that ask for the same; ``rerun`` and ``quiet`` are a command's own."""
         words = [
-            f"--memory={self.limits.memory}", f"--output-size={self.limits.output}",
+            f"--memory={self.memory}", f"--output-size={self.output_size}",
             f"--rebuilds={self.rebuilds}", f"--isolation={self.isolation.value}", f"--keep={self.keep.value}",
         ]  # fmt: skip
         words += [] if self.confirm else ["--no-confirm"]
@@ -76,10 +85,11 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     """
     entries = entries_of(context, survey, survey.stored)
     served = served_among(entries, options)
-    if not launches_to_run(survey, served):
+    todo = launches_to_run(survey, served)
+    if not todo:
         return Result(entries=entries, served=served)
-    check_paths(context.project, launches_to_run(survey, served))
-    tell_pins(context, survey, options, served)
+    check_paths(context.project, todo)
+    tell_pins(context, todo, options)
     survey = tidy(context, survey, options, served)
     survey = able(context, survey, options, served)
     run = execute(context, survey, options, served, executor)
@@ -91,6 +101,40 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     return Result(
         entries=entries, served=served, records=tuple(run.records), not_ready=tuple(run.not_ready)
     )  # fmt: skip
+
+
+def served_among(entries: Iterable[Entry], options: Options) -> frozenset[CellId]:
+    """Return the cells that are shown from their records instead of running them again."""
+    return frozenset(entry.cell.id for entry in entries if why_run(entry, options) is None)
+
+
+def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = None) -> Reason | None:
+    """Return why a cell is run under these options, or None where its records stand for it."""
+    return find_reason(
+        entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm, current=current
+    )
+
+
+def find_reasons(context: Context, survey: Survey, options: Options) -> dict[CellId, Reason]:
+    """Return why each cell would be run; those whose records stand for them have no reason."""
+    current = digests_now(context, survey)
+    entries = entries_of(context, survey, survey.stored)
+    found = {entry.cell.id: why_run(entry, options, current[entry.cell.id]) for entry in entries}
+    return {cell: reason for cell, reason in found.items() if reason is not None}
+
+
+def launches_to_run(survey: Survey, served: frozenset[CellId]) -> list[Launch]:
+    """Return the launches of the plan with the cells that the store does not serve."""
+    every = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.launches]
+    return [launch for launch in every if launch.cells]
+
+
+def needs_image(launch: Launch) -> bool:
+    """Whether a launch runs in a container."""
+    return launch.python is None and isinstance(launch.version.origin, ImageOrigin)
+
+
+# --- Before anything is started
 
 
 def check_paths(project: Project, launches: Iterable[Launch]) -> None:
@@ -107,29 +151,17 @@ def check_paths(project: Project, launches: Iterable[Launch]) -> None:
             raise UsageError(f"{text}: container engines take a path with a colon for two: {remedy}")
 
 
-def tell_pins(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> None:
+def tell_pins(context: Context, launches: Sequence[Launch], options: Options) -> None:
     """Say on stderr which of the images that will run are not locked; ``--locked`` refuses them.
 
     Raises :class:`UsageError` then.
     """
-    launches = launches_to_run(survey, served)
-    if not any(needs_image(launch) for launch in launches):
-        return
-    from trtmatrix.images.pins import check_pins, new_lines
+    if any(map(needs_image, launches)):
+        from trtmatrix.images.pins import check_pins, new_lines
 
-    lines = check_pins(context, launches, options.locked)
-    for line in () if options.quiet else new_lines(context, lines):
-        print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
-
-
-def launches_to_run(survey: Survey, served: frozenset[CellId]) -> list[Launch]:
-    """Return the launches of the plan that have a cell which the store does not serve."""
-    return [launch for launch in survey.plan.launches if any(cell.id not in served for cell in launch.cells)]
-
-
-def needs_image(launch: Launch) -> bool:
-    """Whether a launch runs in a container."""
-    return launch.python is None and isinstance(launch.version.origin, ImageOrigin)
+        lines = check_pins(context, launches, options.locked)
+        for line in () if options.quiet else new_lines(context, lines):
+            print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
 def tidy(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
@@ -147,7 +179,7 @@ def tidy(context: Context, survey: Survey, options: Options, served: frozenset[C
     progress = QuietProgress(sys.stderr)
     for name in remove_leftovers():
         progress.note(f"removed the container {name}, whose run had died")
-    images = make_images(context, survey, options, progress)
+    images = _make_images(context, survey, options, progress)
     if not images.drop_leftovers(launch.version.origin for launch in launches):
         return survey
     return replace(survey, host=replace(survey.host, engine=find_engine_of(context, survey.scan)))
@@ -172,7 +204,65 @@ def terms_of(context: Context, options: Options) -> Terms:
     """Return what preflight has to know of how a run will be."""
     from trtmatrix.images.preflight import Terms
 
-    return Terms(keep=options.keep, memory=options.limits.memory, is_here=here(context.project))
+    return Terms(keep=options.keep, memory=options.memory, is_here=here(context.project))
+
+
+def here(project: Project) -> Callable[[Launch], bool]:
+    """Return what tells whether a launch can start without a pull, a build or an installation."""
+    from trtmatrix.launchers.wheels import is_installed
+
+    def is_here(launch: Launch) -> bool:
+        origin = launch.version.origin
+        if launch.python is None and isinstance(origin, WheelsOrigin):
+            return is_installed(project.cache, launch.version.name, origin.wheels)
+        return not launch.lacks_image
+
+    return is_here
+
+
+# --- What is fetched, in words
+
+ENVIRONMENT_BYTES = 210_000_000
+"""What an environment of wheels takes: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX."""
+CASE_BYTES = 5_500_000
+"""What a prepared case and its kept outputs take: 1.6 GB of all 298 cases."""
+
+
+def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> str:
+    """Return the sentence with which a run begins; sizes of wheels and cases are as earlier ones had them."""
+    from trtmatrix.images.downloads import gigabytes
+
+    cache, is_here = context.project.cache, here(context.project)
+    cells = [cell for launch in launches for cell in launch.cells]
+    new = {launch.version.name for launch in launches if not needs_image(launch) and not is_here(launch)}
+    cases = {(c.repro.id, c.case.id) for c in cells if not (cache / "cases").is_dir()}
+    size = len(new) * ENVIRONMENT_BYTES
+    fetched = [image_words(launches, context, engine)]
+    fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(size)}"] if new else []
+    words = " and ".join(filter(None, fetched))
+    parts = [f"{counted(len(cells), 'test')} to run", f"to fetch: {words}" if words else "nothing to fetch"]
+    if size := size + len(cases) * CASE_BYTES:
+        parts.append(f"about {gigabytes(size)} will be kept in {cache}")
+    return "; ".join(parts)
+
+
+def image_words(launches: Iterable[Launch], context: Context, engine: Engine) -> str:
+    """Return how many images launches lack, and their GB; nothing where none."""
+    from trtmatrix.images.downloads import find_downloads, gigabytes
+
+    downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
+    sizes = [each.added for each in downloads]
+    if not sizes:
+        return ""
+    if None in sizes:
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{' each' * (len(sizes) > 1)}"
+    size = sum(each for each in sizes if each is not None)
+    if not size:  # made of wheels on a base that is here, or is made here too
+        return f"{counted(len(sizes), 'image')} to build"
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}"
+
+
+# --- Starting
 
 
 def execute(
@@ -182,14 +272,14 @@ def execute(
     """Run the cells of the plan that are not served; returns the run with its records."""
     from trtmatrix.common.progress import QuietProgress, open_progress
     from trtmatrix.run.execute import execute_plan
-    from trtmatrix.run.planned import announce
 
     check_writable({"--results": context.project.local, "--cache": context.project.cache})
     if options.quiet:
         progress: Progress = QuietProgress(sys.stderr)
     else:
         progress = open_progress(log=options.log, full=options.full)
-        progress.note(f"trtmatrix: {announce(context, survey, served, here(context.project))}")
+        told = announce(context, launches_to_run(survey, served), survey.host.engine)
+        progress.note(f"trtmatrix: {told}")
     try:
         return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
     except BaseException:
@@ -200,7 +290,40 @@ def execute(
         progress.close()
 
 
-def make_images(context: Context, survey: Survey, options: Options, progress: Progress) -> Images:
+def make_run(context: Context, survey: Survey, options: Options, progress: Progress) -> Run:
+    """Return a run with the launchers that its plan needs: a new kind of launcher is added here."""
+    from trtmatrix.launchers.gpu import clocks
+    from trtmatrix.launchers.interpreters import InterpreterLauncher
+    from trtmatrix.launchers.wheels import find_wheelhouse
+    from trtmatrix.prepare.case_pool import CasePool
+    from trtmatrix.prepare.cases import CaseCache
+    from trtmatrix.run.tasks import Run, new_run_id, utc_now
+
+    project, launches = context.project, survey.plan.here
+    interpreters = InterpreterLauncher(
+        project.cache, project.repros.resolve(), progress.note,
+        find_wheelhouse(project.folder) if context.offline else None,
+    )  # fmt: skip
+    launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
+    images = surfaces = None
+    if any(map(needs_image, launches)):
+        images = _make_images(context, survey, options, progress)
+        launchers["container"] = _container_launcher(context, survey, options, progress, images)
+    if any(launch.version.product is Product.TENSORRT for launch in launches):
+        from trtmatrix.api.section import SurfaceIntake
+
+        surfaces = SurfaceIntake(project.results, progress.note)
+    return Run(
+        id=new_run_id(utc_now()), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
+        cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
+        gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
+        stored=survey.stored, rebuilds=options.rebuilds, confirm=options.confirm,
+        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), images=images,
+        surfaces=surfaces,
+    )  # fmt: skip
+
+
+def _make_images(context: Context, survey: Survey, options: Options, progress: Progress) -> Images:
     """Return what gets the images of this host's engine, and drops them after their last cell."""
     from trtmatrix.launchers.images import Images, builder_command
     from trtmatrix.launchers.pulls import Puller
@@ -213,41 +336,6 @@ def make_images(context: Context, survey: Survey, options: Options, progress: Pr
         cache=project.cache, puller=puller, keep=options.keep,
         builder=builder_command(project.image_builder, project.matrix),
         base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
-    )  # fmt: skip
-
-
-def make_run(context: Context, survey: Survey, options: Options, progress: Progress) -> Run:
-    """Return a run with the launchers that its plan needs."""
-    from trtmatrix.judge.calibration import read_calibration
-    from trtmatrix.launchers.gpu import clocks
-    from trtmatrix.launchers.interpreters import InterpreterLauncher
-    from trtmatrix.launchers.wheels import find_wheelhouse
-    from trtmatrix.prepare.case_pool import CasePool
-    from trtmatrix.prepare.cases import CaseCache
-    from trtmatrix.run.tasks import Run, new_run_id
-
-    project, launches = context.project, survey.plan.here
-    interpreters = InterpreterLauncher(
-        project.cache, project.repros.resolve(), progress.note,
-        find_wheelhouse(project.folder) if context.offline else None,
-    )  # fmt: skip
-    launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
-    images = None
-    if any(map(needs_image, launches)):
-        images = make_images(context, survey, options, progress)
-        launchers["container"] = _container_launcher(context, survey, options, progress, images)
-    surfaces = None
-    if any(launch.version.product is Product.TENSORRT for launch in launches):
-        from trtmatrix.api.section import SurfaceIntake
-
-        surfaces = SurfaceIntake(project.results, progress.note)
-    return Run(
-        id=new_run_id(), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
-        cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
-        gpu_clocks=clocks, output_bytes=options.limits.output, calibration=read_calibration(),
-        stored=survey.stored, rebuilds=options.rebuilds, confirm=options.confirm,
-        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), images=images,
-        surfaces=surfaces,
     )  # fmt: skip
 
 
@@ -269,39 +357,3 @@ def _container_launcher(
     return ContainerLauncher(
         engine=engine, cache=project.cache, repros=project.repros, limits=limits, images=images
     )
-
-
-def here(project: Project) -> Callable[[Launch], bool]:
-    """Return what tells whether a launch can start without a pull, a build or an installation."""
-    from trtmatrix.launchers.wheels import is_installed
-
-    def is_here(launch: Launch) -> bool:
-        origin = launch.version.origin
-        if launch.python is None and isinstance(origin, WheelsOrigin):
-            return is_installed(project.cache, launch.version.name, origin.wheels)
-        return not launch.lacks_image
-
-    return is_here
-
-
-def served_among(entries: Iterable[Entry], options: Options) -> frozenset[CellId]:
-    """Return the cells that are shown from their records instead of running them again."""
-    return frozenset(entry.cell.id for entry in entries if why_run(entry, options) is None)
-
-
-def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = None) -> Reason | None:
-    """Return why a cell is run under these options, or None where its records stand for it."""
-    return find_reason(
-        entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm, current=current
-    )
-
-
-def find_stale(context: Context, survey: Survey, options: Options) -> list[Finding]:
-    """Return why each cell that could run here would be run, or the record that stands for it."""
-    can_run = {cell.id for launch in survey.plan.launches for cell in launch.cells}
-    current = digests_now(context, survey)
-    return [
-        Finding(cell=entry.cell, reason=why_run(entry, options, current[entry.cell.id]), record=entry.record)
-        for entry in entries_of(context, survey, survey.stored)
-        if entry.cell.id in can_run
-    ]

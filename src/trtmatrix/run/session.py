@@ -12,11 +12,11 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from trtmatrix.common.border import BorderError, remove_tree
+from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.progress import QuietProgress
@@ -26,17 +26,14 @@ from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
+from trtmatrix.run.execute import run_tasks
 from trtmatrix.run.perform import Options, able, make_run, tidy
-from trtmatrix.run.recorder import Recorded, Recorder
-from trtmatrix.run.tasks import Run, Task, TaskQueue, new_run_id
-from trtmatrix.run.worker import Stopped, Worker
+from trtmatrix.run.tasks import Task, TaskQueue, new_run_id
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Cause
 from trtmatrix.suite.plan import Launch, Pull
 from trtmatrix.suite.repro_files import LoadedRepro
 
-POLL_SECONDS = 0.1
-"""How often a caller who waits for a record looks whether the session itself has failed."""
+POLL_SECONDS = 0.02
 
 
 class Session:
@@ -56,18 +53,18 @@ class Session:
 
     def __enter__(self) -> Session:
         """Look at what is here and which records there are; the first trial starts the container."""
-        cache = self._context.project.cache
-        (cache / "sessions").mkdir(parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(dir=cache / "sessions"))
+        sessions = self._context.project.cache / "sessions"
+        sessions.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(dir=sessions))
         try:
             self._folder.chmod(0o755)
-            options, nothing = Options(confirm=False, quiet=True), frozenset[Any]()
-            survey = tidy(self._context, take_survey(self._context, Pull.NEVER), options, nothing)
-            self._survey = able(self._context, survey, options, nothing)
+            options = Options(confirm=False, quiet=True)
+            survey = tidy(self._context, take_survey(self._context, Pull.NEVER), options, frozenset())
+            self._survey = able(self._context, survey, options, frozenset())
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             run = make_run(shown, self._survey, options, QuietProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}
-            self._state = replace(run, surfaces=None, repros=self._repros)
+            self._run = replace(run, surfaces=None, repros=self._repros)
         except BaseException:
             remove_tree(self._folder)
             raise
@@ -87,7 +84,9 @@ class Session:
         lasting one and goes there, measured in a fresh process as a run would. :class:`MachineryError` where
         the version cannot be run here.
         """
-        cell = self._cell_of(loaded, builds)
+        (case,) = loaded.repro.cases
+        case = replace(case, builds=builds) if builds else case
+        cell = replace(self._launch().cells[0], repro=replace(loaded.repro, cases=(case,)), case=case)
         known = replace(self._context, repros={loaded.repro.id: loaded})
         survey = replace(self._survey, cells=(cell,))
         mine = [item for item in self._stored if item.record.cell == cell.id]
@@ -95,17 +94,12 @@ class Session:
         current = digests_now(known, survey)[cell.id]
         if results is None and find_reason(entry, confirm=False, current=current) is None:
             return entry
-        record = self._run_task(loaded, cell, results)
+        record = self._measure(loaded, cell, results)
         stored = Stored(record=record, local=True)
         if results is None:
             self._stored.append(stored)
         (entry,) = entries_of(known, survey, [*mine, stored], executed=frozenset({record.run}))
         return entry
-
-    def _cell_of(self, loaded: LoadedRepro, builds: int) -> Cell:
-        (case,) = loaded.repro.cases
-        case = replace(case, builds=builds) if builds else case
-        return replace(self._launch().cells[0], repro=replace(loaded.repro, cases=(case,)), case=case)
 
     def _launch(self) -> Launch:
         """Return how the version is started; :class:`MachineryError` with the reason where it is not."""
@@ -117,81 +111,52 @@ class Session:
         boards = [board for board in plan.boards if board.slug == launches[0].gpu.slug]
         return launches[0].on(boards[0]) if boards and launches[0].gpu.present else launches[0]
 
-    def _run_task(self, loaded: LoadedRepro, cell: Cell, results: Path | None) -> Record:
-        """Run one cell in the open process, and return its record."""
-        if self._thread is None:
-            self._start()
-        self._state.cases.prepare(loaded, cell.case)
-        run = new_run_id(self._state.clock)
-        file = self._folder / f"{run.replace('-', '_')}.py"
+    def _measure(self, loaded: LoadedRepro, cell: Cell, results: Path | None) -> Record:
+        """Run one cell in the open process, which the first one starts, and return its record."""
+        run = self._run
+        if self._thread is None and not run.stop.is_set():
+            launch = self._launch()
+            ready = run.launcher_of(launch).make_ready(launch)
+            self._thread = threading.Thread(target=self._serve, args=(ready,))
+            self._thread.start()
+        run.cases.prepare(loaded, cell.case)
+        number = new_run_id(run.clock())
+        file = self._folder / f"{number.replace('-', '_')}.py"
         shutil.copyfile(loaded.file, file)
         self._repros[cell.repro.id] = replace(loaded, file=file)
-        self._recorder.local = results / "local" if results else self._state.local
+        run.local = (results or self._context.project.results) / "local"
+        lasting = results is not None
         try:
-            self._queue.add(Task(cell=cell, run=run, alone=results is not None))
-            return self._wait_for(run)
+            self._queue.add(Task(cell=cell, run=number, alone=lasting, keep=lasting))
+            return self._wait_for(number)
         except BaseException:
             self._end(at_once=True)
             raise
         finally:
             file.unlink(missing_ok=True)
 
-    def _wait_for(self, run: str) -> Record:
+    def _wait_for(self, number: str) -> Record:
         """Wait for the record of a trial; raises what ended the session, where something has."""
-        while (record := self._recorder.records.pop(run, None)) is None:
-            if self._error is not None:
-                raise self._error
-            if self._thread is None or not self._thread.is_alive():
-                raise MachineryError(f"{self.version}: the session has ended")
-            self._recorder.stored.wait(POLL_SECONDS)
-            self._recorder.stored.clear()
-        return record
-
-    def _start(self) -> None:
-        if self._state.stop.is_set():
-            raise MachineryError(f"{self.version}: the session has ended")
-        launch = self._launch()
-        ready = self._state.launcher_of(launch).make_ready(launch)
-        self._recorder = _TrialRecorder(ready, self._state)
-        self._thread = threading.Thread(target=self._serve, args=(ready,))
-        self._thread.start()
+        lives = True
+        while lives:
+            lives = self._thread is not None and self._thread.is_alive()
+            if found := [record for record in self._run.records if record.run == number]:
+                self._run.records.clear()
+                return found[0]
+            time.sleep(POLL_SECONDS)
+        raise self._error or MachineryError(f"{self.version}: the session has ended")
 
     def _serve(self, ready: Ready) -> None:
         """Run the probe as long as there are trials; where it dies, it is started again for the next one."""
         try:
-            while self._queue.wait():
-                Worker(ready, self._queue, self._recorder, self._state).run()
-        except Stopped:
-            pass
+            run_tasks(ready, self._queue, self._run)
         except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
             self._error = error
 
     def _end(self, *, at_once: bool) -> None:
         if at_once:
-            self._state.stop.set()
+            self._run.stop.set()
         self._queue.close()
         if self._thread is not None:
             with undisturbed():
                 self._thread.join()
-
-
-class _TrialRecorder(Recorder):
-    """Stores the record of the one trial that runs, and hands it to who waits for it."""
-
-    def __init__(self, ready: Ready, run: Run) -> None:
-        super().__init__(ready, run)
-        self.stored = threading.Event()
-        self.records: dict[str, Record] = {}
-
-    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> Recorded:
-        if not task.alone and not isinstance(data, BorderError):
-            data.pop("kept", None)  # of a trial only the measurements count
-        return self._answer(task, super().store(task, data, folder))
-
-    def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
-        return self._answer(task, super().fail(task, cause, detail))
-
-    def _answer(self, task: Task, recorded: Recorded) -> Recorded:
-        self.records[task.run] = recorded.record
-        self.stored.set()
-        return recorded

@@ -29,12 +29,8 @@ if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is
     from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.launchers.images import Images
 
-
-class Clock(Protocol):
-    """Tells the time in UTC."""
-
-    def __call__(self) -> datetime:
-        """Return now, with its time zone."""
+CELLS = "tests"
+"""What progress calls cells."""
 
 
 def utc_now() -> datetime:
@@ -42,9 +38,9 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def new_run_id(clock: Clock = utc_now) -> str:
+def new_run_id(now: datetime) -> str:
     """Return an id that sorts by time and that no other run has."""
-    return f"{clock().strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
+    return f"{now.strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +49,7 @@ class Task:
 
     ``run``: the id of the run that its record is stored under; ``rebuilds``: the least number of engines;
     ``confirms``: the run whose verdict is doubted, if any; ``alone``: in a fresh process that serves no other
-    cell.
+    cell; ``keep``: outputs that are worth it are kept.
     """
 
     cell: Cell
@@ -61,6 +57,7 @@ class Task:
     rebuilds: int = 1
     confirms: str = ""
     alone: bool = False
+    keep: bool = True
 
     @property
     def case(self) -> tuple[str, str]:
@@ -92,7 +89,7 @@ class Task:
             "cell": vars(self.cell.id), "run": self.run, "repro_file": loaded.file.name,
             "params": {**case.params, **case.tolerance}, "seconds": case.seconds,
             "builds": builds, "processes": processes, "needs": sorted(case.needs),
-            "files": files, "keep_outputs": True, "alone": self.alone,
+            "files": files, "keep_outputs": self.keep, "alone": self.alone,
             "dangerous": case.dangerous,
         }  # fmt: skip
 
@@ -100,8 +97,9 @@ class Task:
 class TaskQueue:
     """Hands out tasks that can be run now, and takes back how they ended. For many threads.
 
-    ``can_run``: whether a task's case is prepared. ``confirm``: makes new tasks of those in doubt, once no
-    other is left. ``closed``: whether nothing will be added.
+    A task is in one place: it waits, it runs, or it is in doubt. ``can_run``: whether a task's case is
+    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``closed``: whether
+    nothing will be added.
     """
 
     def __init__(
@@ -112,76 +110,60 @@ class TaskQueue:
         self._waiting, self._can_run, self._confirm, self._closed = list(tasks), can_run, confirm, closed
         self._running: list[Task] = []
         self._doubted: list[tuple[Task, int]] = []
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     @property
     def is_done(self) -> bool:
         """Whether nothing waits, nothing runs that might be doubted, and nothing will come."""
-        with self._changed:
+        with self._lock:
             return self._closed and not (self._waiting or self._running or self._doubted)
 
     @property
     def has_some(self) -> bool:
         """Whether a task can be run now."""
-        with self._changed:
+        with self._lock:
             return bool(self._doubted and not self._waiting) or any(map(self._can_run, self._waiting))
 
     def take(self, most: int | None = None) -> list[Task]:
         """Return the tasks that can be run now; those in doubt come after all others."""
-        with self._changed:
+        with self._lock:
             if self._doubted and not self._waiting and not self._running:
                 self._waiting, self._doubted = self._confirm(self._doubted), []
             taken = [task for task in self._waiting if self._can_run(task)][:most]
-            self._waiting = _without(self._waiting, taken)
+            gone = set(taken)
+            self._waiting = [task for task in self._waiting if task not in gone]
             self._running += taken
             return taken
 
     def ended(self, task: Task, engines: int = 0) -> None:
         """Take back a task; ``engines``: how many must be built alone before its verdict is believed."""
-        with self._changed:
+        with self._lock:
             self._running.remove(task)
             if engines:
                 self._doubted.append((task, engines))
 
     def give_back(self, tasks: Sequence[Task]) -> None:
         """Take back tasks that were not run: they come first."""
-        with self._changed:
-            self._running = _without(self._running, tasks)
+        with self._lock:
+            self._running = [task for task in self._running if task not in tasks]
             self._waiting = [*tasks, *self._waiting]
 
     def drop(self) -> list[Task]:
         """Return all that is left, running or waiting, and hand out nothing of it any more."""
-        with self._changed:
+        with self._lock:
             left = [*self._running, *self._waiting]
             self._waiting, self._running, self._doubted = [], [], []
             return left
 
     def add(self, task: Task) -> None:
         """Take one more task."""
-        with self._changed:
+        with self._lock:
             self._waiting.append(task)
-            self._changed.notify_all()
 
     def close(self) -> None:
         """Forget what waits; nothing will be added."""
-        with self._changed:
+        with self._lock:
             self._closed, self._waiting = True, []
-            self._changed.notify_all()
-
-    def wait(self) -> bool:
-        """Wait until there is a task; False where none will come."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            return bool(self._waiting)
-
-
-def _without(tasks: Sequence[Task], others: Iterable[Task]) -> list[Task]:
-    gone = set(others)
-    return [task for task in tasks if task not in gone]
-
-
-CELLS = "tests"
-"""What progress calls cells."""
 
 
 @dataclass(kw_only=True)
@@ -216,7 +198,7 @@ class Run:
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
     is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image
-    clock: Clock = utc_now
+    clock: Callable[[], datetime] = utc_now
     stop: threading.Event = field(default_factory=threading.Event)
     leave: threading.Event = field(default_factory=threading.Event)
     hurry: threading.Event = field(default_factory=threading.Event)
@@ -242,7 +224,7 @@ class Run:
             f"{doubted[0][0].cell.version.name}: {counted(len(doubted), 'verdict')} to be confirmed"
         )
         self.progress.more(CELLS, len(doubted))
-        run = new_run_id(self.clock)
+        run = new_run_id(self.clock())
         return [
             Task(cell=task.cell, run=run, rebuilds=engines, confirms=task.run, alone=True)
             for task, engines in doubted

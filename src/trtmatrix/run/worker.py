@@ -9,23 +9,36 @@ records are read from is written by this process alone, and no container has it.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import math
 import os
 import re
+import shutil
 import socket
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.border import RECORD, BorderError, check_name, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
+from trtmatrix.judge.compare import newest
+from trtmatrix.judge.confirm import FROM_THE_PROCESS, Assessment, assess, is_shared
+from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
+from trtmatrix.judge.noise import fits, read_noise
+from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import DiskWatch, Ended, Overfull, Ready
-from trtmatrix.run.recorder import Recorded, Recorder
-from trtmatrix.run.tasks import Run, Task, TaskQueue
-from trtmatrix.suite.model import Cause
+from trtmatrix.plan.stale import cell_digests
+from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
+from trtmatrix.records.store import keep_outputs, keep_record
+from trtmatrix.run.tasks import CELLS, Run, Task, TaskQueue
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.plan import Isolation
 from trtprobe.channel import SOCKET, Channel, near, sealed_size
 from trtprobe.files import write_json
@@ -55,14 +68,13 @@ class Worker:
     def __init__(self, ready: Ready, queue: TaskQueue, recorder: Recorder, run: Run) -> None:
         """Take what is run; nothing is started yet."""
         self.ready, self.queue, self.recorder, self.state = ready, queue, recorder, run
+        launch = ready.launch
+        self._name = f"{run.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
         self._fed: list[Task] = []  # by index: the probe runs them in this order
         self._next = 0  # the first index whose record has not been seen
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
-        self._launcher_failed = False
-        self._overfull = False
-        self._closed = False
-        self._name = ""
+        self._launcher_failed = self._overfull = self._closed = False
         self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
         self._threads = ThreadPoolExecutor(RECORDERS)
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
@@ -78,8 +90,6 @@ class Worker:
 
         The job's folder is removed on every path, and what came out is stored.
         """
-        launch = self.ready.launch
-        self._name = f"{self.state.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
         folder = make_job_folder(self.state.cache, self._name)
         try:
             with self._threads:  # on the way out it waits until what came out is stored
@@ -87,7 +97,7 @@ class Worker:
         finally:
             remove_tree(folder)
             self.state.progress.now(self._name)
-            self._take_recorded()
+            self._take_recorded(wait=True)
         self._settle(ended)
 
     def _run_probe(self, folder: Path) -> Ended:
@@ -105,7 +115,11 @@ class Worker:
 
         def poll() -> None:
             intake.take()
-            self._poll(folder)
+            if run.stop.is_set():
+                raise Stopped
+            self._collect(folder / "out")
+            self._take_recorded(wait=False)
+            self._feed(folder / "job")
             watch.look()
 
         try:
@@ -126,14 +140,6 @@ class Worker:
             run.surfaces.take(self.ready, folder / "out")
         return ended
 
-    def _poll(self, folder: Path) -> None:
-        """Take what has come out, feed what can be run now. Raises :class:`Stopped`, :class:`Overdue`."""
-        if self.state.stop.is_set():
-            raise Stopped
-        self._collect(folder / "out")
-        self._take_recorded(wait=False)
-        self._feed(folder / "job")
-
     def _feed(self, job: Path) -> None:
         """Write each task that can be run now, and the end once nothing more will come."""
         if self._closed:
@@ -152,10 +158,10 @@ class Worker:
         """Hand each record that has appeared to the recorder; they appear in order."""
         while self._next < len(self._fed):
             index, task = self._next, self._fed[self._next]
-            data: dict[str, Any] | BorderError
             try:
                 data = read_json(out / f"{index}.record.json", below=out)
                 self._told_of_memory |= bool(data.get("oom_kills"))
+                stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
             except FileNotFoundError:
                 if index > self._started and os.path.lexists(out / f"{index}.started.json"):
                     self._started = index
@@ -165,12 +171,11 @@ class Worker:
                     raise Overdue from None
                 return
             except BorderError as error:
-                data = error
+                stored = self._threads.submit(self.recorder.store, task, error, out / str(index))
             self._started, self._next, self._due = index, index + 1, math.inf
-            stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
             self._pending.append((task, stored))
 
-    def _take_recorded(self, *, wait: bool = True) -> None:
+    def _take_recorded(self, *, wait: bool) -> None:
         """Give back to the queue what is stored; raises what went wrong with a record."""
         while self._pending and (wait or self._pending[0][1].done()):
             task, recorded = self._pending.popleft()
@@ -184,16 +189,11 @@ class Worker:
         """Record the task that took the probe down; what else is left goes back to the queue.
 
         All that is left fails where the probe cannot be started. One whose engine went away while it ran is
-        started again for what is left. One that ended before there was anything
-        to do is no trouble yet.
+        started again for what is left. One that ended before there was anything to do is no trouble yet.
         """
-        again = self._launcher_failed and self._started >= 0  # it had worked: the engine may be back
-        if (self._launcher_failed and not again) or (
-            self._fed and self._started < 0 and not self.queue.is_done
-        ):
-            what = "the probe did not start" if self._started < 0 else "the launcher failed"
+        if self._started < 0 and (self._launcher_failed or (self._fed and not self.queue.is_done)):
             for task in self.queue.drop():
-                detail = f"{what}: {ended.log[-1500:]}"
+                detail = f"the probe did not start: {ended.log[-1500:]}"
                 self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail).record)
             return
         left = self._fed[self._next :]
@@ -211,6 +211,130 @@ class Worker:
             failed, *left = left
             self._take(failed, self.recorder.fail(failed, cause, detail))
         self.queue.give_back(left)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """A record as stored; ``engines``: how many more must be built alone before its verdict is believed."""
+
+    record: Record
+    engines: int = 0
+
+
+class Recorder:
+    """Completes, judges and stores the records of one launch; keeps their outputs or drops them."""
+
+    def __init__(self, ready: Ready, run: Run) -> None:
+        """Look up what was stored before of its cells, and how the GPU's clocks are."""
+        self.digests, self.state = ready.digests, run
+        gpu = ready.launch.gpu
+        self._clocks = run.gpu_clocks(gpu) if gpu.present else {}
+        ours = {cell.id for cell in ready.launch.cells}
+        groups = newest(item for item in run.stored if item.record.cell in ours)
+        self._before = {cell: [item.record for item in items] for cell, items in groups.items()}
+
+    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> Recorded:
+        """Write a cell's record; ``folder`` holds its outputs, and is removed.
+
+        What it left is a stranger's: whatever cannot be read or judged (``data``: why) costs this cell alone.
+        """
+        try:
+            if isinstance(data, BorderError):
+                raise data
+            return self._store(task, data, folder)
+        except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            said = str(error) if isinstance(error, (BorderError, RecordError)) else repr(error)
+            return self.fail(task, Cause.PROBE_FAILED, f"what the cell left cannot be used: {said[:1000]}")
+        finally:
+            remove_tree(folder)
+
+    def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> Recorded:
+        cell, run = task.cell, self.state
+        case = run.cases.folder(run.repros[cell.repro.id], cell.case)
+        if trouble := find_change(case) or _host_trouble(data, folder.parent):
+            return self.fail(task, Cause.LAUNCHER_FAILED, f"trouble of this host, not of the cell: {trouble}")
+        noise = read_noise_file(case)
+        complete = {**data, **self._host_facts(task), "noise": noise}
+        kept = complete.pop("kept", {})
+        record = record_from(complete)
+        if ensemble := read_noise(record.noise):
+            noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
+        found = self._assess(cell, record)
+        right = {found.outcome.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
+        if kept and task.keep and (cell.case.keep or cell.case.control or not right):
+            complete["kept"] = keep_outputs(run.cache, folder, kept)
+        record = keep_record(run.local, record)
+        run.progress.step(CELLS, f"{cell.id}: {(found.outcome.cause or found.outcome.verdict).value}")
+        return Recorded(record=record, engines=self._engines_wanted(cell, record, found))
+
+    def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
+        """Store the record of a task for which the probe left none that can be used."""
+        run, cell = self.state, task.cell
+        moment = run.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        run.progress.step(CELLS, f"{cell.id}: {cause.value}")
+        record = keep_record(run.local, record_from({
+            "ended": cause.value, "detail": detail[:4000], "started": moment, "finished": moment,
+            "attempts": 1, "observed": {}, "environment": {}, "engine": {}, "log": "",
+            "measurements": {"outputs": {}, "scalars": {}}, **self._host_facts(task),
+        }))  # fmt: skip
+        if run.confirm and not task.alone and cause in FROM_THE_PROCESS:
+            return Recorded(record=record, engines=1)
+        return Recorded(record=record, engines=self._engines_wanted(cell, record, self._assess(cell, record)))
+
+    def _host_facts(self, task: Task) -> dict[str, Any]:
+        """Return what the host adds to a record: whose it is, digests, the GPU as NVML sees it.
+
+        Of a GPU there is only the name where it is not known which board it was. A board of a node has its
+        host, as a hash: drivers are a host's. One of this host has none: a workstation's name says who sits
+        before it, and the board's own hash tells it apart.
+        """
+        cell, gpu, run = task.cell, task.cell.gpu, self.state
+        loaded = run.repros[cell.repro.id]
+        digests = {**cell_digests(cell, loaded), **self.digests, "probe": run.probe_digest}
+        with contextlib.suppress(OSError, BorderError, KeyError):  # a launch may fail before a case is there
+            digests["content"] = read_content(run.cases.folder(loaded, cell.case))
+        board: dict[str, Any] = {"name": gpu.name} if gpu.present else {}
+        if gpu.present and gpu.is_board:
+            board |= {
+                "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+                "uuid_sha256": gpu.uuid_hash, "clocks": dict(self._clocks),
+            }  # fmt: skip
+            board |= {"host": gpu.host} if gpu.host else {}
+        return {
+            "schema": SCHEMA, "cell": vars(cell.id), "run": task.run, "product": cell.version.product.value,
+            "digests": digests, "gpu": board, **({"confirms": task.confirms} if task.confirms else {}),
+        }  # fmt: skip
+
+    def _assess(self, cell: Cell, record: Record) -> Assessment:
+        """Judge a record with the earlier ones that are comparable."""
+        earlier = self._before.get(cell.id, [])
+        comparable = (other for other in earlier if are_comparable(record, other))
+        found = assess(cell, [record, *comparable], self.state.calibration)
+        self._before[cell.id] = [record, *earlier]
+        return found
+
+    def _engines_wanted(self, cell: Cell, record: Record, found: Assessment) -> int:
+        """Return how many engines must be built before what a record says is believed."""
+        run = self.state
+        if not run.confirm:
+            return 0
+        sampled = cell.id in run.sampled and is_shared(record) and found.outcome.verdict is Verdict.PASS
+        wanted = found.wanted or int(sampled)
+        return max(wanted, run.rebuilds) if wanted else 0
+
+
+LEAST_ROOM = 1 << 24
+"""Bytes on the disk with a cell's outputs below which no cell can be expected to end well."""
+
+
+def _host_trouble(data: Mapping[str, Any], out: Path) -> str:
+    """Return what of this host may have ended a cell, or nothing: no room on the disk that it writes to."""
+    if data.get("ended") not in (Cause.CRASHED.value, Cause.BUILD_FAILED.value, Cause.PROBE_FAILED.value):
+        return ""
+    if os.strerror(errno.EDQUOT) in str(data.get("detail")):
+        return f"the disk quota of {out} is exceeded"
+    free = shutil.disk_usage(out).free
+    return f"the disk of {out} has {free:,} bytes left" if free < LEAST_ROOM else ""
 
 
 NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")

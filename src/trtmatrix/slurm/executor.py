@@ -22,7 +22,7 @@ from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word
 from trtmatrix.launchers.wheels import make_own_environment
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.order import Seconds, estimate_seconds, known_cells
+from trtmatrix.plan.order import Seconds, estimate_seconds, known_seconds
 from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import CELLS, PlannedJob, Run
@@ -146,7 +146,7 @@ class SlurmExecutor:
             cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
             for launch in survey.plan.away for cell in launch.cells
         }  # fmt: skip
-        self.known = known_cells(survey.cells, survey.stored)
+        self.known = known_seconds(survey.cells, survey.stored)
         self.slurm = slurm or Slurm()
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]

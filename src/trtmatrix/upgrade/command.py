@@ -50,7 +50,7 @@ def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) ->
     """Return what is lacking with what each command fetches: images that are not here, GB and time."""
     from trtmatrix.launchers.gpu import find_gpus
     from trtmatrix.plan.survey import find_engine_of
-    from trtmatrix.run.planned import image_words
+    from trtmatrix.run.perform import image_words
 
     engine = find_engine_of(context, find_gpus())
     absent = [

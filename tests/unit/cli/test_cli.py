@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from builders import make_cell, make_entry, make_record, make_unknown
+from commandline import options_of, project_of
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli import options
-from trtmatrix.cli.commands import run_codes
-from trtmatrix.cli.options import RunOptions, read_options
+from trtmatrix.cli.commands import RunOptions, run_codes
+from trtmatrix.cli.options import COMMANDS
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.run.perform import Result
 from trtmatrix.slurm.sitefile import EXAMPLE
@@ -34,17 +35,26 @@ def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
 
 
 def run_options(*words: str) -> RunOptions:
-    return read_options(RunOptions, cli.make_parser().parse_args(["run", *words]))
+    return options_of(RunOptions, "run", *words)
 
 
-@pytest.mark.parametrize("name", cli.OPTIONS)
-def test_each_command_gets_frozen_options_of_its_own(name: str) -> None:
-    words = [name, "a/b"] if name in {"prepare", "check"} else [name]
-    kind = getattr(options, cli.OPTIONS[name])
-    found = read_options(kind, cli.make_parser().parse_args(words))
-    assert isinstance(found, kind)
-    with pytest.raises(FrozenInstanceError):
-        setattr(found, fields(found)[0].name, None)
+REQUIRED = {
+    "prepare": ["a/b"], "check": ["m.onnx"], "bundle make": ["c"], "bundle verify": ["f"], "unpack": ["d"],
+    "pack": ["--to=d"], "merge": ["f"], "minimise": ["c"], "upgrade": ["--from=1", "--to=2"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_is_called_with_its_own_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    got, action = list[object](), name.rpartition(" ")[2]
+
+    def command(options: object) -> ExitCode:
+        got.append(options)
+        return ExitCode.DONT
+
+    monkeypatch.setattr(import_module(f"trtmatrix.{COMMANDS[name].module}"), f"{action}_command", command)
+    assert cli.run([*name.split(), *REQUIRED.get(name, [])]) is ExitCode.DONT
+    assert type(got[0]).__name__ == f"{action.capitalize()}Options"
 
 
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("4k", 4096), ("2m", 2 << 20), ("32G", 32 << 30)])
@@ -60,11 +70,10 @@ def test_the_number_of_rebuilds(number: int) -> None:
 
 
 def test_failures_are_confirmed_and_controls_go_along_unless_it_is_said() -> None:
-    parse = cli.make_parser().parse_args
     assert run_options().how.confirm
     assert not run_options("--no-confirm").how.confirm
-    for command in ("run", "table", "doctor"):
-        assert [parse([command, *words]).no_controls for words in ([], ["--no-controls"])] == [False, True]
+    for command in ("run", "table"):
+        assert [project_of(command, *words).controls for words in ([], ["--no-controls"])] == [True, False]
 
 
 @pytest.mark.parametrize("companion", [True, False])

@@ -129,7 +129,7 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--repro", "plian"), "perhaps you meant plain"),
         (("--case", "plian"), "perhaps you meant plain"),
         (("--case", "plain/x*"), "--case plain/x*: "),
-        (("--runtime", "docker"), "--runtime docker: known are container, wheels, host"),
+        (("--runtime", "docker"), "argument --runtime: docker: known are container, wheels, host"),
         (("--output", "table.pdf"), "the suffix must be one of"),
         (("--output", "nowhere/table.md"), "there is no folder nowhere"),
         (("--matrix", "nowhere.yaml"), "name the file by --matrix"),

@@ -20,8 +20,7 @@ from reprosource import SOURCE
 from trtmatrix.cli import entry as cli
 from trtmatrix.launchers.gpu import NVML
 from trtmatrix.plan.context import ProjectOptions, open_context
-from trtmatrix.plan.stale import current_digests, origin_digests
-from trtmatrix.plan.survey import take_survey
+from trtmatrix.plan.survey import digests_now, take_survey
 from trtmatrix.records.store import write_record
 from trtmatrix.suite.plan import Pull
 
@@ -120,12 +119,7 @@ def store_all(project: Path, value: float = 0.5) -> int:
     context = open_context(ProjectOptions())
     survey = take_survey(context, Pull.NEVER)
     cells = [cell for launch in survey.plan.launches for cell in launch.cells]
-    current = current_digests(
-        cells,
-        context.repros,
-        context.code.probe,
-        lambda cell: origin_digests(cell, survey.host, on_host=False),
-    )
+    current = digests_now(context, survey)
     for cell in cells:
         record = make_record(cell, value, digests=current[cell.id])
         write_record(project / "results" / "local", record.data)

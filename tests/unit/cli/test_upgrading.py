@@ -42,7 +42,7 @@ def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--atol", "0"], "--atol is about your own model"),
         (["-o", "report.pdf"], "the suffix must be one of .html, .md, .json"),
         (["-o", "/no/such/folder/report.md"], "there is no folder /no/such/folder"),
-        (["--max-slowdown", "0.9"], "a factor of 1 or more is wanted"),
+        (["--max-slowdown", "0.9"], "is no factor of 1 or more"),
         (["--to", "10.8.1"], "--to 10.8.1: not listed; known are 8.5.1.7"),
         (["--from", "10.0.1"], "--from 10.0.1: not listed; perhaps you meant 10.0.1.6"),
         (["--from", "latest"], "--from latest: not listed; known are 8.5.1.7, 8.5.2.2"),

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnxmodels import FLOAT, HALF, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
-from trtmatrix.cli.entry import make_parser
+from trtmatrix.cli.options import make_parser, read_options
 from trtmatrix.judge.noise import noise_troubles, read_noise
 from trtmatrix.model.own_model import ModelOptions, model_repro, notes_of, open_model, read_about
 from trtmatrix.onnxmodel.computing import compute
@@ -34,7 +34,7 @@ def opened(tmp_path: Path) -> Opened:
     def open_it(model: Path | None, *words: str) -> Context:
         more = ["--model", str(model)] if model else []
         args = arguments(tmp_path / "cache", *more, *words)
-        return open_model(open_context(ProjectOptions.of(vars(args))), ModelOptions.of(vars(args)))
+        return open_model(open_context(read_options(ProjectOptions, args)), read_options(ModelOptions, args))
 
     return open_it
 

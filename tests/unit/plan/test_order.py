@@ -16,7 +16,6 @@ from trtmatrix.plan.order import (
     equal_boards,
     estimate_seconds,
     group_cases,
-    join_images,
     order_launches,
     split_launch,
 )
@@ -114,17 +113,13 @@ def test_cases_that_draw_the_same_numbers_go_together(key: Callable[[str], str])
 
 
 def test_launches_of_one_image_that_is_had_first_stand_together() -> None:
-    def launch(name: str, image: str, *, pull: bool = True) -> Launch:
-        version = replace(make_version(name), origin=ImageOrigin(image=image))
-        return Launch(version=version, gpu=CPU, cells=(), pull=pull)
+    def of_image(name: str, image: str, *, pull: bool = True, build: Build | None = None) -> Launch:
+        version = replace(make_version(name), origin=ImageOrigin(image=image, build=build))
+        return Launch(version=version, gpu=CPU, cells=(), pull=pull and not build, build=bool(build))
 
     given = [
-        launch("1", "here", pull=False), launch("2", "a"), launch("3", "b"), launch("4", "here", pull=False),
-        launch("5", "a"), launch("6", "c"), launch("7", "b"),
+        of_image("2", "a"), of_image("3", "b"), of_image("1", "here", pull=False), of_image("5", "a"),
+        of_image("6", "c"), of_image("7", "m", build=Build(base="b", wheels=())),
     ]  # fmt: skip
-    assert [item.version.name for item in join_images(given)] == ["1", "2", "5", "3", "7", "4", "6"]
-    built = Build(base="b", wheels=())
-    made = replace(
-        given[0], build=True, version=replace(given[0].version, origin=ImageOrigin(image="m", build=built))
-    )
-    assert [item.version.name for item in join_images([*given, made])][3:6] == ["3", "7", "1"]
+    ordered = order_launches(given, {}, lambda launch: not launch.lacks_image)
+    assert [item.version.name for item in ordered] == ["1", "2", "5", "3", "7", "6"]

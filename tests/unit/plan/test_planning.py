@@ -9,14 +9,17 @@ from builders import H200, make_case, make_cell, make_matrix, make_repro
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
+from trtmatrix.plan.stale import Reason, Why
 from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
+from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
+PULLED = ImageOrigin(image="example.org/a:1")
 ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)
 
 
@@ -38,7 +41,8 @@ def of_plan(plan: Plan) -> str:
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
     matrix = make_matrix()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
-    return plan_text(plan_all(context, survey, frozenset(), Options())) + "\n"
+    reasons = {cell.id: Reason(why=Why.NO_RECORD, words="no record") for cell in cells}
+    return plan_text(plan_all(context, survey, reasons, Options())) + "\n"
 
 
 def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
@@ -73,3 +77,23 @@ def test_controls_that_are_not_run_are_told_apart() -> None:
         "not run: 2 cells: no NVIDIA GPU here",
         "controls not run: 1 cells: no NVIDIA GPU here",
     ]
+
+
+def test_why_its_cells_are_run_is_counted() -> None:
+    assert "  2 cells because: no record\n" in printed(ASKED, BESIDE)
+
+
+def test_an_image_that_several_versions_want_is_had_once() -> None:
+    versions = [make_cell(REPRO, version=name).version for name in ("10.7.0", "10.8.0", "10.9.0")]
+    made = ImageOrigin(image="trtmatrix/made:1", build=Build(base="example.org/b:1", wheels=()))
+    launches = [
+        Launch(version=replace(version, origin=origin), gpu=H200, pull=not origin.build,
+               build=bool(origin.build), cells=(make_cell(REPRO, version=version),))
+        for version, origin in zip(versions, [PULLED, PULLED, made], strict=True)
+    ]  # fmt: skip
+    text = of_plan(Plan(launches=tuple(launches), excluded=(), boards=(H200,)))
+    size = "its size is not known: it is not locked (nox -s lock -- --update)"
+    assert text.count(f"  pulls example.org/a:1: {size}\n") == 1
+    assert text.count("  its image is had for 10.7.0\n") == 1
+    assert text.count(f"  pulls example.org/b:1: {size}\n  builds trtmatrix/made:1 from wheels\n") == 1
+    assert "\nto fetch: 2 images, 10 to 34 GB each\n" in text

@@ -74,9 +74,7 @@ def test_a_locked_image_is_known_also_where_it_is_gone(
     board = {name: getattr(H200, name) for name in ("name", "variant", "driver")}
     record = make_record(cell, digests={"runtime": "container", "image": image}, gpu=board)
     assert is_current(record, wanted, cell) is current
-    assert [change.what for change in find_changes(record, wanted, cell)] == (
-        [] if current else ["image of 10.7.0"]
-    )
+    assert bool(find_changes(record, wanted, cell)) is not current
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,14 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.cli.entry import make_parser
-from trtmatrix.cli.options import RunOptions, read_options
 from trtmatrix.common.paths import Project
 from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.record import ENDS
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import Finding, Reason, Why, find_changes, find_reason, stale_json, stale_text
+from trtmatrix.plan.stale import Why, find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
-from trtmatrix.run.perform import Options, find_stale, served_among, why_run
+from trtmatrix.run.perform import Options, find_reasons, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
 from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Pull, make_plan
@@ -64,7 +61,7 @@ def changed(**digests: str) -> Entry:
     return entry({"digests": {**NOW, **digests}})
 
 
-SINCE = "since run r0 of 2026-11-20"
+SINCE = "since 2026-11-20"
 FEW = Options(rebuilds=3)
 DOUBT = "it is not believed yet: 3 engines alone first (FAIL (1 build))"
 
@@ -128,9 +125,8 @@ REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
     "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, Why.NOT_BELIEVED, DOUBT),
     "doubted, without --confirm": (entry({"value": 9999.0, **SHARED}), Options(confirm=False), None, ""),
     "rerun": (entry({}), Options(rerun=True), Why.RERUN, "--rerun"),
-    "served": (entry({}), PLAIN, None, "not run again: run r0 of 2026-11-20"),
-    "served, of the newest": (entry({}, {}), PLAIN, None, "not run again: run r1 of 2026-11-21"),
-    "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None, "not run again: run r0 of 2026-11-20"),
+    "served": (entry({}), PLAIN, None, ""),
+    "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None, ""),
     "cannot run here": (entry({"value": 9999.0, **SHARED}, excluded=True), PLAIN, None, ""),
 }  # fmt: skip
 
@@ -139,11 +135,7 @@ REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
 def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
     shown, options, why, words = REASONS[name]
     reason = why_run(shown, options, NOW)
-    assert (reason.why if reason else None) is why
-    found = Finding(cell=CELL, reason=reason, record=shown.record)
-    assert found.words.startswith(words)
-    if why:
-        assert found.words == words
+    assert (reason.why, reason.words) == (why, words) if reason else why is None
     assert (why_run(shown, options) is None) is (why is None)
 
 
@@ -179,51 +171,6 @@ def test_what_is_believed_is_served_and_nothing_else(
     reason = why_run(shown, options, NOW)
     assert (reason is None) is served
     assert reason is None or reason.words
-
-
-def findings() -> list[Finding]:
-    """Of three cells that differ in their case."""
-    repro = make_repro(make_case("a"), make_case("b"), make_case("c"))
-    cells = [make_cell(repro, case) for case in repro.cases]
-    records = [
-        make_record(cell, run=f"r{day}", started=f"2026-11-1{day}T08:00:00.000Z", digests={"probe": "0"})
-        for day, cell in enumerate(cells)
-    ]
-    found = find_changes(records[0], {"probe": "1"}, make_cell(gpu=NO_GPU))
-    reasons = [
-        Reason(why=Why.CHANGED, words="probe changed", changes=found, since=record) for record in records[:2]
-    ]
-    return [
-        *(
-            Finding(cell=cell, reason=why, record=r)
-            for cell, why, r in zip(cells, reasons, records, strict=False)
-        ),
-        Finding(cell=cells[2], reason=None, record=records[2]),
-    ]
-
-
-def test_the_reasons_are_counted_and_then_told_cell_by_cell() -> None:
-    assert stale_text(findings()).splitlines() == [
-        "probe changed since 2026-11-10 to 2026-11-11: 2 cells",
-        "not run again: 1 cell",
-        "",
-        "sdpa-scale/a@10.7.0#h200: probe changed since run r0 of 2026-11-10",
-        "sdpa-scale/b@10.7.0#h200: probe changed since run r1 of 2026-11-11",
-        "sdpa-scale/c@10.7.0#h200: not run again: run r2 of 2026-11-12",
-    ]
-    assert "no selected cell can run here" in stale_text([])
-
-
-def test_the_same_is_told_as_data() -> None:
-    data = stale_json(findings())
-    json.dumps(data, allow_nan=False)
-    assert data["summary"][0] == {"reason": "probe changed since 2026-11-10 to 2026-11-11", "count": 2}
-    first, _, last = data["cells"]
-    assert (first["run"], first["why"], first["changes"]) == (
-        True, "changed", [{"what": "probe", "before": None, "now": None}],
-    )  # fmt: skip
-    assert (first["record"]["run"], first["record"]["started"]) == ("r0", "2026-11-10T08:00:00.000Z")
-    assert (last["run"], last["why"], last["changes"]) == (False, None, [])
 
 
 SOURCE = '''\
@@ -281,10 +228,10 @@ class Desk:
 
     def why(self, **options: Any) -> str:
         context, survey = self.survey()
-        (found,) = find_stale(context, survey, Options(**options))
+        reasons = find_reasons(context, survey, Options(**options))
         served = served_among(entries_of(context, survey, survey.stored), Options(**options))
-        assert served == ({found.cell.id} if found.reason is None else set())
-        return found.words
+        assert served == {cell.id for cell in survey.cells} - set(reasons)
+        return "".join(reason.words for reason in reasons.values())
 
 
 @pytest.fixture
@@ -295,7 +242,7 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_cell_is_run_once(desk: Desk) -> None:
     assert desk.why() == "no record"
     desk.measure()
-    assert desk.why() == "not run again: run r0 of 2026-11-20"
+    assert desk.why() == ""
     assert desk.why(rerun=True) == "--rerun"
     assert desk.why(rebuilds=2) == "1 engine of the 2 asked for (--rebuilds)"
 
@@ -316,15 +263,4 @@ def test_only_what_a_run_can_see_has_a_cell_run_again(desk: Desk, old: str, new:
     desk.measure()
     assert SOURCE.count(old) == 1
     desk.file.write_text(SOURCE.replace(old, new))
-    since = " since run r0 of 2026-11-20"
-    assert desk.why() == (words + since if words else f"not run again:{since.removeprefix(' since')}")
-
-
-def test_stale_goes_with_the_options_of_a_run() -> None:
-    args = make_parser().parse_args(
-        ["run", "--stale", "--rerun", "--json", "--repro", "a", "--rebuilds", "4"]
-    )
-    assert (args.stale, args.json, args.repro) == (True, True, ["a"])
-    assert replace(read_options(RunOptions, args).how, limits=PLAIN.limits, log=None) == Options(
-        rerun=True, rebuilds=4
-    )
+    assert desk.why() == (f"{words} since 2026-11-20" if words else "")

@@ -9,24 +9,24 @@ from nowhere import go_nowhere
 
 from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
-from trtmatrix.run.planned import announce, image_words
+from trtmatrix.run.perform import announce, image_words
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.model import NO_GPU
 from trtmatrix.suite.plan import Launch, Pull
 
 
-def test_the_first_run_and_one_that_needs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     go_nowhere(monkeypatch, tmp_path)
     selection = Selection(versions=("onnxruntime",), repros=("cumsum-axes",))
     context = open_context(ProjectOptions(selection=selection))
     survey = take_survey(context, Pull.NAMED)
-    first = announce(context, survey, frozenset(), lambda _: False)
-    assert first.startswith(
-        "7 tests to run; to fetch: 1 Python environment, about 210 MB; about 248 MB will be"
+    first = announce(context, survey.plan.launches, survey.host.engine)
+    assert first == (
+        "7 tests to run; to fetch: 1 Python environment, about 210 MB; "
+        f"about 248 MB will be kept in {tmp_path}/cache"
     )
-    assert f"kept in {tmp_path}/cache (" in first
     (tmp_path / "cache" / "cases").mkdir(parents=True)
-    assert announce(context, survey, frozenset(), lambda _: True) == "7 tests to run; nothing to fetch"
+    assert "about 210 MB will be kept" in announce(context, survey.plan.launches, survey.host.engine)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch:
             if index == 1:
                 second.set()
 
-    monkeypatch.setattr("trtmatrix.run.recorder.keep_record", slow)
+    monkeypatch.setattr("trtmatrix.run.worker.keep_record", slow)
     performed = perform(tmp_path, Watching(always(RIGHT)), cells_of("a", "b"))
     assert [record.cell.case for record in performed.records] == ["a", "b"]
 

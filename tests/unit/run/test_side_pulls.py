@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200
 from playing import RIGHT, Playing, always, make_a_plan, make_run
 from prepare.test_cases import Preparing
 from sidebyside import cells_of, perform, source_of, stored, wait
@@ -89,15 +88,6 @@ def test_what_is_here_runs_while_the_rest_is_pulled(tmp_path: Path) -> None:
     assert len(execute_plan(replace(plan, launches=launches), frozenset(), run).records) == 2
 
 
-def test_an_image_that_two_launches_want_is_pulled_once(tmp_path: Path) -> None:
-    cells = cells_of("a")
-    l4 = replace(H200, slug="l4", name="NVIDIA L4", index=1)
-    cells = [*cells, *(replace(cell, gpu=l4) for cell in cells)]
-    launcher = Pulling()
-    assert len(perform(tmp_path, launcher, cells, H200, l4, pull=True).records) == 2
-    assert [told for told in launcher.told if told.startswith("pull")] == ["pull 10.7.0"]
-
-
 def test_an_image_that_cannot_be_pulled_leaves_its_cells_out_and_no_others(tmp_path: Path) -> None:
     def before(what: str, name: str) -> None:
         if (what, name) == ("pull", "10.7.0"):
@@ -109,19 +99,6 @@ def test_an_image_that_cannot_be_pulled_leaves_its_cells_out_and_no_others(tmp_p
     assert [(item.why, item.detail) for item in performed.not_ready] == [
         (Exclusion.NOT_READY, "nobody answers")
     ]
-
-
-def test_an_image_that_two_launches_want_fails_once_for_both(tmp_path: Path) -> None:
-    def before(what: str, name: str) -> None:
-        raise MachineryError(f"no {what} of {name}")
-
-    cells = cells_of("a")
-    l4 = replace(H200, slug="l4", name="NVIDIA L4", index=1)
-    launcher = Pulling(before)
-    cells = [*cells, *(replace(cell, gpu=l4) for cell in cells)]
-    performed = perform(tmp_path, launcher, cells, H200, l4, pull=True)
-    assert launcher.told == ["pull 10.7.0"]
-    assert [item.detail for item in performed.not_ready] == ["no pull of 10.7.0"] * 2
 
 
 def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

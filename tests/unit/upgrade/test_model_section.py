@@ -11,6 +11,7 @@ from builders import make_case, make_cell, make_record, make_repro
 from model.test_own_model import arguments
 from onnxmodels import mlp, saved
 
+from trtmatrix.cli.options import read_options
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
@@ -112,8 +113,8 @@ def test_what_is_nan_is_infinitely_wrong() -> None:
 
 def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
-    options = ModelOptions.of(vars(args))
-    context = open_model(open_context(ProjectOptions.of(vars(args))), options)
+    options = read_options(ModelOptions, args)
+    context = open_model(open_context(read_options(ProjectOptions, args)), options)
     section = make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
     assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
     assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"
