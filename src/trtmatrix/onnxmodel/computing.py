@@ -223,21 +223,20 @@ class Graph:
 
     def _run_double(self, each: SingleNode, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Run a node in float64 where somebody can, else in float32."""
-        if each.node.op_type in FIXED:
-            self.in_float32.add(each.node.op_type)
-            return self._run_single(each, {name: _to(np.float32, value) for name, value in feeds.items()})
-        if self.independent:
-            return each.by_evaluator(feeds)
-        try:
-            return each.by_runtime(feeds)
-        except NotComputedError:
-            single = self._run_single(each, {name: _to(np.float32, value) for name, value in feeds.items()})
-        try:
-            double = each.by_evaluator(feeds)
-            if all(_are_alike(double[name], single[name]) for name in single):
-                return double
-        except NotComputedError:
-            pass
+        may_be_double = each.node.op_type not in FIXED
+        if may_be_double:
+            try:
+                return each.by_evaluator(feeds) if self.independent else each.by_runtime(feeds)
+            except NotComputedError:
+                pass
+        single = self._run_single(each, {name: _to(np.float32, value) for name, value in feeds.items()})
+        if may_be_double and not self.independent:
+            try:
+                double = each.by_evaluator(feeds)
+                if all(_are_alike(double[name], single[name]) for name in single):
+                    return double
+            except NotComputedError:
+                pass
         self.in_float32.add(each.node.op_type)
         return single
 
