@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import subprocess
@@ -147,25 +146,12 @@ def test_what_cannot_be_verified_here_is_told_before_the_work(made: Made, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("cell", ["streams/producer-no-wait@8.6.0#nvidia-h200"])
-def test_what_one_graph_cannot_show_goes_out_as_a_readable_folder(
-    made: Made, tmp_path: Path, cell: str
-) -> None:
-    """Its run.sh is tried by ONNX Runtime, which has no streams: nothing is wrong there."""
-    files = published(made, tmp_path / "x.tar.gz", cell)
-    assert files["repros/streams.py"] == (REPOSITORY / "repros" / "streams.py").read_bytes()
-    assert files["trtprobe/cell.py"] == (REPOSITORY / "src" / "trtprobe" / "cell.py").read_bytes()
-    assert "repro.py" not in files
-    text = files["ISSUE.md"].decode()
-    assert text.startswith("Title: \N{BUG} [Bug] Correctness failure of Torch-TensorRT")
-    assert "sh run.sh" in text
-    with tarfile.open(tmp_path / "x.tar.gz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    for product, code in (("onnxruntime", 0), ("tensorrt", 125)):
-        done = subprocess.run(
-            ["/bin/sh", "run.sh", f"--product={product}"], cwd=tmp_path / "x", capture_output=True, text=True,
-            check=False,
-            env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
-    assert json.loads(done.stdout[done.stdout.index("{\n") :].partition("\n}\n")[0] + "\n}")["ended"] != "ran"
+def test_what_one_graph_cannot_show_is_refused_with_what_to_attach(made: Made, tmp_path: Path) -> None:
+    files = [f"--{name}={REPOSITORY / file}" for name, file in
+             (("matrix", "matrix.yaml"), ("repros", "repros"), ("results", "results"))]  # fmt: skip
+    cell, cache = "streams/producer-no-wait@8.6.0#nvidia-h200", made.project.folder / "cache"
+    words = ["--no-verify", "--yes", f"--cache={cache}", f"--to={tmp_path / 'x.tar.gz'}"]
+    done = made.project.call_bare("bundle", "make", cell, *files, *words)
+    assert done.code == 2
+    assert "attach streams.py itself" in done.told
+    assert not list(tmp_path.iterdir())

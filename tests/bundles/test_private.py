@@ -16,7 +16,7 @@ from tests.bundles.conftest import WRONG, Made
 from tests.bundles.planting import ENVIRONMENT, all_planted, as_log, said
 from tests.models.conftest import Project
 from trtmatrix.bugs.redact import ALLOWED, Redactor, allowed_facts, known_values
-from trtmatrix.bugs.script import CHECK, TEMPLATE
+from trtmatrix.bugs.script import TEMPLATE
 from trtmatrix.judge.record import parse_record
 from trtmatrix.prepare.cases import CASE, SEAL, digest_known, sealed
 
@@ -101,7 +101,7 @@ def test_none_is_left_in_a_text_that_goes_out_as_a_failure_s_own_words() -> None
     "While parsing node number 3 [Softmax -> '/attn/Softmax_output_0']: could not find any supported formats",
     "Error Code 10: Internal Error (Could not find any implementation for node {ForeignNode[a.b...c_12]}.)",
     "/usr/lib/x86_64-linux-gnu/libnvinfer.so.8: CUDA error 700 at 10.8.0, max |y - r| 1.5e-3, 12:30:05",
-    TEMPLATE.read_text(), CHECK.read_text(),
+    TEMPLATE.read_text(),
 ])  # fmt: skip
 def test_what_a_maintainer_needs_stays(text: str) -> None:
     names = frozenset(["/attn/Softmax_output_0"])

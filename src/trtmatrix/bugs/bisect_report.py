@@ -35,7 +35,7 @@ class Reply:
     """What a candidate answered.
 
     ``words``: the verdict with the engines that it rests on, or the exit code. ``known``: how it is known.
-    ``image``: ``name@sha256:…`` as a registry has it; ``image_id``: the image's own digest. ``tried``:
+    ``digest``: ``name@sha256:…`` as a registry has it; ``image_id``: the image's own digest. ``tried``:
     something was run for it in this search.
     """
 
@@ -44,7 +44,7 @@ class Reply:
     figure: str = ""
     reason: str = ""
     known: str = ""
-    image: str = ""
+    digest: str = ""
     image_id: str = ""
     library: str = ""
     driver: str = ""
@@ -240,7 +240,7 @@ def _row(report: Report, number: int) -> list[str]:
     if reply is None:
         hint = report.search.hints.get(number)
         return [name, "not tried", "", f"reported or recorded as {hint.value}" if hint else ""]
-    facts = {"library": reply.library, "driver": reply.driver, "image": reply.image or reply.image_id}
+    facts = {"library": reply.library, "driver": reply.driver, "image": reply.digest or reply.image_id}
     known = [reply.known, *(f"{what} {value}" for what, value in facts.items() if value)]
     shown = reply.why + (f", {reply.figure}" if reply.figure else "")
     return [name, reply.answer.value, shown, "; ".join(known)]
@@ -249,13 +249,7 @@ def _row(report: Report, number: int) -> list[str]:
 def _line(report: Report, number: int) -> dict[str, Any]:
     candidate, reply = report.candidates[number], report.replies.get(number)
     hint = report.search.hints.get(number)
-    line: dict[str, Any] = {"name": candidate.name, "image": candidate.image or None, "answer": None}
-    line["hint"] = hint.value if hint else None
-    if reply is not None:
-        line |= {name: value if name == "tried" else value or None for name, value in vars(reply).items()}
-        line |= {
-            "answer": reply.answer.value,
-            "image": candidate.image or None,
-            "digest": reply.image or None,
-        }
-    return line
+    said = {name: value or None for name, value in vars(reply).items()} if reply else {"answer": None}
+    more = {"answer": reply.answer.value, "tried": reply.tried} if reply else {}
+    return {"name": candidate.name, "image": candidate.image or None, "hint": hint.value if hint else None,
+            **said, **more}  # fmt: skip

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trtmatrix.api.section import read_store
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN
-from trtmatrix.judge.words import EVIDENCE_MEANINGS, PRODUCT_NAMES
+from trtmatrix.judge.words import EVIDENCE_MEANINGS, PRODUCT_NAMES, full_words
 from trtmatrix.suite.model import Control, Evidence, Product, Verdict, release_of
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 
@@ -32,11 +34,9 @@ PRECISIONS: Mapping[str, str] = {
 
 KINDS: Mapping[Kind, str] = {
     Kind.NOT_FINITE: "NaN", Kind.ZEROS: "All-zero output", Kind.DEFECT: "Accuracy", Kind.WRONG: "Accuracy",
-    Kind.LIMIT: "Correctness", Kind.REMARK: "Fusion",
 }  # fmt: skip
 
 OUTPUT_HEADS = ("output", "relative L2 error", "in noise floors", "largest error", "NaN or infinite", "worst")
-"""What stands over :attr:`Report.outputs`."""
 
 CONTROL = (
     "> **A control, not a bug report**: a known defect was put into this graph on purpose, and the product "
@@ -48,22 +48,17 @@ CONTROL = (
 class Report:
     """All that the text says.
 
-    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``outputs``: rows of markup.
-    ``run``: the line that runs the archive, ``script``: what that runs where it is one file. ``tools``: tool
-    → its lines. ``files``: name → what is in it. ``newest``: the newest release that is known of.
+    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``run``: the line that runs the
+    archive, ``script``: what that runs. ``tools``: tool → its lines. ``files``: name → what is in it.
     """
 
     found: Found
     facts: Mapping[str, str]
-    outputs: Sequence[Sequence[str]]
     archive: str
     run: str
     files: Mapping[str, str]
     tools: Mapping[str, Sequence[str]]
     script: str
-    why_folder: str
-    newest: str
-    on_cpu: str
 
     @property
     def library(self) -> str:
@@ -74,10 +69,8 @@ class Report:
     @property
     def subject(self) -> str:
         """What was run, in words."""
-        title = self.found.entry.cell.repro.title.removeprefix("your ")
-        return (
-            f"{title} ({self.found.case.id})" if self.found.own_model else f"{self.found.case.id} ({title})"
-        )
+        title, case = self.found.entry.cell.repro.title.removeprefix("your "), self.found.case.id
+        return f"{title} ({case})" if self.found.own_model else f"{case} ({title})"
 
 
 def render_issue(report: Report) -> str:
@@ -91,8 +84,29 @@ def render_issue(report: Report) -> str:
 
 
 def _render(report: Report, script: str) -> str:
+    """Return the title and upstream's form with its places filled."""
+    facts, on_trt = report.facts, report.found.product is Product.TENSORRT
     is_torch = report.found.entry.cell.repro.upstream.startswith("pytorch/TensorRT")
-    return f"Title: {_title(report, is_torch=is_torch)}\n\n{_form(report, script, is_torch=is_torch)}"
+    none = "none" if on_trt else "none: it ran on the CPU"
+    names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
+    capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
+    compute = f" (compute capability {facts['compute']})" if "compute" in facts else ""
+    places = {
+        **{name.upper(): plain(facts.get(name) or none) for name in names},
+        "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
+        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": _container(facts),
+        "FILES": bullets(f"{code(name)}: {what}" for name, what in report.files.items()),
+        "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": _latest(report),
+        "FRAMEWORKS": plain(_on_cpu(report)) or "Not tried.",
+        "CAPTURE": _read_form("capture") if capture else "",
+    }  # fmt: skip
+    form = _read_form("pytorch" if is_torch else "nvidia")
+    filled = re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
+    return f"Title: {_title(report, is_torch=is_torch)}\n\n{filled}"
+
+
+def _read_form(name: str) -> str:
+    return (FORMS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def _title(report: Report, *, is_torch: bool) -> str:
@@ -105,97 +119,85 @@ def _title(report: Report, *, is_torch: bool) -> str:
     return " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
 
 
-def _form(report: Report, script: str, *, is_torch: bool) -> str:
-    """Return upstream's form with its places filled."""
-    facts, on_trt = report.facts, report.found.product is Product.TENSORRT
-    none = "none" if on_trt else "none: it ran on the CPU"
-    names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
-    capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
-    compute = f" (compute capability {facts['compute']})" if "compute" in facts else ""
-    places = {
-        **{name.upper(): plain(facts.get(name) or none) for name in names},
-        "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
-        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": _container(report),
-        "FILES": bullets(f"{code(name)}: {what}" for name, what in report.files.items()),
-        "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": _latest(report),
-        "FRAMEWORKS": plain(report.on_cpu) or "Not tried.",
-        "CAPTURE": _read_form("capture") if capture else "",
-    }  # fmt: skip
-    form = _read_form("pytorch" if is_torch else "nvidia")
-    return re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
-
-
-def _read_form(name: str) -> str:
-    return (FORMS / f"{name}.md").read_text(encoding="utf-8")
-
-
 def _description(report: Report) -> str:
     """Return what fails, by how much, against what, since when, and what helps."""
-    repro, record = report.found.entry.cell.repro, report.found.record
+    found, repro, record = report.found, report.found.entry.cell.repro, report.found.record
     helps = [
         plain(f"{item.what} ({item.source})" if item.source else item.what) for item in repro.workarounds
     ]
     source = ""
-    if not report.found.own_model and "#" in repro.upstream:
+    if not found.own_model and "#" in repro.upstream:
         source = f"First reported as {link(repro.url, repro.upstream)}."
+    rows, known = _output_rows(found), _known(found)
     parts = [
-        CONTROL if report.found.case.control is Control.NEGATIVE else "",
+        CONTROL if found.case.control is Control.NEGATIVE else "",
         _what(report),
         fence(record.detail[-4000:]).replace("```sh", "```text", 1) if record.ended != RAN else "",
-        table(OUTPUT_HEADS, report.outputs) if report.outputs else "",
-        _reference(report),
-        _since(report),
+        table(OUTPUT_HEADS, rows) if rows else "",
+        _reference(found) if rows else "",
+        _since(found),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
         f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
-        fold(f"This case at {len(_known(report))} versions", _versions(report)) if _known(report) else "",
+        fold(f"This case at {len(known)} versions", _versions(found)) if known else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
 def _what(report: Report) -> str:
     """Return the first sentences: a reader who stops here knows what fails, and how often."""
-    outcome = report.found.entry.outcome
-    count, failed = (outcome.builds, outcome.failed) if outcome else (0, 0)
-    often = ""
-    if count and report.found.record.ended == RAN:
+    found, outcome = report.found, report.found.entry.outcome
+    often = built = ""
+    if outcome and outcome.builds and found.record.ended == RAN:
+        count, failed = outcome.builds, outcome.failed
         often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
-    built = ""
-    if report.found.product is Product.TENSORRT and report.found.case.precision:
-        built = (
-            f"Built as {plain(PRECISIONS.get(report.found.case.precision, report.found.case.precision))}. "
-        )
+    if found.product is Product.TENSORRT and found.case.precision:
+        built = f"Built as {plain(PRECISIONS.get(found.case.precision, found.case.precision))}. "
     when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
-    why = plain(report.found.manner.words).rstrip(".")
     return (
-        f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: {why}. "
-        f"{built}Cell {code(str(report.found.entry.cell.id))}{when}."
+        f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: "
+        f"{plain(found.manner.words).rstrip('.')}. {built}Cell {code(str(found.entry.cell.id))}{when}."
     )
 
 
-def _reference(report: Report) -> str:
+def _output_rows(found: Found) -> list[list[str]]:
+    """Return how each output of the first engine that fails stands to its reference."""
+    if found.record.ended != RAN:
+        return []
+    subject, builds = found.subject, found.record.builds
+    build = next((b for b in builds if judge_build(b, subject).verdict is Verdict.FAIL), builds[0])
+    floors, rows = read_floors(build, subject), []
+    for name, x in build.outputs.items():
+        numbers = [x.get("rel_l2"), floors.get(name), x.get("max_abs")]
+        worst = f"{x['worst_y']:.6g} instead of {x['worst_r']:.6g}" if "worst_at" in x else ""
+        shown = ["" if number is None else f"{number:.3g}" for number in numbers]
+        rows.append([code(name), *shown, str(int(x.get("nan", 0)) + int(x.get("inf", 0))), worst])
+    return rows
+
+
+def _reference(found: Found) -> str:
     """Return against what it is compared, and why that is right."""
-    by = "ONNX Runtime" if report.found.own_model else "NumPy, from the mathematics of the case written out,"
+    by = "ONNX Runtime" if found.own_model else "NumPy, from the mathematics of the case written out,"
     words = (
         f"**Why the reference is right**: {by} computed it in float64 on the CPU. "
         "One noise floor is the relative L2 error that rounding to the precision makes in it: a right "
         f"engine stays within {PASS_FACTOR:g} floors, from {FAIL_FACTOR:g} on it is wrong."
     )
-    if report.found.manner.kind is Kind.DEFECT:
+    if found.manner.kind is Kind.DEFECT:
         words += " c is how much of a known defect's own change is in the error: 1 is exactly the defect."
-    return words if report.outputs else ""
+    return words
 
 
-def _known(report: Report) -> list[Entry]:
-    return [entry for entry in report.found.row if entry.evidence is not Evidence.NONE and entry.outcome]
+def _known(found: Found) -> list[Entry]:
+    return [entry for entry in found.row if entry.evidence is not Evidence.NONE and entry.outcome]
 
 
-def _since(report: Report) -> str:
+def _since(found: Found) -> str:
     """Return since which version it fails, and whether an earlier or a later one is right."""
     decided = {Verdict.PASS: True, Verdict.FAIL: False, Verdict.FLAKY: False}
-    known = [(e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in _known(report)
+    known = [(e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in _known(found)
              if e.outcome and e.outcome.verdict in decided]  # fmt: skip
     names = [plain(name + " (reported)" * (by is Evidence.REPORTED)) for name, _, by in known]
-    version = report.found.entry.cell.version.name
+    version = found.entry.cell.version.name
     here = next((i for i, (name, _, _) in enumerate(known) if name == version), None)
     if here is None:
         return ""
@@ -209,23 +211,30 @@ def _since(report: Report) -> str:
     return f"**Since which version**: {', '.join(words)}."
 
 
-def _versions(report: Report) -> str:
-    rows, cell = [], report.found.entry.cell
-    for entry in _known(report):
+def _versions(found: Found) -> str:
+    rows, cell = [], found.entry.cell
+    for entry in _known(found):
         outcome, name = entry.outcome, plain(entry.cell.version.name)
         source = entry.expectation.source if entry.expectation and entry.evidence is Evidence.REPORTED else ""
-        evidence = link(source, "reported") if source else plain(EVIDENCE_MEANINGS[entry.evidence])
-        cause = f" ({outcome.cause.value})" if outcome and outcome.cause else ""
         rows.append([
             f"**{name}** (this report)" if name == plain(cell.version.name) else name,
-            plain((outcome.verdict.value if outcome else "–") + cause), plain(entry.figure),
-            str(outcome.builds or "") if outcome else "", evidence,
+            plain(full_words(outcome)) if outcome else "–", plain(entry.figure),
+            link(source, "reported") if source else plain(EVIDENCE_MEANINGS[entry.evidence]),
         ])  # fmt: skip
-    return table(("version", "verdict", cell.repro.figure.label or "figure", "builds", "evidence"), rows)
+    return table(("version", "verdict", cell.repro.figure.label or "figure", "evidence"), rows)
 
 
-def _container(report: Report) -> str:
-    name, image_id = report.facts.get("image", ""), report.facts.get("image_id", "")
+def _on_cpu(report: Report) -> str:
+    """Return what ONNX Runtime makes of the same graph; nothing where it did not run it."""
+    return "; ".join(
+        f"ONNX Runtime {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
+        for e in report.found.others
+        if e.cell.version.product is Product.ONNXRUNTIME and e.outcome and e.record
+    )
+
+
+def _container(facts: Mapping[str, str]) -> str:
+    name, image_id = facts.get("image", ""), facts.get("image_id", "")
     if not image_id:
         return "Baremetal"
     return f"Container: {plain(name)}, id {code(image_id)}" if name else f"Container: id {code(image_id)}"
@@ -239,26 +248,27 @@ def _commands(report: Report, script: str) -> str:
         gpus = "--gpus all " if report.facts.get("gpu") else ""
         lines.append(f'docker run --rm {gpus}-v "$PWD:/bug:ro" -w /bug --entrypoint "" {image} {report.run}')
     parts = [fence("\n".join(lines)), "Exit code: 1 the failure came back, 0 it did not, 125 cannot be said."]
-    if report.why_folder:
-        parts.append(plain(f"trtexec and Polygraphy cannot show it: {report.why_folder}."))
     parts += [
         f"The same engine by {name}:\n\n{fence(chr(10).join(lines))}" for name, lines in report.tools.items()
     ]
     if script:
         parts.append(fold("repro.py", fence(script.rstrip()).replace("```sh", "```python", 1)))
-    elif report.script:
+    else:
         parts.append("`repro.py` is in the archive: GitHub takes no text that holds it, too.")
     return "\n\n".join(parts)
 
 
+def newest_known(product: Product) -> str:
+    """Return the newest release of TensorRT whose API is known; nothing of other products."""
+    return max(read_store(), key=release_of, default="") if product is Product.TENSORRT else ""
+
+
 def _latest(report: Report) -> str:
     """Return whether the latest release was tried; where it was not, what the newest was that was tried."""
-    version = report.found.entry.cell.version.name
+    version, known = report.found.entry.cell.version.name, newest_known(report.found.product)
     tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]
     name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (version, None)
     said = "this report" if name == version or outcome is None else outcome.verdict.value
-    newest = (
-        f" {plain(report.newest)} is the newest that is known of." if report.newest not in {"", name} else ""
-    )
-    head = "Yes:" if report.newest == name else "No. The newest that was tried is"
+    newest = f" {plain(known)} is the newest that is known of." if known not in {"", name} else ""
+    head = "Yes:" if known == name else "No. The newest that was tried is"
     return f"{head} {plain(name)} ({said}).{newest}"

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TextIO
 
 from trtmatrix.bugs.cell import Found, find_cell, read_cell_id
-from trtmatrix.bugs.gather import WHAT, Files, check_found, gather_files, newest_known, recorded_of
+from trtmatrix.bugs.gather import WHAT, Files, check_found, gather_files, recorded_of
+from trtmatrix.bugs.issue import newest_known
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.verify import Outcome, find_place, verify_archive
 from trtmatrix.common.archive import SUFFIX, Written, check_name, write_archive, write_size
@@ -125,14 +126,9 @@ def redactor_of(found: Found, given: Iterable[Path]) -> Redactor:
 
 
 def listing(files: Files, redactor: Redactor) -> str:
-    """Return what goes out, a line for each file or folder, and what was taken out of it."""
-    sizes: dict[str, int] = {}
-    for name, content in files.items():
-        top = name.partition("/")[0]
-        size = len(content) if isinstance(content, bytes) else content.stat().st_size
-        sizes[top] = sizes.get(top, 0) + size
+    """Return what goes out, a line for each file, and what was taken out of it."""
     lines = ["What goes out:"]
-    lines += [f"  {name:13}  {write_size(size):>8}  {WHAT.get(name, '')}" for name, size in sizes.items()]
+    lines += [f"  {name:13}  {write_size(len(files[name])):>8}  {WHAT[name]}" for name in files]
     taken = [f"  {name}: {redactor.told(name)}" for name in sorted({file for file, _ in redactor.taken})]
     lines.append("Taken out as private:" if taken else "Nothing private was found in it.")
     return "\n".join([*lines, *taken])

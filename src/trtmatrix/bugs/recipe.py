@@ -39,7 +39,7 @@ class Recipe:
     plugins: bool = False
     keep_fp32: tuple[str, ...] = ()
     marked: tuple[str, ...] = ()
-    profile: Mapping[str, tuple[Shape, Shape, Shape]] = field(default_factory=dict)
+    profile: Mapping[str, tuple[Shape, ...]] = field(default_factory=dict)
     quantized: tuple[str, ...] = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -58,14 +58,27 @@ def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Pr
     from trtprobe.files import CaseFiles
 
     module, case = load_repro(repro), CaseFiles(files)
-    stand_in = _StandIn(case, has_streams=product is Product.TENSORRT)
     try:
-        module.run(dict(params), case, stand_in)
+        module.run(dict(params), case, _StandIn(case, has_streams=product is Product.TENSORRT))
     except _Seen as seen:
-        return _recipe(seen, module, case)
+        options, feeds = seen.options, seen.feeds
     except Exception:  # noqa: BLE001 - a repro that needs more than a build and a run, whatever it raises
         return None
-    return None
+    else:
+        return None
+    profile = {
+        name: tuple(tuple(map(int, shape)) for shape in shapes)
+        for name, shapes in (options.get("profile") or {}).items()
+    }
+    return Recipe(
+        precision=options.get("precision", "tf32"), level=options.get("level"),
+        plugins=bool(options.get("plugins")), keep_fp32=tuple(options.get("keep_fp32", ())),
+        marked=tuple(options.get("outputs", ())), quantized=tuple(options.get("quantized", ())),
+        profile=profile, samples=int(getattr(module, "SAMPLES", 1)), has_reference=bool(case.reference),
+        inputs=dict(getattr(module, "INPUTS", None) or {name: name for name in feeds}),
+        outputs=dict(getattr(module, "OUTPUTS", None) or {name: name for name in case.reference}),
+        shapes={name: tuple(array.shape) for name, array in feeds.items()},
+    )  # fmt: skip
 
 
 class _Seen(Exception):
@@ -115,30 +128,6 @@ class _StandIn:
     measure = count = remark
 
 
-def _recipe(seen: _Seen, module: Any, case: Any) -> Recipe:  # noqa: ANN401 - a module
-    """Return the recipe; a repro of a user's model says by itself how arrays are named."""
-    options = seen.options
-    reference = tuple(case.reference)
-    return Recipe(
-        precision=options.get("precision", "tf32"), level=options.get("level"),
-        plugins=bool(options.get("plugins")), keep_fp32=tuple(options.get("keep_fp32", ())),
-        marked=tuple(options.get("outputs", ())), quantized=tuple(options.get("quantized", ())),
-        profile={
-            name: (tuple(map(int, least)), tuple(map(int, best)), tuple(map(int, most)))
-            for name, (least, best, most) in (options.get("profile") or {}).items()
-        },
-        inputs=dict(getattr(module, "INPUTS", None) or {name: name for name in seen.feeds}),
-        outputs=dict(getattr(module, "OUTPUTS", None) or {name: name for name in reference}),
-        samples=int(getattr(module, "SAMPLES", 1)),
-        shapes={name: tuple(array.shape) for name, array in seen.feeds.items()},
-        has_reference=bool(reference),
-    )  # fmt: skip
-
-
-BINARY = "input-{}.bin"
-"""What an input's file for trtexec is called: a tensor's own name may be none for a file."""
-
-
 def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
     """Return the shell lines that build and run the engine by ``trtexec``, with the archive's inputs.
 
@@ -146,19 +135,18 @@ def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
     """
     cast = "(a.astype('i4') if a.dtype == 'i8' else a)" if _before(library, "10") else "a"
     binaries = (
-        f"import numpy as np; [{cast}.tofile('{BINARY.format('%d')}' % i) "
+        f"import numpy as np; [{cast}.tofile('input-%d.bin' % i) "
         "for i, (_, a) in enumerate(sorted(np.load('inputs.npz').items()))]"
     )
     words = ["--onnx=model.onnx", *([] if recipe.precision != "fp32" else ["--noTF32"])]
     words += _types(recipe, library, strong="--stronglyTyped")
     if recipe.level is not None and not _before(library, "8.6"):
         words.append(f"--builderOptimizationLevel={recipe.level}")
-    for which, option in enumerate(("min", "opt", "max")):
-        if recipe.profile:
-            words.append(f"--{option}Shapes=" + _shapes({n: s[which] for n, s in recipe.profile.items()}))
-    if recipe.profile:
-        words.append("--shapes=" + _shapes({name: recipe.shapes[name] for name in recipe.profile}))
-    files = [f"{name}:{BINARY.format(number)}" for number, name in enumerate(sorted(recipe.shapes))]
+    ranges = [(f"{option}Shapes", shapes) for option, shapes in _profiles(recipe)]
+    for option, shapes in [*ranges, ("shapes", recipe.shapes)] if ranges else []:
+        told = [f"{name}:{'x'.join(map(str, shapes[name]))}" for name in recipe.profile]
+        words.append(f"--{option}={','.join(told)}")
+    files = [f"{name}:input-{number}.bin" for number, name in enumerate(sorted(recipe.shapes))]
     words += [f"--loadInputs={','.join(files)}"] if files else []
     words += ["--iterations=1", "--warmUp=0", "--duration=0", "--exportOutput=outputs.json"]
     return [f'python3 -c "{binaries}"', shlex.join(["trtexec", *words])]
@@ -173,22 +161,27 @@ def polygraphy_lines(recipe: Recipe, product: Product, library: str, limits: Lim
         "import numpy as np; from polygraphy.json import save_json; "
         "save_json([dict(np.load('inputs.npz'))], 'inputs.json')"
     )
-    words = ["run", "model.onnx"]
-    if product is not Product.ONNXRUNTIME:
+    words, on_trt = ["run", "model.onnx"], product is not Product.ONNXRUNTIME
+    if on_trt:
         words += ["--trt", *([] if recipe.precision == "fp32" else ["--tf32"])]
         words += _types(recipe, library, strong="--strongly-typed")
         if recipe.level is not None and not _before(library, "8.6"):
             words += ["--builder-optimization-level", str(recipe.level)]
-        for which, option in enumerate(("min", "opt", "max")):
-            if recipe.profile:
-                shapes = [f"{n}:[{','.join(map(str, s[which]))}]" for n, s in recipe.profile.items()]
-                words += [f"--trt-{option}-shapes", *shapes]
+        for option, shapes in _profiles(recipe):
+            told = (f"{name}:[{','.join(map(str, shape))}]" for name, shape in shapes.items())
+            words += [f"--trt-{option}-shapes", *told]
     words += [] if recipe.plugins else ["--onnxrt"]
     words += ["--load-inputs", "inputs.json"]
     ratios = {n: -20 * math.log10(low) for n, (low, _) in limits.items() if 0 < low < 1 and " in " not in n}
-    if "--onnxrt" in words and "--trt" in words and ratios:
+    if on_trt and not recipe.plugins and ratios:
         words += ["--compare", "snr", "--snr-threshold", *(f"{n}:{ratio:.1f}" for n, ratio in ratios.items())]
     return [f'python3 -c "{load}"', shlex.join(["polygraphy", *words])]
+
+
+def _profiles(recipe: Recipe) -> list[tuple[str, Mapping[str, Shape]]]:
+    """Return the least, the usual and the largest shapes of the inputs that have a profile."""
+    names = ("min", "opt", "max") if recipe.profile else ()
+    return [(name, {n: shapes[i] for n, shapes in recipe.profile.items()}) for i, name in enumerate(names)]
 
 
 def _types(recipe: Recipe, library: str, *, strong: str) -> list[str]:
@@ -204,7 +197,3 @@ def _types(recipe: Recipe, library: str, *, strong: str) -> list[str]:
 def _before(library: str, other: str) -> bool:
     """Whether a version is older; a pre-release of another counts as that one."""
     return release_of(library or "10").release < release_of(other).release
-
-
-def _shapes(shapes: Mapping[str, Shape]) -> str:
-    return ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())

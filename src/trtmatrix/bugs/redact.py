@@ -13,9 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trtmatrix.onnxmodel.graphs import all_graphs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -49,13 +50,9 @@ EVERYBODY = frozenset(
     ("root", "user", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "localhost", "localdomain",
      "none")
 )  # fmt: skip
-SERIALS = tuple(
-    Path(file) for file in (
-        "/etc/machine-id", "/sys/class/dmi/id/product_serial", "/sys/class/dmi/id/product_uuid",
-        "/sys/class/dmi/id/board_serial", "/sys/class/dmi/id/chassis_serial",
-    )
-)  # fmt: skip
-
+EVERYBODYS_FOLDER = (
+    r"/?|/(?:usr|lib|lib64|opt|etc|proc|sys|dev|bin|sbin|run|var)(?:/.*)?|/[^/]*|/(?:home|Users)/?"
+)
 _HEX = "[0-9A-Fa-f]"
 LOOKS_PRIVATE: tuple[tuple[str, str], ...] = (
     ("token", r"-----BEGIN[^\n]*(?:\n[^\n]+)*?-----END[^\n]*|\beyJ[\w-]{8,}(?:\.[\w-]+){1,2}"
@@ -63,6 +60,7 @@ LOOKS_PRIVATE: tuple[tuple[str, str], ...] = (
     ("token", r"(?<=://)[^/\s@]+@"),
     ("token", r"(?i)\b(?:bearer|basic) [\w.+/=-]{8,}|\b(?:password|passwd|secret|token|api[_-]?key"
      r"|authorization)[\"']?\s*[=:]\s*[\"']?[^\s\"',;]+"),
+    ("serial number", rf"\b{_HEX}{{32}}\b"),
     ("serial number", r"(?i)\b(?:\w+_)?serial(?:[ _]?(?:number|no))?\b\s*[=:]\s*[\"']?[\w-]{4,}"),
     ("e-mail address", r"[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}"),
     ("UUID", rf"\b(?:(?:GPU|MIG)-)?{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}\b"),
@@ -148,47 +146,23 @@ def known_values(
     """Return what this host and its user are known by, each with its kind.
 
     ``folders``: of the project, the cache, a model. ``environment``: this process's where not given. What
-    cannot be told from ordinary text is left out: short values, words of this program's own, numbers.
+    cannot be told from ordinary text is left out: short values, numbers, versions, a word in small letters.
     """
     variables = dict(os.environ if environment is None else environment)
-    found: dict[str, str] = {}
-    for name in _hosts(variables):
-        _add(found, "host name", name)
-    for name in _users(variables):
-        _add(found, "user name", name)
+    found = dict.fromkeys(_hosts(variables), "host name") | dict.fromkeys(_users(variables), "user name")
+    found = {n: kind for n, kind in found.items() if len(n) > 2 and n.lower() not in EVERYBODY}
     for name, value in variables.items():
-        secret = bool(SENSITIVE.search(name))
-        for text in (value, *re.split(r"[\s,;:=]+", value) * secret) * (not HARMLESS.fullmatch(name)):
-            _add(found, "token" if secret else "environment value", text, ordinary=secret)
-        for path in re.split(r"[\s:;,=]+", value):
-            _add_folder(found, path)
-    for path in (*map(str, folders), str(Path.cwd()), str(Path.home()), variables.get("HOME", "")):
-        _add_folder(found, path)
-        _add_folder(found, os.path.realpath(path) if path else "")
-    for text in _serials():
-        if len(text) >= 6 and len(set(text)) > 3:
-            _add(found, "serial number", text)
+        if not HARMLESS.fullmatch(name):
+            secret = bool(SENSITIVE.search(name))
+            for text in (value.strip(), *re.split(r"[\s,;:=]+", value) * secret):
+                if len(text) > 3 and not re.fullmatch(rf"{VERSION}|[a-z]+|[\W\d]+", text):
+                    found.setdefault(text, "token" if secret else "environment value")
+    paths = [path for value in variables.values() for path in re.split(r"[\s:;,=]+", value)]
+    for path in (*paths, *map(str, folders), str(Path.cwd()), str(Path.home()), variables.get("HOME", "")):
+        for folder in (path.rstrip("/"), os.path.realpath(path) if path else ""):
+            if folder.startswith("/") and not re.fullmatch(EVERYBODYS_FOLDER, folder):
+                found.setdefault(folder, "path")
     return found
-
-
-def _add(found: dict[str, str], kind: str, value: str, *, ordinary: bool = False) -> None:
-    """Note a value, unless it is everybody's; ``ordinary``: also where it is a word or a number."""
-    value = value.strip()
-    if len(value) < (4 if ordinary else 3) or value.lower() in EVERYBODY:
-        return
-    words = re.findall(r"[A-Za-z0-9]+", value) if kind == "environment value" else [value]
-    telling = [word for word in words if not word.isdigit() and word.lower() not in own_words()]
-    secret = ordinary and len(value) >= 6 and value.lower() not in own_words()  # keyring: "subprocess"
-    if (telling and not re.fullmatch(VERSION, value)) or secret:
-        found.setdefault(value, kind)
-
-
-def _add_folder(found: dict[str, str], path: str) -> None:
-    """Note a folder that is not one that many hosts have."""
-    shared = r"/?|/(?:usr|lib|lib64|opt|etc|proc|sys|dev|bin|sbin|run|var)(?:/.*)?|/[^/]*|/(?:home|Users)/?"
-    path = path.rstrip("/")
-    if path.startswith("/") and not re.fullmatch(shared, path):
-        found.setdefault(path, "path")
 
 
 def _users(variables: Mapping[str, str]) -> Iterator[str]:
@@ -207,43 +181,10 @@ def _users(variables: Mapping[str, str]) -> Iterator[str]:
 
 def _hosts(variables: Mapping[str, str]) -> Iterator[str]:
     """Yield this host's names, and the domains that it is in."""
-    names = [
-        platform.node(),
-        *(variables.get(name, "") for name in ("HOSTNAME", "HOST", "SLURMD_NODENAME", "NODE_NAME")),
-    ]
-    for name in names:
-        yield name
+    names = ("HOSTNAME", "HOST", "SLURMD_NODENAME", "NODE_NAME")
+    for name in (platform.node(), *(variables.get(name, "") for name in names)):
         first, _, domain = name.partition(".")
-        yield first
-        if "." in domain:
-            yield domain
-    try:
-        lines = Path("/etc/resolv.conf").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return
-    for words in map(str.split, lines):
-        yield from (word for word in words[1:] if words[0] in {"search", "domain"} and "." in word.strip("."))
-
-
-def _serials() -> Iterator[str]:
-    """Yield serial numbers of this machine and its GPUs, where they can be read."""
-    from trtmatrix.launchers.gpu import find_gpus
-
-    for file in SERIALS:
-        try:
-            yield file.read_text(encoding="utf-8", errors="replace").strip()
-        except OSError:
-            continue
-    yield from (gpu.uuid or "" for gpu in find_gpus().gpus)
-
-
-@lru_cache(maxsize=1)
-def own_words() -> frozenset[str]:
-    """Return the words of this program's own text in lower case: they say nothing of anybody."""
-    words: set[str] = set()
-    for file in Path(__file__).resolve().parents[1].rglob("*.py"):
-        words.update(re.findall(r"[a-z0-9]+", file.read_text(encoding="utf-8", errors="replace").lower()))
-    return frozenset(words)
+        yield from (name, first, domain if "." in domain else "")
 
 
 def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, str]:
@@ -251,39 +192,29 @@ def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, s
 
     Doc strings, metadata, producer and notes on shapes go; names of nodes and tensors are searched.
     """
+    renamed: dict[str, str] = {}
+
+    def rename(name: str) -> str:
+        if name not in renamed and name and redactor.clean(file, name, is_name=True) != name:
+            renamed[name] = f"tensor_{len(renamed)}"
+        return renamed.get(name, name)
+
     for name in ("doc_string", "producer_name", "producer_version", "domain"):
         model.ClearField(name)
     del model.metadata_props[:]
-    renamed: dict[str, str] = {}
-    for graph in _graphs(model.graph):
+    for graph in all_graphs(model.graph):
         graph.ClearField("doc_string")
         del graph.value_info[:], graph.quantization_annotation[:]
         graph.name = "graph"
-        for part in (*graph.node, *graph.input, *graph.output, *graph.initializer):
-            part.ClearField("doc_string")
         for node in graph.node:
             node.name = redactor.clean(file, node.name, is_name=True)
             for names in (node.input, node.output):
-                names[:] = [_rename(name, redactor, file, renamed) for name in names]
+                names[:] = [rename(name) for name in names]
+            for part in (node, *node.attribute):
+                part.ClearField("doc_string")
         for tensor in (*graph.input, *graph.output, *graph.initializer):
-            tensor.name = _rename(tensor.name, redactor, file, renamed)
+            tensor.ClearField("doc_string")
+            tensor.name = rename(tensor.name)
     for function in model.functions:
         function.ClearField("doc_string")
     return renamed
-
-
-def _rename(name: str, redactor: Redactor, file: str, renamed: dict[str, str]) -> str:
-    """Return a tensor's name, or another for it where it holds something private."""
-    if name not in renamed and name and redactor.clean(file, name, is_name=True) != name:
-        renamed[name] = f"tensor_{len(renamed)}"
-    return renamed.get(name, name)
-
-
-def _graphs(graph: Any) -> Iterator[Any]:  # noqa: ANN401 - of protobuf
-    """Yield a graph and those inside its nodes."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            attribute.ClearField("doc_string")
-            for inner in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                yield from _graphs(inner)

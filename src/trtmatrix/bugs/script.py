@@ -10,7 +10,7 @@ import ast
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from trtmatrix.judge.numbers import Subject, read_signs, says_nothing
 from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Product
 
-TEMPLATE, CHECK = (Path(__file__).parent / "templates" / name for name in ("repro.py", "check.py"))
+TEMPLATE = Path(__file__).parent / "templates" / "repro.py"
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "tf32": ("TF32",), "fp32": (), "fp16": ("TF32", "FP16"), "fp16-flag": ("TF32", "FP16"),
     "bf16": ("TF32", "BF16"),
@@ -43,9 +43,7 @@ def why_no_script(recipe: Recipe | None, manner: Manner) -> str:
         return "layers are kept in float32 one by one"
     if recipe.marked and recipe.precision == "fp16-flag":
         return "inner tensors are made outputs in float16"
-    if not recipe.has_reference:
-        return "there is no reference to compare with"
-    return ""
+    return "" if recipe.has_reference else "there is no reference to compare with"
 
 
 def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
@@ -54,15 +52,15 @@ def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
     ``outputs``: array of the case's files → the graph's name for it. Known defects stand beside them, with
     their c. With the user's own tolerance an output is right up to 1 times it.
     """
-    nothing = Measured(outputs={}, scalars={})
     if subject.case.tolerance:
         return dict.fromkeys(outputs.values(), (1.0, 1.0))
     if subject.noise is None:
         return dict.fromkeys(outputs.values(), _ONLY_EXACT)
-    signs = read_signs(nothing, subject)
-    silent = says_nothing(subject, signs)
-    found = {graph: _NEVER_RIGHT if silent else _by_floor(subject, name) for name, graph in outputs.items()}
-    for sign in signs if not silent else ():
+    signs = read_signs(Measured(outputs={}, scalars={}), subject)
+    if says_nothing(subject, signs):
+        return dict.fromkeys(outputs.values(), _NEVER_RIGHT)
+    found = {graph: _by_floor(subject, name) for name, graph in outputs.items()}
+    for sign in signs:
         if sign.usable and sign.output in outputs:
             found[f"{sign.name} in {outputs[sign.output]}"] = (sign.bound, CLOSER_BOUND * sign.bound)
     return found
@@ -88,39 +86,33 @@ def script_values(
 ) -> dict[str, Any]:
     """Return the template's constants by name."""
     case = subject.case
-    on_trt = subject.product is Product.TENSORRT
     flags = [*FLAGS[recipe.precision], *(word.upper() for word in recipe.quantized)]
     return {
         "RECORDED": recorded, "FLAGS": flags, "TYPED": recipe.precision in TYPED, "LEVEL": recipe.level,
         "PROFILE": {name: [list(shape) for shape in shapes] for name, shapes in recipe.profile.items()},
         "LIMITS": limits,
         "TOLERANCE": (case.tolerance["atol"], case.tolerance["rtol"]) if case.tolerance else None,
-        "BUG_IS": sorted(cause.value for cause in case.bug_is) if on_trt else [],
+        "BUG_IS": sorted(c.value for c in case.bug_is) if subject.product is Product.TENSORRT else [],
         "BUILDS, SECONDS": (builds, case.seconds),
     }  # fmt: skip
 
 
-def fill_template(values: Mapping[str, Any], template: Path = TEMPLATE) -> str:
-    """Return a template with its constants replaced, comments and all else as they are.
+def fill_template(values: Mapping[str, Any]) -> str:
+    """Return the template with its constants replaced, comments and all else as they are.
 
-    ``KeyError`` where it has no constant of a name, or one that was not given.
+    ``KeyError`` where it has no constant of a name.
     """
-    wanted = dict(values)
-    lines = list(_filled(template.read_text(encoding="utf-8").splitlines(), wanted))
+    wanted, lines = dict(values), []
+    for line in TEMPLATE.read_text(encoding="utf-8").splitlines():
+        found = re.fullmatch(r"([A-Z][A-Z0-9_, ]*)(: [^=]+)? = (.*?)(  # .*)?", line)
+        if found is not None and found[1] in wanted:
+            value = wanted.pop(found[1])
+            code = ", ".join(map(as_code, value)) if ", " in found[1] else as_code(value)
+            line = f"{found[1]}{found[2] or ''} = {code}{found[4] or ''}"  # noqa: PLW2901 - it is replaced
+        lines.append(line)
     if wanted:
         raise KeyError(f"the template has no constant {', '.join(wanted)}")
     return "\n".join(lines) + "\n"
-
-
-def _filled(lines: list[str], wanted: dict[str, Any]) -> Iterator[str]:
-    for line in lines:
-        found = re.fullmatch(r"([A-Z][A-Z0-9_, ]*)(: [^=]+)? = (.*?)(  # .*)?", line)
-        if found is None or found[1] not in wanted:
-            yield line
-            continue
-        value = wanted.pop(found[1])
-        code = ", ".join(map(as_code, value)) if ", " in found[1] else as_code(value)
-        yield f"{found[1]}{found[2] or ''} = {code}{found[4] or ''}"
 
 
 def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
@@ -142,7 +134,7 @@ def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
 
 
 def read_recorded(script: str) -> dict[str, Any]:
-    """Return what a script says was recorded; ``ValueError`` where it was not made of a template."""
+    """Return what a script says was recorded; ``ValueError`` where it was not made of the template."""
     found = re.search(r"^RECORDED: [^=]+ = (\{.*?\})  # ", script, re.MULTILINE)
     if found is None:
         raise ValueError("it has no RECORDED")

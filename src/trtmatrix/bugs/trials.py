@@ -89,7 +89,8 @@ def find_start(found: Found) -> Start:
         for number in range(recipe.samples)
     ]
     try:
-        model = read_failing_model(folder / "model.onnx", samples, recipe.profile)
+        profile = {name: (low, best, high) for name, (low, best, high) in recipe.profile.items()}
+        model = read_failing_model(folder / "model.onnx", samples, profile)
     except KeyError as error:
         raise UsageError(
             f"{cell}: its run makes the input {error} itself: nothing is known to feed a smaller graph with\n"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.bugs.gather import RUN, SCRIPT
+from trtmatrix.bugs.gather import SCRIPT
 from trtmatrix.bugs.script import read_recorded
 from trtmatrix.common.archive import ChangedError, read_archive
 from trtmatrix.common.errors import MachineryError, UsageError
@@ -163,33 +163,38 @@ def verify_archive(
             folder = read_archive(file, Path(scratch) / "archive")
         except ChangedError as error:
             return Outcome(file=file.name, verified=False, problems=error.problems)
-        script = next((name for name in (SCRIPT, "check.py") if (folder / name).is_file()), "")
         try:
-            recorded = read_recorded((folder / script).read_text(encoding="utf-8"))
+            recorded = read_recorded((folder / SCRIPT).read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
             raise UsageError(f"{file}: has no {SCRIPT} that bundle make wrote") from error
         place = place or find_place(recorded, image=image, trust=trust)
-        command = ["sh", RUN] if script != SCRIPT else ["python3", SCRIPT]
-        if script == SCRIPT and recorded.get("product") == Product.ONNXRUNTIME.value:
-            command.append("--onnxruntime")
+        command = ["python3", SCRIPT]
+        command += ["--onnxruntime"] if recorded.get("product") == Product.ONNXRUNTIME.value else []
         where = (
             f"in a container of {place.image}" if place.engine else f"AS YOU, with {' '.join(place.wheels)}"
         )
         tell(f"running {' '.join(command)} of the archive {where}")
-        if place.engine is not None:
-            remove_leftovers()
         started = time.monotonic()
         code, said = _run(folder, command, place, seconds)
-        found = list(compare(recorded, said)) if code == 1 else ["the failure did not come back"]
-        if code == 1 and script == SCRIPT and "\nrecorded: " not in said:  # Python's own 1 means nothing
-            found = [f"{SCRIPT} itself failed"]
-        if code not in {0, 1}:
-            long = f"it was not done after {seconds:g} s (--seconds S allows more)"
-            found = [long if code == LATE else f"nothing can be said: exit code {code}"]
-        return Outcome(
-            file=file.name, verified=not found, problems=tuple(found), notes=place.notes, code=code,
-            seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
-        )  # fmt: skip
+    problems = tuple(_problems(code, said, recorded, seconds))
+    return Outcome(
+        file=file.name, verified=not problems, problems=problems, notes=place.notes, code=code,
+        seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
+    )  # fmt: skip
+
+
+def _problems(code: int, said: str, recorded: Mapping[str, Any], seconds: float) -> Iterator[str]:
+    """Yield why a run does not show the failure that is recorded."""
+    if code == LATE:
+        yield f"it was not done after {seconds:g} s (--seconds S allows more)"
+    elif code not in {0, 1}:
+        yield f"nothing can be said: exit code {code}"
+    elif code == 0:
+        yield "the failure did not come back"
+    elif "\nrecorded: " not in said:  # Python's own 1 means nothing
+        yield f"{SCRIPT} itself failed"
+    else:
+        yield from compare(recorded, said)
 
 
 def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
@@ -220,6 +225,7 @@ def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tupl
         install_wheels(bin_folder / "python", place.wheels, find_wheelhouse(Path()) if is_offline() else None)
         path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
         return _call(command, seconds, folder, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"})
+    remove_leftovers()
     name, docker = f"trtmatrix-verify-{os.urandom(6).hex()}", place.engine.command
     labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
     words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]

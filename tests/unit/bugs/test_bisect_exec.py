@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bugs.test_bisecting import NOT_ODD, bisect
 
-from trtmatrix.bugs.ask_images import Command, fill, read_exit_code, run_shell
+from trtmatrix.bugs.ask import Command, fill, read_exit_code, run_shell
 from trtmatrix.bugs.bisect_report import Candidate
 from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError
@@ -55,7 +55,7 @@ def test_a_command_that_is_interrupted_starts_anew(
     def stop(*_: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("trtmatrix.bugs.ask_images.run_shell", stop)
+    monkeypatch.setattr("trtmatrix.bugs.ask.run_shell", stop)
     assert bisect(tmp_path, "--exec", NOT_ODD) == 130
     said = " ".join(capsys.readouterr().out.split())
     assert f"The search was cut short: {Command.interrupted}." in said

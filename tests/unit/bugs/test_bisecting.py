@@ -20,8 +20,8 @@ from builders import (
 )
 from goldenfile import check_golden
 
-from trtmatrix.bugs.ask_images import make_version as make_column
-from trtmatrix.bugs.ask_versions import answer_of, stored_reply
+from trtmatrix.bugs.ask import answer_of, stored_reply
+from trtmatrix.bugs.ask import make_version as make_column
 from trtmatrix.bugs.bisect import run_search
 from trtmatrix.bugs.bisect_report import (
     Candidate,
@@ -42,7 +42,7 @@ GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {
     "G": Reply(answer=GOOD, words="PASS (3 builds)", figure="1.2", known="run now", tried=True),
     "B": Reply(answer=BAD, words="FAIL (3 builds)", figure="12", reason="12 noise floors | lost-scale",
-               known="run now", tried=True, image="nvcr.io/x@sha256:" + "1" * 64, driver="580.159"),
+               known="run now", tried=True, digest="nvcr.io/x@sha256:" + "1" * 64, driver="580.159"),
     "F": Reply(answer=BAD, words="FLAKY (2 of 3 builds fail)", known="run now", tried=True),
     "?": Reply(answer=CANNOT_SAY, words="NO VERDICT (crashed)", reason="SIGSEGV", known="run now",
                tried=True),

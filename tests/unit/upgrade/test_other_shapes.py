@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,7 +9,6 @@ from builders import make_case, make_cell, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
 from trtmatrix.bugs.manner import Kind, manner_in, same_manner
-from trtmatrix.bugs.script import CHECK
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.confirm import assess
 from trtmatrix.judge.judge import judge
@@ -56,12 +52,6 @@ def test_a_table_and_the_question_of_an_upgrade_say_so() -> None:
     upgrade = decide(ask([good, bad]))
     assert upgrade.decision is Decision.DONT
     assert f"y: {WRONG}" in " ".join(render_report(upgrade).split())
-
-
-def test_the_script_that_reads_a_folder_of_an_archive_says_so() -> None:
-    result = json.dumps({"ended": "probe failed", "detail": f"raised ValueError: {SAID}"}, indent=1)
-    done = subprocess.run([sys.executable, CHECK], input=result, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, f"{WRONG}: WRONG")
 
 
 @pytest.mark.parametrize("position", [0, 1])
