@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 import onnx
+from onnx import NodeProto
 
 from trtmatrix.common.words import counted
 from trtmatrix.onnxmodel.graphs import opset_of
-from trtmatrix.onnxmodel.matching import Place, Wiring, find_places, make_wirings
+from trtmatrix.onnxmodel.matching import Wiring, find_places, make_wirings
 from trtmatrix.suite.model import release_of
 from trtmatrix.suite.repros import Effect, Facts, Rule
 
@@ -100,22 +102,13 @@ def check_model(
     """
     wirings = make_wirings(model)
     ordered = tuple(sorted(dict.fromkeys(versions), key=release_of))
-    groups = [
-        group
-        for repro, said in facts.items()
-        for rule in said.rules
-        for group in _groups(wirings, repro, said, rule, ordered, compute)
-    ]
-
-    def worth(group: NodeGroup) -> tuple[bool, int, int]:
-        return any(item.is_sure for item in group.at), len(group.at), len(group.nodes)
-
+    rules = [(repro, said, rule) for repro, said in facts.items() for rule in said.rules]
+    groups = [group for each in rules for group in _groups(wirings, *each, ordered, compute)]
+    groups.sort(key=lambda g: (any(i.is_sure for i in g.at), len(g.at), len(g.nodes)), reverse=True)
     return StaticCheck(
-        model=name, opset=opset_of(model), versions=ordered,
+        model=name, opset=opset_of(model), versions=ordered, rules=len(rules), groups=tuple(groups),
         nodes=sum(len(nodes) for wiring in wirings for nodes in wiring.by_operator.values()),
-        rules=sum(len(said.rules) for said in facts.values()),
         silent=tuple(repro for repro, said in facts.items() if not said.rules and repro != "controls"),
-        groups=tuple(sorted(groups, key=worth, reverse=True)),
     )  # fmt: skip
 
 
@@ -123,34 +116,24 @@ def _groups(
     wirings: Sequence[Wiring], repro: str, said: Facts, rule: Rule, versions: Sequence[str], compute: str
 ) -> list[NodeGroup]:
     """Return a rule's nodes by operator, those apart of which the file does not tell everything."""
-    if not any(rule.at_version(release_of(version), compute) for version in versions):
-        return []
-    places: dict[tuple[str, bool], list[Place]] = {}
-    for place in find_places(wirings, rule):
-        places.setdefault((place.node.op_type, place.unsure), []).append(place)
-    return [
-        NodeGroup(
-            repro=repro, upstream=said.upstream, operator=operator, what=rule.what, instead=rule.instead,
-            nodes=tuple(place.node.name or place.node.output[0] for place in found),
-            at=tuple(_at(rule, versions, compute, unsure=unsure)),
-        )
-        for (operator, unsure), found in places.items()
-    ]  # fmt: skip
-
-
-def _at(rule: Rule, versions: Sequence[str], compute: str, *, unsure: bool) -> list[NodeAt]:
+    at = {version: item for version in versions if (item := rule.at_version(release_of(version), compute))}
+    places: dict[tuple[str, bool], list[NodeProto]] = {}
+    for place in find_places(wirings, rule) if at else ():
+        places.setdefault((place.node.op_type, place.unsure), []).append(place.node)
     found = []
-    for version in versions:
-        item = rule.at_version(release_of(version), compute)
-        if item is not None:
+    for (operator, unsure), nodes in places.items():
+        known = []
+        for version, item in at.items():
             gpu = f"compute capability {item.compute.text.removeprefix('==')}" if item.compute.text else ""
-            depends = (rule.depends, UNSURE if unsure else "", "" if compute else gpu)
-            found.append(
-                NodeAt(
-                    version=version, effect=item.effect, known=item.basis, source=item.source or rule.source,
-                    on=item.on, depends=", and ".join(filter(None, depends)),
-                )
-            )  # fmt: skip
+            depends = filter(None, (rule.depends, UNSURE if unsure else "", "" if compute else gpu))
+            known.append(NodeAt(
+                version=version, effect=item.effect, known=item.basis, source=item.source or rule.source,
+                on=item.on, depends=", and ".join(depends),
+            ))  # fmt: skip
+        found.append(NodeGroup(
+            repro=repro, upstream=said.upstream, operator=operator, what=rule.what, instead=rule.instead,
+            nodes=tuple(node.name or node.output[0] for node in nodes), at=tuple(known),
+        ))  # fmt: skip
     return found
 
 
@@ -165,44 +148,28 @@ def check_json(check: StaticCheck) -> dict[str, Any]:
 
 def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
     """Return what was found, the surest first, then what it comes to; at most 40 lines unless ``full``."""
-    head = (
+    wrap = partial(
+        textwrap.wrap, width=width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
+    )
+    lines = wrap(
         f"{check.model} · opset {check.opset} · {counted(check.nodes, 'node')} · held against "
         f"{counted(check.rules, 'rule')} at {name_versions(check.versions)}"
     )
-    lines = textwrap.wrap(head, width, subsequent_indent="  ")
-    last = [
-        "",
-        *_wrap(f"{sum_up(check)}.", width),
-        *_wrap(f"Not looked at: {LIMITS}. {_silent(check)}", width),
-    ]
+    silent = f" There are no rules for {', '.join(check.silent)}." if check.silent else ""
+    last = ["", *wrap(f"{sum_up(check)}."), *wrap(f"Not looked at: {LIMITS}.{silent}")]
     room = HEIGHT - len(lines) - len(last) - 2
     for number, group in enumerate(check.groups):
-        told = ["", *_tell(group, width)]
+        sources = ", ".join(dict.fromkeys(short_source(item.source) for item in group.at))
+        told = ["", *wrap(f"{name_nodes(group)}: {group.what}")]
+        instead = [f"instead: {group.instead}"] if group.instead else []
+        for text in (describe_versions(group.at), *instead, f"{group.repro}: {sources}"):
+            told += wrap(text, initial_indent="    ", subsequent_indent="      ")
         if len(told) > room and not full:
-            left = len(check.groups) - number
-            lines += ["", f"… {left} more {'group' if left == 1 else 'groups'} of nodes: --full"]
+            lines += ["", f"… {counted(len(check.groups) - number, 'more group')} of nodes: --full"]
             break
         room -= len(told)
         lines += told
     return "\n".join([*lines, *last]) + "\n"
-
-
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False,
-        break_long_words=False,
-    )  # fmt: skip
-
-
-def _tell(group: NodeGroup, width: int) -> Iterator[str]:
-    """Yield the lines of a group: what it is, what becomes of it where, which nodes, what helps."""
-    yield from _wrap(f"{name_nodes(group)}: {group.what}", width)
-    yield from _wrap(describe_versions(group.at), width, "    ")
-    if group.instead:
-        yield from _wrap(f"instead: {group.instead}", width, "    ")
-    yield from _wrap(
-        f"{group.repro}: {', '.join(dict.fromkeys(short_source(i.source) for i in group.at))}", width, "    "
-    )
 
 
 def name_nodes(group: NodeGroup) -> str:
@@ -246,7 +213,3 @@ def sum_up(check: StaticCheck) -> str:
         parts += [f"{counted(len(maybe), 'node')} that may fail"] if maybe else []
         said.setdefault(", ".join(parts) or "nothing known against it", []).append(version)
     return "; ".join(f"{name_versions(names)}: {text}" for text, names in said.items())
-
-
-def _silent(check: StaticCheck) -> str:
-    return f"There are no rules for {', '.join(check.silent)}." if check.silent else ""

@@ -67,28 +67,20 @@ class Wiring:
 
     def value(self, name: str) -> NDArray[Any] | None:
         """Return a constant's value, where the file tells it without computing."""
-        if name in self._tensors:
-            return _array(self._tensors[name])
-        node = self.producer.get(name)
-        if node is None or node.op_type not in {"Constant", "Identity", "Cast"}:
-            return None
-        if node.op_type != "Constant":
+        node, found = self.producer.get(name), self._tensors.get(name)
+        if found is None and node is not None and node.op_type in {"Identity", "Cast"}:
             return self.value(node.input[0])
-        found = onnx.helper.get_attribute_value(node.attribute[0]) if node.attribute else None
-        return (
-            _array(found) if isinstance(found, TensorProto) else None if found is None else np.asarray(found)
-        )
+        if found is None and node is not None and node.op_type == "Constant" and node.attribute:
+            found = onnx.helper.get_attribute_value(node.attribute[0])
+        if not isinstance(found, TensorProto):
+            return None if found is None else np.asarray(found)
+        outside = found.data_location == TensorProto.EXTERNAL
+        return None if outside else np.asarray(onnx.numpy_helper.to_array(found))
 
     def before(self, node: NodeProto) -> list[str]:
         """Return the operators that give a node what is not constant; nothing for the graph's inputs."""
         names = [name for name in node.input if name and name not in self.constants]
         return [self.producer[name].op_type if name in self.producer else "" for name in names]
-
-
-def _array(tensor: TensorProto) -> NDArray[Any] | None:
-    """Return a tensor's value; none where it lies in another file."""
-    outside = tensor.data_location == TensorProto.EXTERNAL
-    return None if outside else np.asarray(onnx.numpy_helper.to_array(tensor))
 
 
 def make_wirings(model: ModelProto) -> list[Wiring]:
@@ -162,7 +154,7 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
     )
     if not all(plain):
         return False
-    asked = [CONDITIONS[name](wiring, node, chain) for name in step.where]
+    asked = [CONDITIONS[name](wiring, node, chain[0]) for name in step.where]
     return False if False in asked else None if None in asked else True
 
 
@@ -196,10 +188,7 @@ def _axis(wiring: Wiring, node: NodeProto, index: int) -> int | None:
     return axis % len(shape) if shape else axis
 
 
-Chain = Sequence[NodeProto]
-
-
-def _some_axes(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+def _some_axes(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
     """Whether the axes of input 1 are not all there are."""
     axes, shape = wiring.value(wiring.input_of(node, 1)), wiring.shape(node)
     if wiring.shape(node, 1) == (0,):
@@ -209,31 +198,28 @@ def _some_axes(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  #
     return len({int(axis) % max(len(shape), 1) for axis in axes.reshape(-1)}) < len(shape)
 
 
-def _part_of_shape(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+def _part_of_shape(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
     """Whether Shape's start and end leave out a dimension."""
-    start, end, shape = (
-        int(str(attribute_of(node, "start", 0))),
-        attribute_of(node, "end"),
-        wiring.shape(node),
-    )
-    if start == 0 and end is None:
-        return False
+    start, end, shape = _number(node, "start"), _number(node, "end", None), wiring.shape(node)
     if shape is None:
-        return None
-    return list(range(len(shape)))[start : None if end is None else int(str(end))] != list(range(len(shape)))
+        return None if start or end is not None else False
+    return len(range(len(shape))[start:end]) < len(shape)
 
 
-def _uneven(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+def _uneven(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
     """Whether Split's num_outputs do not divide the dimension."""
-    number, shape = int(str(attribute_of(node, "num_outputs", 0))), wiring.shape(node)
-    axis = int(str(attribute_of(node, "axis", 0)))
-    size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
+    number, axis, shape = _number(node, "num_outputs"), _number(node, "axis"), wiring.shape(node) or ()
+    size = shape[axis] if -len(shape) <= axis < len(shape) else None
     if number < 2:
         return False
     return None if size is None else size % number != 0
 
 
-def _one_row(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+def _number(node: NodeProto, name: str, default: Any = 0) -> Any:  # noqa: ANN401 - an int, or the default
+    return attribute_of(node, name, default)
+
+
+def _one_row(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool:
     """Whether a matrix product has one row or one column, as far as the file tells."""
     left, right = wiring.shape(node, 0), wiring.shape(node, 1)
     if not left or not right or len(left) < 2 or len(right) < 2:
@@ -242,29 +228,28 @@ def _one_row(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: AR
     return right[-1] == 1 or (None not in rows and prod(size or 0 for size in rows) == 1)
 
 
-def _bounded(wiring: Wiring, node: NodeProto, chain: Chain) -> bool | None:  # noqa: ARG001
+def _bounded(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
     """Whether Clip goes from 0 to a bound; before opset 11 both are attributes."""
     given = [wiring.input_of(node, index) for index in (1, 2)]
     if not any(given):
-        low, high = (attribute_of(node, name) for name in ("min", "max"))
-        return low == 0 and high is not None
-    values = [wiring.value(name) for name in given]
-    if not all(given) or any(value is not None and value.size != 1 for value in values):
+        return attribute_of(node, "min") == 0 and attribute_of(node, "max") is not None
+    low, high = (wiring.value(name) for name in given)
+    if not all(given) or any(value is not None and value.size != 1 for value in (low, high)):
         return False
-    if values[0] is None or values[1] is None:
+    if low is None or high is None:
         return None
-    return float(values[0].reshape(())) == 0 and bool(np.isfinite(values[1]).all())
+    return float(low.reshape(())) == 0 and bool(np.isfinite(high).all())
 
 
-def _turned_back(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+def _turned_back(_: Wiring, node: NodeProto, first: NodeProto) -> bool:
     """Whether a Transpose undoes the one that the chain begins with."""
-    first, last = (attribute_of(each, "perm") for each in (chain[0], node))
-    if not isinstance(first, list) or not isinstance(last, list) or len(first) != len(last):
-        return first is None and last is None
-    return [first[axis] for axis in last] == list(range(len(first)))
+    before, after = (attribute_of(each, "perm") for each in (first, node))
+    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
+        return before is None and after is None
+    return [before[axis] for axis in after] == list(range(len(before)))
 
 
-def _scaled_alike(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
+def _scaled_alike(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool:
     """Whether both factors of a product were multiplied by the same number, which is not 1.
 
     Not straight behind a Reshape: nn.MultiheadAttention has that, and is reported to be right.
@@ -289,15 +274,10 @@ def _origin(wiring: Wiring, name: str) -> str:
     return name
 
 
-def _no_output(wiring: Wiring, node: NodeProto, chain: Chain) -> bool:  # noqa: ARG001
-    """Whether nothing that a node gives is an output of the graph."""
-    return not wiring.outputs & set(node.output)
-
-
-CONDITIONS: Mapping[Condition, Callable[[Wiring, NodeProto, Chain], bool | None]] = {
+CONDITIONS: Mapping[Condition, Callable[[Wiring, NodeProto, NodeProto], bool | None]] = {
     "some axes": _some_axes, "part of the shape": _part_of_shape, "uneven parts": _uneven,
     "one row or column": _one_row, "several rows": lambda *asked: not _one_row(*asked),
     "bounded from 0": _bounded, "turned back": _turned_back, "scaled alike": _scaled_alike,
-    "no output": _no_output,
+    "no output": lambda wiring, node, _: not wiring.outputs & set(node.output),
 }  # fmt: skip
-"""What a rule may ask of a node; None: the file does not say."""
+"""What a rule may ask of a node, with the first of its chain; None: the file does not say."""
