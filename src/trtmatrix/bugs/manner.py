@@ -1,7 +1,7 @@
 """In which way a cell fails: what a bundle must show again and what a smaller graph must still do. Pure.
 
-Some failures are not steady: numbers from memory that nothing wrote, other ones in each engine. What such a
-failure gives in one run says nothing of the next, so that it comes back by any of its ways.
+Absurd numbers come from memory that nothing wrote and are others in each engine: such a failure comes back
+with any numbers.
 """
 
 from __future__ import annotations
@@ -47,14 +47,12 @@ seen nearer to where it comes in: what is computed after it dilutes it."""
 ALIKE = 0.5
 """The share of words that two errors' messages have in common, if they are the same error."""
 
-ORDERS, ABSURD, AGREE = 100.0, 1e4, 1.02
-"""Errors that are so many times apart are garbage; so are those above ``ABSURD`` unless the engines agree on
-them, to so many times: a wrong formula gives the same numbers each time, what memory held before has any."""
+ABSURD = 1e4
+"""A relative error above is garbage: what memory held before."""
 
 LEAST = 0.1
 """A relative error below is no garbage where garbage is wanted: some of the right numbers are nearly all."""
 
-GARBAGE = "garbage that differs from run to run"
 SIZE = "{size}"
 """Stands in an engine's words for the range of sizes."""
 
@@ -87,9 +85,7 @@ class Manner:
     the kind is not about outputs. ``sizes``: of each engine that fails, the figure that ``Kind`` goes by (c
     of a defect, a measurement, the share of NaN, else the worst output's error in noise floors), so that a
     spread is known. ``errors``: the relative L2 error of the worst output of each. ``message``: an error's
-    text without what differs from run to run. ``words``: all that in a sentence. ``unsteady``: the engines
-    give garbage; ``kind`` and ``sizes`` are then those of most of them, ``outputs`` and ``errors`` those of
-    all.
+    text without what differs from run to run. ``words``: all that in a sentence.
     """
 
     kind: Kind
@@ -99,7 +95,15 @@ class Manner:
     message: str = ""
     words: str = ""
     errors: tuple[float, ...] = ()
-    unsteady: bool = False
+
+    @property
+    def is_garbage(self) -> bool:
+        """Whether its numbers are absurd: other ones may come out each time."""
+        return self.kind in _FROM_MEMORY and any(ABSURD < error < math.inf for error in self.errors)
+
+
+_FROM_MEMORY = frozenset({Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG})
+"""What memory that nothing wrote gives."""
 
 
 def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
@@ -117,8 +121,7 @@ def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
 def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -> Manner | None:
     """Return the way in which comparable records of a cell fail, the newest first; None where none does.
 
-    Where engines fail in several ways it is that of most of them, the newest record's first among equals;
-    where what they give is garbage, that of all of them.
+    Where engines fail in several ways it is that of most of them, the newest record's first among equals.
     """
     newest = records[0]
     if shapes := other_shapes(newest):
@@ -129,24 +132,20 @@ def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -
         is_bug = newest.ended in {cause.value for cause in cell.case.bug_is}
         words = f"{newest.ended}: {message}"
         return Manner(kind=Kind.ENDED, what=newest.ended, message=message, words=words) if is_bug else None
-    found = []
-    for record in records:
+    found: list[Manner] = []
+    for record in (record for record in records if record.ended == RAN):
         subject = subject_of(record, cell.case, cell.repro, calibration)
-        engines = [_of_engine(build, subject) for build in record.builds] if record.ended == RAN else []
-        found += [manner for manner in engines if manner is not None]
+        found += filter(None, (_of_engine(build, subject) for build in record.builds))
     if not found:
         return None
     commonest, _ = Counter((manner.kind, manner.what) for manner in found).most_common(1)[0]
     alike = [manner for manner in found if (manner.kind, manner.what) == commonest]
-    unsteady = is_unsteady(found)
-    counted = found if unsteady else alike
     sizes = tuple(size for manner in alike for size in manner.sizes)
-    outputs = tuple(sorted({name for manner in counted for name in manner.outputs}))
-    words = describe_garbage(found) if unsteady else alike[0].words.replace(SIZE, _range_text(sizes))
+    outputs = tuple(sorted({name for manner in alike for name in manner.outputs}))
+    words = alike[0].words.replace(SIZE, _range_text(sizes))
     more = f" and {len(outputs) - 4} more" if len(outputs) > 4 else ""
     return replace(
-        alike[0], outputs=outputs, sizes=sizes, unsteady=unsteady,
-        errors=tuple(error for manner in counted for error in manner.errors),
+        alike[0], outputs=outputs, sizes=sizes, errors=tuple(e for manner in alike for e in manner.errors),
         words=f"{', '.join(outputs[:4])}{more}: {words}" if outputs else words,
     )  # fmt: skip
 
@@ -224,84 +223,35 @@ def plain_message(text: str) -> str:
     return text[:500]
 
 
-_FROM_MEMORY = frozenset({Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG})
-"""What memory that nothing wrote gives."""
-
-
-def is_unsteady(found: Sequence[Manner]) -> bool:
-    """Whether engines that are built alike give garbage; a single one never does.
-
-    They are wrong in the same output: in several ways, or by errors that are ``ORDERS`` apart, or by such
-    above ``ABSURD`` on which they do not agree.
-    """
-    kinds = {manner.kind for manner in found}
-    if not found or not kinds <= _FROM_MEMORY or not set.intersection(*({*m.outputs} for m in found)):
-        return False
-    errors = [e for manner in found for e in manner.errors if math.isfinite(e) and e > 0]
-    if len(kinds) > 1 or not errors:
-        return len(kinds) > 1
-    return max(errors) >= ORDERS * min(errors) or (max(errors) > ABSURD and not errors_agree(errors))
-
-
-def errors_agree(errors: Sequence[float]) -> bool:
-    """Whether relative L2 errors are those of the same numbers each time; one agrees with itself."""
-    return max(errors) <= AGREE * min(errors)
-
-
-def describe_garbage(found: Sequence[Manner]) -> str:
-    """Return in words what the engines of an unsteady failure gave."""
-    counts = Counter(manner.kind for manner in found)
-    kinds = ", ".join(f"{kind.value} in {count} of {len(found)}" for kind, count in counts.most_common())
-    errors = [error for manner in found for error in manner.errors if math.isfinite(error)]
-    return f"{GARBAGE} ({kinds}{f'; relative L2 error {_range_text(errors)}' if errors else ''})"
-
-
 def same_manner(wanted: Manner, found: Manner | None) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
     The same are: how it ended with the same error; NaN; zeros; the same known defect; the same measurements
     above their limits; the same remark; wrong numbers that come out in the same precision and whose relative
-    error is at most ``WEAKER`` times smaller, and at most ``STRONGER`` times larger or up to ``PLAIN``. Of an
-    unsteady failure any garbage is the same. Names of outputs do not count: a smaller graph has others.
+    error is at most ``WEAKER`` times smaller, and at most ``STRONGER`` times larger or up to ``PLAIN``. Of
+    garbage any other is the same that is off by ``LEAST`` at least. Names of outputs do not count: a smaller
+    graph has others.
     """
     if found is None:
         return "it does not fail"
-    differs = _other_garbage(wanted, found) if wanted.unsteady else _difference(wanted, found)
-    return f"it fails otherwise: {differs}" if differs else ""
-
-
-def _difference(wanted: Manner, found: Manner) -> str:
-    """Say how two steady failures differ."""
+    differs = ""
+    before, after = (max(map(nan_last, manner.errors), default=0.0) for manner in (wanted, found))
     shared = wanted.what == found.what or {*wanted.what.split(", ")} & {*found.what.split(", ")}
-    if found.kind is not wanted.kind or not shared:
-        return f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
-    if wanted.kind is Kind.ENDED and not _are_alike(wanted.message, found.message):
-        return f"{found.message}; before: {wanted.message}"
-    if wanted.kind is Kind.WRONG and wanted.errors and found.errors:
-        before, after = (max(map(nan_last, manner.errors)) for manner in (wanted, found))
-        if after < before / WEAKER or after > max(STRONGER * before, PLAIN):
-            return f"relative error {short(after)} instead of {short(before)}"
-    return ""
-
-
-def _other_garbage(wanted: Manner, found: Manner) -> str:
-    """Say how a failure is not the garbage that is wanted; nothing where it may be: any of the ways will do.
-
-    Wrong numbers are as far off as such are: by ``LEAST`` at least, or by the least that was seen.
-    """
-    before = f"before: {wanted.words or GARBAGE}"
-    if found.kind not in _FROM_MEMORY:
-        return f"{found.words or found.kind.value}; {before}"
-    after = max(map(nan_last, found.errors), default=math.inf)
-    least = min((error for error in wanted.errors if error > 0), default=LEAST)
-    wrong = found.kind is Kind.WRONG and after < min(LEAST, least)
-    return f"relative error {short(after)}; {before}" if wrong else ""
+    is_far = after < before / WEAKER or after > max(STRONGER * before, PLAIN)
+    if wanted.is_garbage and found.kind in _FROM_MEMORY:
+        if found.kind is Kind.WRONG and after < LEAST:
+            differs = f"relative error {short(after)}; before: {wanted.words}"
+    elif found.kind is not wanted.kind or not shared:
+        differs = f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
+    elif wanted.kind is Kind.ENDED and not _are_alike(wanted.message, found.message):
+        differs = f"{found.message}; before: {wanted.message}"
+    elif wanted.kind is Kind.WRONG and is_far and wanted.errors and found.errors:
+        differs = f"relative error {short(after)} instead of {short(before)}"
+    return f"it fails otherwise: {differs}" if differs else ""
 
 
 def _are_alike(ours: str, theirs: str) -> bool:
     """Whether two messages are of one error: the same codes and signals, and half of the words."""
-    if ours == theirs:
-        return True
     codes = [set(re.findall(r"(?:[cC]ode|signal) \d+|\bSIG[A-Z]+\b", text)) for text in (ours, theirs)]
     a, b = (set(re.findall(r"[^\W\d_]+", text)) for text in (ours, theirs))
-    return codes[0] == codes[1] and bool(a | b) and len(a & b) / len(a | b) >= ALIKE
+    return ours == theirs or (codes[0] == codes[1] and len(a & b) >= ALIKE * max(1, len(a | b)))

@@ -20,7 +20,7 @@ from typing import Any
 
 from trtmatrix.bugs.cell import find_cell, read_cell_id
 from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch, write_failing_model
-from trtmatrix.bugs.manner import Kind, Manner, describe_garbage, errors_agree, is_unsteady, same_manner
+from trtmatrix.bugs.manner import Kind, Manner, same_manner
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
 from trtmatrix.bugs.trials import Start, Trials, find_start
 from trtmatrix.common.border import read_json, remove_tree
@@ -35,9 +35,8 @@ from trtmatrix.suite.cells import unlisted_version
 FOLDER = "minimise"
 """Where in the cache the records of trials lie."""
 
-STEADY_BUILDS, UNSTEADY_BUILDS = 3, 2
-"""Engines of the whole model, which tell whether it fails steadily; of a trial where it does not, if the
-first one is right: memory that nothing wrote may hold what is right."""
+GARBAGE_BUILDS = 2
+"""Engines of a trial whose first one is right where garbage is wanted: memory may hold what is right."""
 
 REPORT = "minimised.json"
 SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
@@ -124,11 +123,11 @@ class Minimised:
     @property
     def data(self) -> dict[str, Any]:
         """All of it as JSON; the same search gives the same."""
+        told = ("cell", "manner", "good", "ended", "before", "after", "smallest", "notes", "commands")
+        trials = [vars(step) for step in self.steps]
         return {
-            "schema": 2, "cell": self.cell, "manner": self.manner, "good": self.good, "ended": self.ended,
-            "before": dict(self.before), "after": dict(self.after), "smaller": self.is_smaller,
-            "smallest": self.smallest, "notes": list(self.notes), "commands": self.commands,
-            "trials": [vars(step) for step in self.steps],
+            "schema": 2, **{name: getattr(self, name) for name in told}, "smaller": self.is_smaller,
+            "notes": [*self.notes], "trials": trials,
         }  # fmt: skip
 
     def text(self) -> str:
@@ -142,11 +141,12 @@ class Minimised:
             f"same way, {count[CANNOT_SAY]} could not be made or run",
             *(f"  {note}" for note in self.notes),
         ]  # fmt: skip
-        if not self.is_smaller:
-            return "\n".join([*lines, "nothing smaller fails in the same way"]) + "\n"
-        lines.append(f"{self.folder}: model.onnx, its inputs, {REPORT} (what was tried)")
-        lines += [f"  {self.last_said}"] if self.last_said else []
-        lines += ["Next:", *(f"  {line}" for line in self.commands)] if self.commands else []
+        if self.is_smaller:
+            lines.append(f"{self.folder}: model.onnx, its inputs, {REPORT} (what was tried)")
+            lines += [f"  {self.last_said}"] if self.last_said else []
+            lines += ["Next:", *(f"  {line}" for line in self.commands)] if self.commands else []
+        else:
+            lines.append("nothing smaller fails in the same way")
         return "\n".join(lines) + "\n"
 
 
@@ -181,37 +181,26 @@ class Minimiser:
         return self._run_once_more(end)
 
     def _find_baseline(self) -> None:
-        """Learn how the cell's model fails as a plain model, and whether it does so steadily.
-
-        :class:`MachineryError` where it does not fail, or otherwise.
-        """
-        start, builds = self.start, STEADY_BUILDS if self.start.every else 0
-        ran = self.trials.run(start.model, start.version, builds=builds)
+        """Learn how the cell's model fails as a plain model; :class:`MachineryError` where it does not so."""
+        start = self.start
+        ran = self.trials.run(start.model, start.version, builds=0)
         if ran.manner is None:
             raise MachineryError(
                 f"{start.cell}: its graph run as a plain model does not fail: {ran.said}\n  what fails is "
                 "more than the graph: its run, or a limit or a defect of its own"
             )
-        wanted, both = ran.manner, [replace(one, outputs=("y",)) for one in (start.manner, ran.manner)]
-        varies = is_unsteady(both)  # from one run to the next, though a single engine cannot tell
-        differs = same_manner(_plain(start.manner), _plain(wanted))
-        if differs and not varies:
+        if differs := same_manner(_plain(start.manner), _plain(ran.manner)):
             raise MachineryError(f"{start.cell}: its graph run as a plain model: {differs}")
-        agreed = len(wanted.errors) > 1 and not ran.some and errors_agree(wanted.errors)
-        if varies or (start.manner.unsteady and not (wanted.unsteady or agreed)):
-            words = start.manner.words if start.manner.unsteady else describe_garbage(both)
-            errors = (*start.manner.errors, *wanted.errors)
-            wanted = replace(wanted, unsteady=True, errors=errors, words=words)
-        self.wanted = wanted
-        self.builds = 0 if ran.some else UNSTEADY_BUILDS if wanted.unsteady else self.builds
-        _tell(f"{start.cell}: {wanted.words}")
-        if start.manner.kind is Kind.DEFECT and wanted.kind is not Kind.DEFECT:
+        self.wanted = ran.manner
+        self.builds = 0 if ran.some else GARBAGE_BUILDS if ran.manner.is_garbage else self.builds
+        _tell(f"{start.cell}: {self.wanted.words}")
+        if start.manner.kind is Kind.DEFECT and self.wanted.kind is not Kind.DEFECT:
             self._note(
                 f"the cell fails by a known defect ({start.manner.words}); a smaller model counts as the "
                 "same by its relative error alone: look at what is left before it is called that defect"
             )
-        if wanted.unsteady:
-            self._note("it is not steady: any garbage in its outputs counts as the same, whatever its size")
+        if self.wanted.is_garbage:
+            self._note("its numbers are absurd: any garbage in its outputs counts as the same")
         if self.good and not (ran := self.trials.run(start.model, self.good)).right:
             raise MachineryError(
                 f"--good {self.good}: it is not right there: {ran.said}\n  name a version at which it passes"
@@ -371,9 +360,8 @@ def write_minimised(target: Path, model: FailingModel, end: Minimised) -> None:
 
 def _plain(manner: Manner) -> Manner:
     """Return a manner without what a plain model has no names for: known defects."""
-    if manner.unsteady or manner.kind not in {Kind.DEFECT, Kind.WRONG}:
-        return manner
-    return replace(manner, kind=Kind.WRONG, what="")
+    is_wrong = manner.kind in {Kind.DEFECT, Kind.WRONG}
+    return replace(manner, kind=Kind.WRONG, what="") if is_wrong else manner
 
 
 def _tell(text: str) -> None:

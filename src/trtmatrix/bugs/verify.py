@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.bugs.gather import SCRIPT
+from trtmatrix.bugs.manner import ABSURD
 from trtmatrix.bugs.script import read_recorded
 from trtmatrix.common.archive import ChangedError, read_archive
 from trtmatrix.common.errors import MachineryError, UsageError
@@ -200,20 +201,19 @@ def _problems(code: int, said: str, recorded: Mapping[str, Any], seconds: float)
 def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
     """Yield how what an archive printed differs from what it records: other outputs, errors of another size.
 
-    Errors that were garbage when recorded, other ones in each engine, are of no size.
+    Absurd numbers are of no size: they are others in each engine.
     """
-    numbers = recorded.get("wrong") or {}
+    numbers = {key: tuple(map(float, ends)) for key, ends in (recorded.get("wrong") or {}).items()}
     found: dict[str, list[float]] = {}
     for key, number in re.findall(r"^(.+): (\S+), right up to .*: WRONG$", said, re.MULTILINE):
         found.setdefault(key, []).append(float(number))
     if numbers and not {*numbers} & {*found}:
         yield f"{', '.join(found) or 'something else'} is wrong; recorded: {', '.join(numbers)}"
-    for key in sorted(set() if "garbage" in str(recorded.get("how")) else {*numbers} & {*found}):
-        low, high = (float(number) for number in numbers[key])
-        if math.isfinite(low) and math.isfinite(high) and high <= ALIKE * low:
-            odd = [x for x in found[key] if not low / ALIKE <= x <= max(high * ALIKE, 2.0)]
-            if odd:
-                yield f"{key}: {odd[0]:.4g}; recorded: {low:.4g} to {high:.4g}"
+    for key in sorted({*numbers} & {*found}):
+        low, high = numbers[key]
+        odd = [x for x in found[key] if not low / ALIKE <= x <= max(high * ALIKE, 2.0)]
+        if odd and math.isfinite(low) and high <= min(ABSURD, ALIKE * low):
+            yield f"{key}: {odd[0]:.4g}; recorded: {low:.4g} to {high:.4g}"
 
 
 def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tuple[int, str]:
