@@ -49,7 +49,7 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
         read = read_code([sources / package])
         files += read.seen
         found = defaultdict(list)
-        for use in scan_code(read.texts, bracket.before, changes, (), AFTER).uses:
+        for use in scan_code(read.texts, bracket, changes).uses:
             found[use.file, use.line].append(use)
         for label in wanted[package]:
             uses = [
@@ -92,9 +92,9 @@ def _summary(counts: Counter[tuple[str, str]]) -> Iterator[str]:
 def measure_corpus() -> tuple[str, bool]:
     """Scan the corpus; return the table as Markdown, and whether all was found and nothing else."""
     files = corpus_files()
-    before, changes, behaviours = corpus_changes()
+    bracket, changes = corpus_changes()
     wanted = set(expected_uses(files))
-    found = set(found_uses(scan_code(files, before, changes, behaviours, AFTER).uses))
+    found = set(found_uses(scan_code(files, bracket, changes).uses))
     rows = [
         f"{BEFORE} → {AFTER}, {len(files)} files.",
         "",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.api.changes import ChangeTable
-from trtmatrix.api.compare import compare_surfaces, find_older
-from trtmatrix.api.scan import FileKind, kind_of_file, read_code
+from trtmatrix.api.compare import Bracket, compare_surfaces, find_older
+from trtmatrix.api.scan import kind_of_file, read_code
 from trtmatrix.api.section import read_change_table, read_surfaces
-from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surface
+from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind
 
 CORPUS = Path(__file__).parents[1] / "tests" / "unit" / "code"
 BEFORE, AFTER = "8.6.1", "10.8.0"
@@ -33,15 +33,14 @@ class Expected:
     name: str
 
 
-def corpus_changes() -> tuple[Surface, tuple[ApiChange, ...], tuple[Behaviour, ...]]:
-    """Return the surface moved from and what changes, by the shipped surfaces and the flags above."""
+def corpus_changes() -> tuple[Bracket, tuple[ApiChange, ...]]:
+    """Return the surfaces of the move and what changes, by the shipped surfaces and the flags above."""
     surfaces = read_surfaces(CORPUS)
     if (bracket := surfaces.between(BEFORE, AFTER)) is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
-    before = bracket.before
-    changes = compare_surfaces(before, bracket.after, ChangeTable())
+    changes = compare_surfaces(bracket.before, bracket.after, ChangeTable())
     flags = [ApiChange(name=f"trtexec {flag}", kind=ChangeKind.REMOVED) for flag in FLAGS]
-    return before, (*changes, *find_older((), bracket, read_change_table()), *flags), ()
+    return bracket, (*changes, *find_older((), bracket, read_change_table()), *flags)
 
 
 def corpus_files() -> Mapping[str, str]:
@@ -66,8 +65,7 @@ def found_uses(uses: Sequence[ApiUse]) -> list[Expected]:
 
 def kind_named(name: str, files: Mapping[str, str]) -> str:
     """Return a file's kind in words."""
-    kind = kind_of_file(name, files.get(name, "")[:200])
-    return (kind or FileKind.PYTHON).value
+    return kind_of_file(name, files.get(name, "")[:200]) or "Python"
 
 
 def _expected(name: str, text: str) -> Iterator[Expected]:

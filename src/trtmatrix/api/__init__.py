@@ -2,7 +2,7 @@
 
 Offers ``section.make_api_section`` (the difference of two shipped surfaces, and the uses of it in code),
 ``report``, ``page`` and ``sarif`` (what is told of that), and ``read_bindings`` (reads the surfaces from
-NVIDIA's wheels). A scan of Python goes from ``python_values`` (what expressions hold) over ``version_tests``
-(which tests guard) to ``python_scan`` (what is used). Imports ``launchers``, ``suite``
+NVIDIA's wheels). A scan of Python goes from ``values`` (what expressions hold) over ``guards`` (what keeps
+code from running at the version moved to) to ``python_scan`` (what is used). Imports ``launchers``, ``suite``
 and ``common``, and ``tables`` for HTML.
 """

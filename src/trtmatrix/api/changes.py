@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trtmatrix.api.types import Behaviour, ChangeKind
+from trtmatrix.api.types import ApiChange, Behaviour, ChangeKind
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.keys import parse_yaml
 
@@ -19,7 +19,7 @@ class Replacement:
     ``write`` says. Of trtexec's options, which no surface has, ``kind`` says what happens to them ``since``.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     write: str = ""
     note: str = ""
     deprecated: str = ""
@@ -39,9 +39,17 @@ class ChangeTable:
     flags: tuple[Replacement, ...] = ()
     older: tuple[Replacement, ...] = ()
 
-    def of(self, name: str) -> Replacement | None:
-        """Return what is kept of a name, or else of the class that it is a member of."""
-        return self.replacements.get(name) or self.replacements.get(name.rpartition(".")[0])
+    def of(self, name: str) -> Replacement:
+        """Return what is kept of a name, or else of the class that it is a member of; maybe nothing."""
+        return self.replacements.get(name) or self.replacements.get(name.rpartition(".")[0]) or Replacement()
+
+    def fill(self, change: ApiChange) -> ApiChange:
+        """Return a change with what is kept of its name."""
+        kept, notes = self.of(change.name), (change.note, self.of(change.name).note)
+        return replace(
+            change, replacement=kept.write, url=kept.url, note="; ".join(filter(None, notes)),
+            source="; ".join(filter(None, (change.source, kept.source))),
+        )  # fmt: skip
 
 
 def parse_change_table(text: str, file: str) -> ChangeTable:
@@ -53,21 +61,22 @@ def parse_change_table(text: str, file: str) -> ChangeTable:
 
     def cited(entry: dict[str, Any]) -> dict[str, Any]:
         """Return an entry with its source in words: the title, and how it is known where not read."""
-        key, known = entry["source"], entry.get("known", "read")
+        key, known = entry["source"], entry.pop("known", "read")
         plain = known in {"read", "measured"} or key == "recalled"
         title = " ".join(data["sources"][key]["title"].split()) + ("" if plain else f" ({known})")
-        lists = {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
-        kept = {name: value for name, value in entry.items() if name != "known"}
-        kept |= {"kind": ChangeKind(entry["kind"])} if "kind" in entry else {}
-        return {**kept, **lists, "source": title, "url": data["sources"][key]["url"]}
+        entry |= {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
+        entry |= {"kind": ChangeKind(entry["kind"])} if "kind" in entry else {}
+        return {**entry, "source": title, "url": data["sources"][key]["url"]}
 
     try:
-        replacements = [Replacement(**cited(entry)) for entry in data["replacements"]]
-        return ChangeTable(
-            replacements={name: kept for kept in replacements for name in kept.names},
-            behaviours=tuple(Behaviour(**cited(entry)) for entry in data["behaviours"]),
-            flags=tuple(Replacement(**cited(entry)) for entry in data["flags"]),
-            older=tuple(Replacement(**cited(entry)) for entry in data["older"]),
+        kept, flags, older = (
+            tuple(Replacement(**cited(entry)) for entry in data[part])
+            for part in ("replacements", "flags", "older")
         )
+        return ChangeTable(
+            replacements={name: each for each in kept for name in each.names},
+            behaviours=tuple(Behaviour(**cited(entry)) for entry in data["behaviours"]),
+            flags=flags, older=older,
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError([f"{file}:1: the table of changes cannot be read: {error!r}"]) from error

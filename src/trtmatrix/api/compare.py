@@ -21,7 +21,6 @@ from trtmatrix.api.types import (
     release,
 )  # fmt: skip
 
-TRTEXEC = "trtexec"
 CALLABLES = {MemberKind.FUNCTION, MemberKind.METHOD}
 
 
@@ -53,20 +52,24 @@ def compare_move(bracket: Bracket, table: ChangeTable) -> tuple[ApiChange, ...]:
     return tuple(sorted(found, key=lambda change: (WORST_FIRST.index(change.kind), change.name)))
 
 
-def _settled(change: ApiChange, bracket: Bracket, kept: Replacement | None) -> Iterator[ApiChange]:
+def _settled(change: ApiChange, bracket: Bracket, kept: Replacement) -> Iterator[ApiChange]:
     """Yield a change as far as it is known to lie within the move."""
     low, high = bracket.moved_from, bracket.moved_to
-    since = kept.removed if kept is not None and change.kind is not ChangeKind.ADDED else ""
+    since = kept.removed if change.kind is not ChangeKind.ADDED else ""
     if change.kind is ChangeKind.DEPRECATED:
         told = re.search(r"[Dd]eprecated (?:in TensorRT|since) (\d+\.\d+)", change.note)
-        since = told[1] if told else kept.deprecated if kept is not None else ""
+        since = told[1] if told else kept.deprecated
     if not since or release(low) > release(high):
-        yield replace(change, note=_joined(bracket.label, change.note))
+        yield _noted(change, bracket.label)
     elif lies_between(since, low, high):
-        yield replace(change, note=_joined(f"in {since}", change.note))
+        yield _noted(change, f"in {since}")
     elif release(since) > release(high) and change.kind is not ChangeKind.DEPRECATED:
         note = f"{change.kind.value} in {since}, which is after {high}"
-        yield replace(change, kind=ChangeKind.DEPRECATED, note=_joined(note, change.note))
+        yield _noted(replace(change, kind=ChangeKind.DEPRECATED), note)
+
+
+def _noted(change: ApiChange, first: str) -> ApiChange:
+    return replace(change, note="; ".join(filter(None, (first, change.note))))
 
 
 def find_older(earlier: Sequence[Surface], bracket: Bracket, table: ChangeTable) -> list[ApiChange]:
@@ -74,7 +77,7 @@ def find_older(earlier: Sequence[Surface], bracket: Bracket, table: ChangeTable)
 
     ``earlier``: the surfaces before it, oldest first; what went before the first of them is in the table.
     """
-    before, after = bracket.before, bracket.after
+    before = bracket.before
     gone = {
         name: ApiChange(
             name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
@@ -87,12 +90,9 @@ def find_older(earlier: Sequence[Surface], bracket: Bracket, table: ChangeTable)
     gone |= {change.name: change for change in flags if change.kind is ChangeKind.REMOVED}
     for had, has in pairwise([*earlier, before]):
         for change in _removed(had, has):
-            kept = table.of(change.name) or Replacement(names=())
-            gone[change.name] = replace(
-                change, replacement=kept.write, url=kept.url, note=f"gone by {has.version}, before this move",
-                source="; ".join(filter(None, (_bindings(had, has), kept.source))),
-            )  # fmt: skip
-    return [c for name, c in gone.items() if before.find(name) is None and after.find(name) is None]
+            known = table.fill(replace(change, note="", source=_bindings(had, has)))
+            gone[change.name] = replace(known, note=f"gone by {has.version}, before this move")
+    return [c for name, c in gone.items() if before.find(name) is None and bracket.after.find(name) is None]
 
 
 def _bindings(before: Surface, after: Surface) -> str:
@@ -112,7 +112,7 @@ def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange
     for item in sorted(table.flags, key=lambda item: release(item.since)):
         for flag in item.names if lies_between(item.since, before, after) else ():
             met[flag] = ApiChange(
-                name=f"{TRTEXEC} {flag}", kind=item.kind or ChangeKind.CHANGED, replacement=item.write,
+                name=f"trtexec {flag}", kind=item.kind or ChangeKind.CHANGED, replacement=item.write,
                 note=f"since {item.since}" + (f": {item.note}" if item.note else ""),
                 source=item.source, url=item.url,
             )  # fmt: skip
@@ -126,19 +126,12 @@ def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> lis
     and defaults.
     """
     source = _bindings(before, after)
-    added = (replace(c, kind=ChangeKind.ADDED, before="", after=c.before) for c in _removed(after, before))
-    found = [*_removed(before, after), *_changed(before, after), *_deprecated(before, after, table)]
-    for place, change in enumerate(found):
-        known = table.of(change.name)
-        found[place] = replace(change, source=source) if known is None else replace(
-            change, source=f"{source}; {known.source}", url=known.url, replacement=known.write,
-            note=_joined(change.note, known.note),
-        )  # fmt: skip
-    return [*found, *(replace(change, source=source) for change in added)]
-
-
-def _joined(*texts: str) -> str:
-    return "; ".join(text for text in texts if text)
+    found = (*_removed(before, after), *_changed(before, after), *_deprecated(before, after, table))
+    added = (
+        replace(change, kind=ChangeKind.ADDED, before="", after=change.before, source=source)
+        for change in _removed(after, before)
+    )
+    return [*(table.fill(replace(change, source=source)) for change in found), *added]
 
 
 def _members(surface: Surface) -> Iterator[tuple[str, Member]]:
@@ -182,9 +175,10 @@ def _changed(before: Surface, after: Surface) -> Iterator[ApiChange]:
             note = f"a {has.kind.value}, and was a {had.kind.value}"
         elif had.settable and not has.settable:
             note = "can no longer be set"
-        elif had.kind is MemberKind.PROPERTY:
-            old, new = parse_type(had.returns) - {"None"}, parse_type(has.returns) - {"None"}
-            note = f"is {has.returns} instead of {had.returns}" if differ(new, old, is_a) else ""
+        elif had.kind is MemberKind.PROPERTY and differ(
+            parse_type(has.returns), parse_type(had.returns), is_a
+        ):
+            note = f"is {has.returns} instead of {had.returns}"
         if note:
             was, now = _shown(had, lost), _shown(has, has.signatures)
             yield ApiChange(name=name, kind=ChangeKind.CHANGED, before=was, after=now, note=note)
@@ -215,10 +209,8 @@ def _deprecated(before: Surface, after: Surface, table: ChangeTable) -> Iterator
         had, has = before.find(name), after.find(name)
         if had is None or has is None or had.deprecated or name.rpartition(".")[0] in told:
             continue
-        kept = table.replacements.get(name)
-        note = has.deprecated
-        if not note and kept and lies_between(kept.deprecated or "0", before.version, after.version):
-            note = f"deprecated since {kept.deprecated}"
-        if note:
+        since = table.replacements[name].deprecated if name in table.replacements else ""
+        known = lies_between(since or "0", before.version, after.version)
+        if note := has.deprecated or f"deprecated since {since}" * known:
             told.add(name)
             yield ApiChange(name=name, kind=ChangeKind.DEPRECATED, note=note)

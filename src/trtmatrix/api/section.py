@@ -119,7 +119,7 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     compared = f"{bracket.before.version} and {bracket.after.version}"
     stands_in = f"no surface of {' and '.join(missing)} is known: {compared} are compared instead. {reads}"
     looked_for = (*changes, *surfaces.find_older(bracket, table))
-    scan = scan_code(files.texts, bracket.before, looked_for, behaviours, after)
+    scan = scan_code(files.texts, bracket, looked_for, behaviours)
     return ApiSection(
         changes=changes, behaviours=behaviours, code=named, files=files.seen,
         uses=tuple(doubt_use(use, bracket) for use in scan.uses),

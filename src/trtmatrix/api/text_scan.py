@@ -4,80 +4,45 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from trtmatrix.api.scan_names import Names, Page
+from trtmatrix.api.names import Names, Page, dotted_name
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
-_WHEEL = r"(?<![\w./-])(?:nvidia[-_])?tensorrt(?:[-_](?:cu1\d|libs|bindings|lean|dispatch))*(?:\[[^]]*\])?"
-_LIBRARY = r"(?:python3-)?\w*nv(?:infer|onnxparsers?|parsers)(?:-plugin)?"
-_PINS = [
-    rf"({_WHEEL})(?:[\"']?[ \t]*[=:][ \t]*[\"'])?[\"']?[ \t]*\(?"
-    r"((?:[=<>!~]{1,3}[ \t]*\d[\w.*]*[ \t]*,?[ \t]*)+)",
-    rf"^\W*name\W+({_WHEEL})\"?\n\s*version\W+(\d[\d.]+)",  # lock files of poetry, uv, PDM, conda-lock
-    rf"\"({_WHEEL})\": \{{[^}}]*\"version\": \"(==[\d.]+)",  # Pipfile.lock
-    rf"({_LIBRARY}[\w-]*|tensorrt-(?:dev|libs))=(\d+\.[\d.]+)",  # apt
-    rf"\b(({_LIBRARY}\d+))(?![\w=.-])",
-    r"\bpip3? install\b.*(?<![\w./-])(nvidia-tensorrt)()(?![\w=<>~!.-])",  # the wheels' name up to 8.4
-]
-_WORDS = ("tensorrt", "nvinfer", "nvonnxparser", "nvparsers", "nvcr.io", "version", "}")
-"""Of lines that a pin, or the version of one, can stand in."""
-_PIN = [re.compile(pattern, re.MULTILINE) for pattern in _PINS]
-_IMAGE = re.compile(r"nvcr\.io/nvidia/(?:tensorrt|pytorch|tritonserver|tensorflow):(\d\d\.\d\d)[\w.-]*")
-_TRTEXEC = r"(?:[\w./~${}()-]*/)?(?:trtexec(?:\.exe)?|\$[({]?\w*TRT_?EXEC\w*[)}]?)(?=[\s\"',]|$)"
-_CALLED = re.compile(rf"(?:^|[\s;&|(`\"'=@!\[:]){_TRTEXEC}", re.IGNORECASE)
-_COMMAND = re.compile(rf"(?:^|[;&|]|\bsudo|\btime|=\S+)\s*{_TRTEXEC}", re.IGNORECASE)
-_SAID = re.compile(r"^\s*[@!-]*\s*(?:RUN\s+)?(?:echo|printf|which|COPY)\b|\bcat\s*>")
+_PROGRAM = r"(?:trtexec(?:\.exe)?|\$[({]?\w*(?:TRT_?EXEC)\w*[)}]?)[\"']?(?=[\s,]|$)"
+_CALL = rf"(?P<before>^.*?)(?<![\w.-]){_PROGRAM}(?P<options>(?:[\\^]\s*\n|[^\n;|#]|\n\s+(?=--))*)"
+"""A command that calls trtexec, with all its lines."""
+_COMMAND = re.compile(rf"(?:^|[;&|]|\bsudo|\btime|=\S+)\s*(?:[\w./~${{}}()-]*/)?{_PROGRAM}", re.IGNORECASE)
+"""A string of Python's that is such a command, or begins one."""
+_NAMED = re.compile(r"^\s*(?:ENV )?(\w+)\s*:?=.*trtexec[\"']?\s*$", re.MULTILINE)
+_WRITTEN = re.compile(r"\bcat\b[^\n]*<<-?\s*['\"]?(\w+)[\s\S]*?^\s*\1$", re.MULTILINE)
+_SAID = re.compile(r"(^|\s)#|^\s*[@!-]*\s*(?:RUN\s+)?(?:echo|printf|which|COPY)\b|\bcat\s*>")
 _TELLS = re.compile(
     r"print|log\w*|debug|info|warn\w*|error|critical|exception|add_argument|\w*Error|Field|option"
 )
-_SET = re.compile(r"^\s*(?:export\s+|ARG\s+|ENV\s+|local\s+)?(\w+)\s*\+?[:?]?=")
 _OPTION = re.compile(r"(?<![\w=-])--\w+")
+_SPEAKS = "an option in a file that speaks of trtexec"
 
 
 def scan_script(text: str, page: Page, names: Names, why: str = "") -> None:
-    """Find trtexec's options on lines that call it, and in variables that those lines name."""
+    """Find trtexec's options in commands that call it, and in variables of such a file."""
     if "trtexec" not in text:
         return
-    held: dict[str, list[tuple[int, str]]] = {}
-    programs = ["TRTEXEC"]
-    for command in _commands(text):
-        whole = " ".join(line for _, line in command)
-        if (assigned := _SET.match(whole)) is not None:
-            (number, first), *rest = command
-            held.setdefault(assigned[1], []).extend([(number, first[assigned.end() :]), *rest])
-            programs += [assigned[1]] * bool(re.search(r"trtexec(\.exe)?[\"']?\s*$", whole))
-        called = _CALLED.search(whole) or re.search(rf"\$[{{(]?({'|'.join(programs)})\b", whole)
-        if called is None or _SAID.search(whole) or (assigned and not re.search(r"trtexec\S*\s+-", whole)):
-            continue
-        named = set(re.findall(r"\$[{(]?(\w+)", whole))
-        lines = [each for name in sorted(named) for each in held.get(name, ())]
-        for number, line in [*command, *lines]:
-            before = line[: max(0, called.start())] if number == command[0][0] else ""
-            for option in _OPTION.findall(re.split(r"[;|]|&&", line.removeprefix(before).lstrip("; |&"))[0]):
-                if (change := names.flags.get(option)) is not None:
-                    page.note(number, change, why)
-
-
-def _commands(text: str) -> Iterator[list[tuple[int, str]]]:
-    """Return the lines of each command, numbered, without comments and texts that ``cat`` writes."""
-    command: list[tuple[int, str]] = []
-    end = ""
+    text = _WRITTEN.sub(lambda found: "\n" * found[0].count("\n"), text)
+    pattern = _CALL.replace("TRT_?EXEC", "|".join(["TRT_?EXEC", *_NAMED.findall(text)]))
+    for found in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE):
+        start = found.start("options")
+        for option in _OPTION.finditer(found["options"]) if not _SAID.search(found["before"]) else ():
+            if option[0] in names.flags:
+                page.note(text.count("\n", 0, start + option.start()) + 1, names.flags[option[0]], why)
     for number, line in enumerate(text.split("\n"), 1):
-        if end or (command and line.lstrip().startswith("#")):
-            end = "" if line.strip() == end else end
-            continue
-        written = re.search(r"\bcat\b.*<<-?\s*['\"]?(\w+)", line)
-        end = written[1] if written else ""
-        command.append((number, re.sub(r"(^|\s)#.*", "", line)))
-        opened = re.match(r"\s*\w+\+?=\(", command[0][1]) and ")" not in line
-        if not opened and not re.search(r"(\\|\^|&&|:\s*[>|]-?)\s*$", line):
-            yield command
-            command = []
-    yield command
+        for option in _OPTION.findall(line) if re.match(r"\s*(\w+ )?\w+\s*\+?[:?]?=", line) else ():
+            if option in names.flags:
+                page.note(number, names.flags[option], _SPEAKS)
 
 
 def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
@@ -86,32 +51,31 @@ def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
         if not isinstance(node, ast.stmt) or isinstance(node, ast.Raise) or hasattr(node, "body"):
             continue
         inside = list(ast.walk(node))
-        telling = [each for each in inside if isinstance(each, ast.Call)]
-        telling = [each for each in telling if _TELLS.fullmatch(ast.unparse(each.func).rpartition(".")[2])]
-        docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        told = {inner for each in [*telling, *[node] * docstring] for inner in ast.walk(each)}
+        calls = (each for each in inside if isinstance(each, ast.Call))
+        telling: list[ast.AST] = [
+            each for each in calls if _TELLS.fullmatch(dotted_name(each.func).rpartition(".")[2])
+        ]
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            telling = [node]  # a docstring
+        told = {part for each in telling for part in ast.walk(each)}
         texts = [each for each in inside if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         texts.sort(key=lambda each: (each.lineno, each.col_offset))
         said = [str(each.value) for each in texts if each not in told]
         runs = any(map(_COMMAND.search, said)) and not _SAID.match(said[0])
-        given = runs or bool(said and said[0].lstrip().startswith("--"))
+        given = runs or (said and said[0].lstrip().startswith("--"))
         for text in texts:
             for line in range(text.lineno, (text.end_lineno or text.lineno) + 1):
                 shown = page.lines[line - 1]
                 example = re.search(r"--(fp16|int8|best|saveEngine|verbose)\b", shown)
-                for option in (
-                    _OPTION.findall(str(text.value)) if example or (given and text not in told) else ()
-                ):
-                    if option in shown and option in names.flags:
-                        why = "" if runs else "an option in a file that speaks of trtexec"
-                        page.note(line, names.flags[option], why)
+                for option in _OPTION.findall(shown) if example or (given and text not in told) else ():
+                    if option in str(text.value) and option in names.flags:
+                        page.note(line, names.flags[option], "" if runs else _SPEAKS)
 
 
 def scan_pins(text: str, page: Page, names: Names) -> None:
     """Find packages and images that hold another TensorRT than the version moved to, where that is known."""
     target = ".".join(map(str, numbers_of(names.after)[:3]))
-    kept = (line if any(word in line for word in _WORDS) else "" for line in text.split("\n"))
-    code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], "\n".join(kept)) if target else ""
+    code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], text, flags=re.MULTILINE)
 
     def note(place: int, name: str, says: str, why: str = "") -> None:
         change = ApiChange(
@@ -120,7 +84,7 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
         )  # fmt: skip
         page.note(code.count("\n", 0, place) + 1, change, why)
 
-    for pattern in _PIN:
+    for pattern in names.pins:
         for found in pattern.finditer(code):
             pin = re.sub(r"[\s,]+$", "", found[2])
             numbered = re.search(r"\d+$", pin) if pin == found[1] else None
@@ -131,7 +95,7 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
             elif not numbered and not _allows(pin, target):
                 equals = "" if pin[0] in "=<>!~" else "=" * (1 + ("\n" in found[0]))
                 note(found.end(2), f"pin {found[1]}{equals}{pin}", "does not allow")
-    for found in _IMAGE.finditer(code):
+    for found in re.finditer(names.hints["image"], code):
         says, why = _judge_image(found[1], target, names.hints["images"])
         if says:
             note(found.end(), f"image {found[0]}", f"{says}, not", why)
@@ -150,28 +114,30 @@ def _allows(pin: str, target: str) -> bool:
 
 def _judge_image(month: str, target: str, images: dict[str, str]) -> tuple[str, str]:
     """Say what an image of a month holds, where it is or may be another release, and why only maybe."""
-    known = {each: numbers_of(version)[:2] for each, version in images.items()}
-    low = max((version for each, version in known.items() if each <= month), default=(0,))
-    high = min((version for each, version in known.items() if each >= month), default=(99,))
-    wanted = numbers_of(target)[:2]
-    if low == high == wanted:
+    low = max((each for each in images if each <= month), default="")
+    high = min((each for each in images if each >= month), default="")
+    held, next_held, wanted = (
+        numbers_of(each)[:2] for each in (images.get(low, ""), images.get(high, "99"), target)
+    )
+    if held == next_held == wanted:
         return "", ""
-    says = f"holds TensorRT {'.'.join(map(str, low))}" if low != (0,) else "holds an older TensorRT"
-    says += " or later" if low not in (high, (0,)) else ""
-    return says, "" if high < wanted or low > wanted else f"it {says}, which is not known exactly"
+    says = f"holds TensorRT {images[low]}" if low else "holds an older TensorRT"
+    says += " or later" if low and held != next_held else ""
+    return says, "" if next_held < wanted or held > wanted else f"it {says}, which is not known exactly"
 
 
-def scan_cpp(text: str, page: Page, names: Names) -> bool:
+def scan_cpp(page: Page, names: Names) -> bool:
     """Find C++ names that are gone, by name alone; say whether the file is about TensorRT at all."""
-    if not re.search(r"\b(NvInfer|nvinfer1|nvonnxparser)", text):
+    if not re.search(r"\b(NvInfer|nvinfer1|nvonnxparser)", page.code):
         return False
     wanted = _cpp_names(names)
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(page.lines, 1):
         for word in {*re.findall(r"\w{6,}|(?:->|\.)destroy\(", line.partition("//")[0])} & {*wanted}:
             page.note(number, wanted[word], "C++ is searched by name only")
     return True
 
 
+@lru_cache(maxsize=1)
 def _cpp_names(names: Names) -> dict[str, ApiChange]:
     """Return what the names that go are called in C++, with what happens to them."""
     known: dict[str, ApiChange] = {}
@@ -182,12 +148,18 @@ def _cpp_names(names: Names) -> dict[str, ApiChange]:
             continue
         camel = re.sub(r"_(\w)", lambda found: found[1].upper(), name)
         upper = camel[:1].upper() + camel[1:]
-        words = [f"set{upper}", f"get{upper}"]
         if re.match("[A-Z]", name):
-            words = [name] if re.match("I[A-Z]", name) else [f"I{name}", f"create{name}"]
-            words = [f"k{name}"] if owner else words
+            words = (
+                [f"k{name}"]
+                if owner
+                else [name]
+                if re.match("I[A-Z]", name)
+                else [f"I{name}", f"create{name}"]
+            )
         elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
             words = [camel]
+        else:
+            words = [f"set{upper}", f"get{upper}"]
         for word in (names.hints["cpp"].get(word, word) for word in words):
             if word not in known or known[word].kind is not change.kind:  # the worst, and the first of these
                 known[word] = replace(change, name=f"C++ {word}", note=f"{dotted} in Python")

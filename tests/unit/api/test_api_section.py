@@ -34,7 +34,7 @@ def section_of(*uses: ApiUse, unread: tuple[tuple[str, str], ...] = ()) -> ApiSe
 def test_section_of_the_corpus_tells_what_is_broken(tmp_path: Path) -> None:
     section = make_api_section(tmp_path, "8.6.1", "10.8.0", [CORPUS / "broken", CORPUS / "build_classic.py"])
     assert {file.removeprefix("broken/") for file, _ in section.unread} == {
-        "python2.py", "syntax.py", "broken.ipynb", "no_notebook.ipynb", "latin1.py", "binary.py",
+        "python2.py", "syntax.py", "broken.ipynb", "no_notebook.ipynb", "latin1.py",
     }  # fmt: skip
     assert len(section.must_change) == 7
     assert all(use.change.source for use in section.uses)

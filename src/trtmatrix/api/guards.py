@@ -1,0 +1,288 @@
+"""Says what keeps code from running at the version moved to: tests of TensorRT's version, and of its names.
+
+A test is worked out twice: as Python does, and as it is meant, with every number of a text as one sign: then
+``"10.8"`` is larger than ``"8.6"``, and its first sign is the ten.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from trtmatrix.api.names import Names, dotted_name
+from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
+from trtmatrix.api.values import BINDINGS, Values, text_of
+
+VERSION, UNCLEAR = ast.Name(id="tensorrt.__version__"), ast.Name(id="something else")
+"""What stands for the version itself, and for what hangs on it in an unknown way."""
+_ASKS = ("hasattr", "version", "get_version", "get_distribution")
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_NEWER = re.compile(
+    r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
+)
+"""Names of the new way of writing: of two ways in a try, either one catches what goes wrong in the other."""
+
+
+class Guards:
+    """Works out the tests in one file."""
+
+    def __init__(
+        self, values: Values, names: Names, lines: Sequence[str], shared: Mapping[str, ast.expr]
+    ) -> None:
+        """Gather what hangs on the version. ``shared``: what names of other files stand for that does."""
+        self.values, self.names, self.lines, self.shared = values, names, lines, shared
+        self._guards: dict[ast.AST, str] = {}
+        self.hanging: set[ast.AST] = set()
+        """Expressions that hang on TensorRT's version, or on what its bindings have."""
+        self.flags: dict[str, ast.expr] = {}
+        """What names and calls (``function()``) stand for that do."""
+        for local, name in values.imported.items():
+            taken = {local: shared.get(name), f"{local}()": shared.get(f"{name}()")}
+            self.flags |= {key: value for key, value in taken.items() if value}
+        asked = [values.parents[each] for name in _ASKS for each in values.reads[name]]
+        self._spread(each for each in (*asked, *values.reads["__version__"]) if self.look(each) is not None)
+        self._spread(
+            each for name in (*shared, *self.flags) for each in values.reads[name.removesuffix("()")]
+        )
+
+    def _spread(self, nodes: Iterable[ast.AST]) -> None:
+        """Note what hangs on the version as these nodes do: what they are parts of, and names given that."""
+        waiting = list(nodes)
+        while waiting:
+            node = waiting.pop()
+            outer = self.values.parents[node]
+            while isinstance(outer, ast.expr | ast.comprehension | ast.keyword):
+                self.hanging.add(node)
+                if (
+                    isinstance(outer, ast.IfExp)
+                    and outer.test is node
+                    and not isinstance(outer.body, ast.Constant)
+                ):
+                    break  # what is taken in each case tells nothing of the version
+                node, outer = outer, self.values.parents[outer]
+            self.hanging.add(node)
+            given = self.values.gives[outer]
+            if isinstance(outer, ast.If) and outer.test is node:  # what is set there hangs on it, either way
+                inside = (each for part in outer.body for each in self.values.gives[part])
+                given = [(name, UNCLEAR) for name, value in inside if isinstance(value, ast.Constant)]
+            for name, value in given:
+                if name not in self.flags:
+                    self.flags[name] = value
+                    waiting += self.values.reads[name.removesuffix("()")]
+
+    def exports(self) -> Iterator[tuple[str, ast.expr]]:
+        """Yield what names of the module, and its functions, stand for in other files."""
+        for name, flag in self.flags.items():
+            if flag is not UNCLEAR and (name[-1] == ")" or not self.values.function_of(flag)):
+                got, meant = self.work_out(flag, self.names.after)
+                yield name, UNCLEAR if got is None or meant not in (None, got) else ast.Constant(got)
+
+    def look(self, node: ast.AST) -> ast.expr | None:
+        """Return what a part of a test stands for; None where it stands for itself."""
+        match node:
+            case ast.Attribute(value=holder, attr="__version__"):
+                held = self.values.value(holder)
+                return VERSION if held and held.kind == "module" else None
+            case ast.Call(func=ast.Name(id="hasattr"), args=[holder, ast.Constant(value=str() as name)]):
+                if (held := self.values.value(holder)) is None or not held.is_known:
+                    return None
+                return ast.Constant(self.names.target.find(f"{held.name}.{name}".strip(".")) is not None)
+            case ast.Call(args=[named, *_]) if BINDINGS.match(text_of(named)):
+                return VERSION if dotted_name(node.func).rpartition(".")[2] in _ASKS else None
+            case ast.Name(id=name) if name in self.values.bound:
+                return self.flags.get(name)
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return self.flags.get(name) or self.shared.get(name)
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+                return self.flags.get(f"{name}()") or self.shared.get(f"{name}()")
+        return None
+
+    # ---- what guards ----
+
+    def guard_of(self, node: ast.AST) -> str:
+        """Return what keeps a node from running at the version moved to, or nothing."""
+        if node not in self._guards:
+            self._guards[node] = ""  # of what hangs on itself
+            if (outer := self.values.parents.get(node)) is not None:
+                self._guards[node] = self._guard_in(node, outer) or self.guard_of(outer)
+        return self._guards[node]
+
+    def _guard_in(self, node: ast.AST, outer: ast.AST) -> str:
+        """Return what guards a node in what it stands in."""
+        match outer:
+            case ast.If(test=test, body=body) if node is not test and (
+                guard := self.judge(test)[node not in body]
+            ):
+                return guard
+            case ast.IfExp(test=test, body=body) if node is not test:
+                return self.judge(test)[node is not body]
+            case ast.BoolOp(op=how, values=values):
+                earlier = values[: values.index(node)]  # type: ignore[arg-type]
+                return next(filter(None, (self.judge(each)[isinstance(how, ast.Or)] for each in earlier)), "")
+            case ast.Try(body=body, handlers=handlers):
+                newer = _NEWER.search("\n".join(self.lines[outer.lineno - 1 : outer.end_lineno]))
+                named = [
+                    each for each in handlers if each.type and "AttributeError" in ast.unparse(each.type)
+                ]
+                catches = handlers if newer else named
+                if node in catches or (catches and node in body):
+                    return "except AttributeError"
+            case ast.With() if "suppress(Attr" in self.lines[outer.lineno - 1]:
+                return "suppress(AttributeError)"
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                calls = [each for each in self.values.reads[name] if outer not in self.values.around(each)]
+                if calls and all(map(self.guard_of, calls)):
+                    return "a test before each of its calls"
+        return self._left_before(node, outer) if isinstance(node, ast.stmt) else ""
+
+    def _left_before(self, node: ast.stmt, outer: ast.AST) -> str:
+        """Return the test before a statement, in its block, that leaves it at the version moved to."""
+        blocks = [getattr(outer, name, []) for name in ("body", "orelse", "finalbody")]
+        block = next((each for each in blocks if isinstance(each, list) and node in each), [node])
+        for each in block[: block.index(node)]:
+            if isinstance(each, ast.Assert) and (fails := self.judge(each.test)[0]):
+                return fails
+            if isinstance(each, ast.If) and isinstance(each.body[-1], _LEAVES):
+                skips_body, skips_else = self.judge(each.test)
+                if skips_else and not (skips_body and isinstance(each.body[-1], ast.Raise)):
+                    return skips_else
+        return ""
+
+    def judge(self, node: ast.expr) -> tuple[str, str]:
+        """Return what keeps a test's body, and its else, from running at the version moved to; or nothing."""
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return self.judge(inner)[::-1]
+            case ast.BoolOp(op=how, values=parts):
+                bodies, elses = zip(*map(self.judge, parts), strict=True)
+                body, other = next(filter(None, bodies), ""), next(filter(None, elses), "")
+                return (body, other * all(elses)) if isinstance(how, ast.And) else (body * all(bodies), other)
+        if node not in self.hanging:
+            return "", ""
+        text = " ".join(ast.unparse(node).split())
+        shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
+        got, meant = self.work_out(node, self.names.after)
+        if got is None or meant not in (None, got):
+            return shown, shown
+        return ("", shown) if got else (shown, "")
+
+    def find_flip(self, node: ast.expr) -> ApiChange | None:
+        """Return the change that a test is where it is right at the version moved from alone.
+
+        So is what reads one sign of a version for a number: the 1 of ``"10.8"[0]``.
+        """
+        if node not in self.hanging:
+            return None
+        got, meant = self.work_out(node, self.names.after)
+        wrong = isinstance(meant, int) and got is not None and got != meant
+        if isinstance(meant, bool):
+            was, meant_before = self.work_out(node, self.names.surface.version)
+            wrong = wrong and was in (meant_before, _FAILED)
+        if not wrong:
+            return None
+        return ApiChange(
+            name=f"version test {ast.unparse(node)}", kind=ChangeKind.CHANGED,
+            source="worked out from this line",
+            note=f"at {self.names.after} it gives {got}, where the version's numbers give {meant}",
+            replacement="a comparison of numbers: packaging.version.Version(tensorrt.__version__)",
+        )  # fmt: skip
+
+    def work_out(self, node: ast.expr, version: str) -> tuple[Outcome, Outcome]:
+        """Return what an expression gives at a version, and what it is meant to; None: unclear."""
+        return Reading(version, self.look).outcome(node), Reading(version, self.look, meant=True).outcome(
+            node
+        )
+
+
+_FAILED, _TEN = "an error", 0xE000
+_TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
+_PARTS = {"major": 0, "minor": 1, "micro": 2, "release": slice(3), "base_version": slice(3)}
+_VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+
+
+Outcome = Any
+"""What an expression of the user's gives."""
+
+
+class Unclear(Exception):
+    """An expression that cannot be worked out."""
+
+
+class Reading:
+    """Works expressions out at a version; ``meant``: as they are meant, not as Python does."""
+
+    def __init__(
+        self, version: str, look: Callable[[ast.expr], ast.expr | None], *, meant: bool = False
+    ) -> None:
+        """Take the version, and what says what parts of an expression stand for."""
+        self.version, self.look, self.meant = version, look, meant
+
+    def outcome(self, node: ast.expr) -> Outcome:
+        """Return what an expression gives, None where that is unclear, an error's word where it raises."""
+        try:
+            return self.fold(node)
+        except (Unclear, RecursionError, KeyError):
+            return None
+        except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
+            return None if self.meant else _FAILED
+
+    def fold(self, node: ast.expr) -> Outcome:
+        """Work an expression out; raises :class:`Unclear`, or what Python raises."""
+        if (found := self.look(node)) is not None:
+            return self._read(self.version) if found is VERSION else self.fold(found)
+        match node:
+            case ast.Constant(value=value):
+                return self._read(value) if isinstance(value, str) else value
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+                return tuple(map(self.fold, parts))
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                return not self.fold(inner)
+            case ast.BoolOp(op=how, values=parts):
+                return (all if isinstance(how, ast.And) else any)(self.fold(part) for part in parts)
+            case ast.Attribute(value=inner, attr=name) if name in _PARTS:
+                return self.fold(inner)[_PARTS[name]]
+            case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper)):
+                return self.fold(inner)[slice(lower and self.fold(lower), upper and self.fold(upper))]
+            case ast.Subscript(value=inner, slice=index):
+                return self.fold(inner)[ast.literal_eval(index)]
+            case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
+                return self._call("map" if isinstance(part, ast.Call) else "tuple", self.fold(each.iter))
+            case ast.Compare(left=left, ops=[how], comparators=[right]):
+                both = self.fold(left), self.fold(right)
+                texts = self.meant and all(isinstance(each, str) for each in both)
+                return _OPERATORS[type(how)](*(each.rstrip(".") if texts else each for each in both))
+            case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
+                return getattr(self.fold(inner), name)(*map(self.fold, args))
+            case ast.Call(func=function, args=[*_, part]):
+                return self._call(dotted_name(function).rpartition(".")[2], self.fold(part))
+        raise Unclear
+
+    def _call(self, name: str, value: Outcome) -> Outcome:
+        """Return what a function gives."""
+        if name in ("int", "float"):
+            number = self._number(value) if isinstance(value, str) else value
+            return float(number) if name == "float" else int(numbers_of(number)[0] if self.meant else number)
+        if name == "map":
+            return tuple(self._call("int", part) for part in value)
+        if name in _VERSIONS:
+            return (*(numbers := numbers_of(self._number(value).lstrip("v"))), *(0,) * (6 - len(numbers)))
+        if name in ("tuple", "list", "str"):
+            return value if name == "str" else tuple(value)
+        raise Unclear
+
+    def _read(self, text: str) -> str:
+        """Return a text; where it is meant, with each number of several signs as one."""
+        return re.sub(r"\d\d+", lambda found: chr(_TEN + int(found[0][:3])), text) if self.meant else text
+
+    def _number(self, text: str) -> str:
+        """Return the text of a number that :meth:`_read` may have shortened."""
+        plain = text.rstrip("." * self.meant)
+        return re.sub(f"[{chr(_TEN)}-{chr(_TEN + 999)}]", lambda found: str(ord(found[0]) - _TEN), plain)

@@ -1,0 +1,128 @@
+"""What the scan looks for, by name, and the uses that it notes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from trtmatrix.api.compare import Bracket
+from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiUse, Behaviour, Certainty, ChangeKind
+
+
+class Names:
+    """Answers what happens to a name in a move."""
+
+    def __init__(
+        self, bracket: Bracket, changes: Sequence[ApiChange], behaviours: Sequence[Behaviour],
+        hints: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        """Sort the changes by name, the worst of each. ``hints``: what is kept by hand in scan.yaml."""
+        self.surface, self.target, self.after = bracket.before, bracket.after, bracket.moved_to
+        self.hints = hints
+        ruled = sorted(changes, key=lambda change: -WORST_FIRST.index(change.kind))
+        self.changes = {c.name: c for c in ruled if c.kind is not ChangeKind.ADDED}
+        self.flags = {name[8:]: c for name, c in self.changes.items() if name.startswith("trtexec ")}
+        self.behaviours = {
+            name: ApiChange(
+                name=each.topic, kind=ChangeKind.BEHAVIOUR, note=each.text, source=each.source, url=each.url
+            )
+            for each in behaviours
+            for name in each.names
+        }
+        self.owners = defaultdict[str, list[str]](list)
+        """The classes of each member that changes."""
+        self.words = {"__version__", "["}  # [ stands behind a name that ends in engine
+        for name in (*self.changes, *self.behaviours):
+            owner, _, attribute = name.rpartition(".")
+            self.words |= {word for word in (*owner.split("."), attribute) if word[:1] not in ("", "_")}
+            if owner and " " not in name and name in self.changes:
+                self.owners[attribute].append(owner)
+        for gone in filter(self.is_gone, self.surface.classes):  # what a class had goes with it
+            self.words |= self.surface.classes[gone].members.keys()
+        wheel = hints["words"]
+        self.pins = [
+            re.compile(
+                pattern.strip().replace("WHEEL", wheel["WHEEL"]).replace("LIBRARY", wheel["LIBRARY"]),
+                re.MULTILINE,
+            )
+            for pattern in hints["pins"]
+        ]
+        self.long_words = {word for word in self.words if "_" in word.strip("_")}
+
+    def is_gone(self, name: str) -> bool:
+        """Whether the move removes a class, or another whole name."""
+        return name in self.changes and self.changes[name].kind is ChangeKind.REMOVED
+
+    def is_own(self, attribute: str) -> bool:
+        """Whether TensorRT alone has a member of that name."""
+        return "_" in attribute.strip("_") and attribute not in self.hints["common"] and attribute[:2] != "__"
+
+    def change_of(self, dotted: str) -> ApiChange | None:
+        """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
+        owner, _, attribute = dotted.rpartition(".")
+        if not owner:
+            return self.changes.get(dotted)
+        for base in self.line_of(owner):
+            whole, known = f"{base}.{attribute}", self.surface.classes.get(base)
+            if whole in self.changes:
+                return self.changes[whole]
+            if known is not None and attribute in known.members:
+                if not self.is_gone(base) or attribute[0] == "_":
+                    return None
+                return replace(self.changes[base], name=whole, note=f"{base} is gone")
+        return None
+
+    def line_of(self, owner: str) -> list[str]:
+        """Return a class and its bases, the nearest first."""
+        line = [owner]
+        for current in line:
+            known = self.surface.classes.get(current)
+            line += [base for base in (known.bases if known else ()) if base not in line]
+        return line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A file that is scanned. ``code``: its text; of a notebook the Python in it, line by line as ``lines``.
+
+    ``cells``: of a notebook, each line's cell and line in it. ``found`` takes the uses of all files.
+    """
+
+    file: str
+    code: str
+    lines: Sequence[str]
+    cells: Sequence[tuple[int, int]] = ()
+    found: list[ApiUse] = field(default_factory=list)
+
+    def note(self, line: int, change: ApiChange, why: str = "") -> None:
+        """Note a use; ``why`` says why it is only possible (empty: it is sure)."""
+        cell, inner = self.cells[line - 1] if self.cells else (0, line)
+        self.found.append(ApiUse(
+            file=self.file, line=inner, cell=cell, text=self.lines[line - 1].strip()[:200], change=change,
+            certainty=Certainty.POSSIBLE if why else Certainty.SURE, why=why,
+        ))  # fmt: skip
+
+
+def list_uses(found: Iterable[ApiUse]) -> tuple[ApiUse, ...]:
+    """Return the uses by file and line, one a line and name; of each changed behaviour the first of all."""
+    uses: dict[tuple[str, str, int, int], ApiUse] = {}
+    for use in sorted(found, key=lambda use: (use.file, use.cell, use.line, use.change.name, not use.sure)):
+        once = use.change.kind is ChangeKind.BEHAVIOUR
+        uses.setdefault((use.change.name, *(("", 0, 0) if once else (use.file, use.cell, use.line))), use)
+    return tuple(uses.values())
+
+
+def dotted_name(node: ast.AST) -> str:
+    """Return ``a.b.c`` of names and attributes, with what is called or indexed left out."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{dotted_name(value)}.{name}"
+        case ast.Call(func=inner) | ast.Subscript(value=inner):
+            return dotted_name(inner)
+    return ""
