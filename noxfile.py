@@ -177,12 +177,6 @@ def merge(session: nox.Session) -> None:
 
 
 @nox.session
-def surfaces(session: nox.Session) -> None:
-    """Read the APIs of releases that are not known yet from NVIDIA's own bindings on PyPI."""
-    _call(session, "surfaces", *session.posargs)
-
-
-@nox.session
 def bench(session: nox.Session) -> None:
     """Run the benchmarks of speed and of verdicts, or one of the folder bench: nox -s bench -- NAME."""
     name, *words = session.posargs or [""]

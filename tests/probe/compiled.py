@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trtmatrix.api.read_bindings import compile_library, need_compiler
+from bench.surfaces import compile_library, need_compiler
+
 from trtmatrix.common.errors import MachineryError
 
 __all__ = ["compile_library", "find_compiler", "make_driver"]

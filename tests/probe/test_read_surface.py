@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from bench.surfaces import FIXED, PYTHON, find_releases, read_bindings
 
 from tests.probe.compiled import compile_library
 from tests.probe.jobs import PROBE, STANDINS, Job, Step
 from tests.probe.pythons import find_pythons
-from trtmatrix.api.read_bindings import FIXED, PYTHON, find_releases, read_bindings
 from trtmatrix.api.section import read_surfaces
 from trtmatrix.common.errors import MachineryError
 from trtprobe.surface import find_note, read_surface

@@ -15,10 +15,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from bench.surfaces import make_stubs
 
 from tests.probe.jobs import MAIN, PROBE, STANDINS
 from tests.probe.pythons import cache_folder, find_pythons
-from trtmatrix.api.read_bindings import make_stubs
 
 RELEASES = {  # bindings: (wheel, Python, the libraries' number)
     "8.6.1": ("tensorrt-bindings==8.6.1", "3.10", 8),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import NAMESPACE_DNS, uuid5
 
-from trtmatrix.api.read_bindings import need_compiler
+from bench.surfaces import need_compiler
 
 HERE = Path(__file__).resolve().parent
 NULL = os.makedev(1, 3)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -26,12 +26,11 @@ LARGEST = 4 << 20
 _MATTERS = (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scan:
+class Scan(NamedTuple):
     """What a scan found. ``unread``: file and why it, or a part of it, could not be read."""
 
     uses: tuple[ApiUse, ...]
-    unread: tuple[tuple[str, str], ...] = ()
+    unread: tuple[tuple[str, str], ...]
 
 
 @dataclass(kw_only=True)

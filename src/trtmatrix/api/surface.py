@@ -30,7 +30,7 @@ def parse_surface(text: str | bytes, file: str) -> Surface:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"{'.'.join(map(str, first['loc'])) or 'the text'}: {first['msg']}"
-        remedy = "remove the file: the next run in that image, or nox -s surfaces, writes it anew"
+        remedy = "remove the file: the next run in that image writes it anew"
         raise ConfigError([f"{file}:1: this is no surface of the bindings: {what}\n  {remedy}"]) from error
     return Surface(version=read.version, origin=read.origin, classes=read.classes, names=read.names)
 
@@ -58,7 +58,7 @@ def parse_store(text: str | bytes, file: str) -> dict[str, Surface]:
                     known[name] = (_CLASS if is_class else _MEMBER).validate_python(entry)
             surfaces[version] = _join(version, Origin(**line), known)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        remedy = "remove it, and nox -s surfaces writes it anew; or install trtmatrix again"
+        remedy = "install trtmatrix again, or remove it and run python -m bench.surfaces"
         what = f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"
         raise ConfigError([what]) from error
     return surfaces

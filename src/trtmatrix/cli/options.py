@@ -261,9 +261,6 @@ COMMANDS: dict[str, Command] = {
          opt("--steps N", "try at most N smaller models", type=_count(), default=200),
          opt("--seconds S", "stop after S seconds", type=_seconds, default=3600), JSON),
         "sdpa-scale/sdpa-tf32@10.7.0#l4 --good 10.8.0", "bugs.minimise"),
-    "surfaces": Command(
-        "read the APIs of new releases from NVIDIA's own bindings", "files",
-        (opt("--to DIR", "where to write (default: into the package)", type=Path),), "", "api.read_bindings"),
     "list": Command("list versions, repros and cases", "files select", (JSON,), "--repro sdpa-scale"),
     "doctor": Command("show what this host has and what it can run", "files select where", (JSON,)),
     "lock": Command(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench import surfaces
 from builders import make_version
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +25,6 @@ from trtmatrix.api.section import (
 )
 from trtmatrix.api.surface import format_store, format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiChange, ApiClass, ChangeKind, Member, MemberKind, Origin, Surface
-from trtmatrix.cli import entry as cli
-from trtmatrix.common.errors import ExitCode
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtprobe import surface as probe_surface
 
@@ -191,10 +190,10 @@ def test_a_file_that_is_no_surface_is_told_of_and_the_others_are_read(tmp_path: 
     folder.mkdir(parents=True)
     (folder / "9.2.0.json").write_text(as_json(replace(get("8.6.1"), version="9.2.0")))
     (folder / "9.3.0.json").write_text(text)
-    surfaces = read_surfaces(tmp_path)
-    assert surfaces.of("9.3.0") is None
-    assert surfaces.of("9.2.0") is not None
-    ((file, problem),) = surfaces.problems
+    known = read_surfaces(tmp_path)
+    assert known.of("9.3.0") is None
+    assert known.of("9.2.0") is not None
+    ((file, problem),) = known.problems
     assert file.endswith("9.3.0.json")
     assert "remove the file" in problem
 
@@ -209,7 +208,7 @@ def test_a_file_that_is_no_store_is_told_with_what_to_do(
     tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / STORE.name).write_bytes(content)
-    assert cli.run(["surfaces", "--to", str(tmp_path)]) is ExitCode.USAGE
+    assert surfaces.main([str(tmp_path)]) == 3
     assert "remove it" in capsys.readouterr().err
 
 
@@ -218,7 +217,7 @@ def test_without_a_compiler_nothing_is_fetched(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CC", "none")
-    assert cli.run(["surfaces", "--to", str(tmp_path / "to")]) is ExitCode.MACHINERY
+    assert surfaces.main([str(tmp_path / "to")]) == 3
     assert "apt-get install gcc" in capsys.readouterr().err
     assert not (tmp_path / "to").exists()
 

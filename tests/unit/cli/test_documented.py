@@ -25,7 +25,7 @@ DOOR = re.compile(r"(?:\$ )?(?:pipx run )?(nox -s |python -m trtmatrix |trtmatri
 NOT_RUN = {
     r"run .*--executor slurm|doctor .*--executor slurm": "needs a cluster: tests/slurm",
     r"bundle|bisect|minimise": "needs a failing cell, and versions that run: tests/bundles, tests/containers",
-    r"lock|surfaces": "asks registries and PyPI: tests/registry",
+    r"lock": "asks registries: tests/registry",
     r"pack|unpack|merge": "needs an engine, or what another host made: tests/pack",
     r"upgrade .*--(model|explain)": "a model of one's own is prepared by ONNX Runtime: tests/models",
 }

@@ -1,4 +1,7 @@
-"""``surfaces``: reads the API of NVIDIA's releases from the bindings on PyPI, each by a Python of its own.
+"""Reads the API of NVIDIA's releases from the bindings on PyPI: python -m bench.surfaces [DIR].
+
+Each is read by a Python of its own, and only releases that the store lacks; DIR: where the store is written,
+if not into the package.
 
 The bindings ask NVIDIA's libraries for a handful of C functions when they are loaded, and call none of them
 while their surface is read: with stand-ins of the right names they import on any machine.
@@ -13,15 +16,15 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from trtmatrix.api.section import STORE, today
 from trtmatrix.api.surface import format_store, parse_store, parse_surface
 from trtmatrix.api.types import Origin, Surface, numbers_of
-from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError
-from trtmatrix.common.offline import need_network
+from trtmatrix.common.errors import MachineryError, TrtMatrixError
 from trtmatrix.common.paths import probe_folder
 from trtmatrix.launchers.wheels import download_wheels, target_options
 
@@ -43,38 +46,32 @@ SYMBOLS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class SurfacesOptions:
-    """Those of ``surfaces``."""
-
-    to: Path | None
-
-
-def surfaces_command(options: SurfacesOptions) -> ExitCode:
-    """Read each release that the store lacks, and write the store; an empty ``--to`` has all read again."""
-    need_network("reading NVIDIA's bindings from PyPI")
-    file = options.to / STORE.name if options.to else STORE
-    surfaces = list(parse_store(file.read_bytes(), str(file)).values()) if file.is_file() else []
+def main(words: Sequence[str]) -> int:
+    """Read each release that the store lacks, and write the store; 3 where one could not be read."""
+    file = Path(words[0], STORE.name) if words else STORE
+    try:
+        surfaces = list(parse_store(file.read_bytes(), str(file)).values()) if file.is_file() else []
+        need_compiler()
+        releases = find_releases()
+    except TrtMatrixError as error:
+        print(error, file=sys.stderr)
+        return 3
     known, troubles = len(surfaces), 0
-    need_compiler()
-    for requirement in find_releases():
+    for requirement in releases:
         if any(requirement.endswith(f"={surface.origin.wheel.split('-')[1]}") for surface in surfaces):
             continue
         try:
             surface = read_bindings(requirement)
         except TrtMatrixError as error:
             troubles += 1
-            print(f"trtmatrix: {requirement}: {error}", file=sys.stderr, flush=True)
+            print(f"{requirement}: {error}", file=sys.stderr, flush=True)
         else:
             surfaces.append(surface)
             print(f"{surface.version}: from {surface.origin.wheel}", file=sys.stderr, flush=True)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(format_store(surfaces), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written ({error}): name a folder that can by --to") from error
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(format_store(surfaces), encoding="utf-8")
     print(f"{file}: {len(surfaces)} surfaces, {len(surfaces) - known} of them read now")
-    return ExitCode.MACHINERY if troubles else ExitCode.AS_EXPECTED
+    return 3 if troubles else 0
 
 
 def find_releases() -> tuple[str, ...]:
@@ -149,3 +146,7 @@ def need_compiler() -> str:
         "there is no C compiler, which the stand-ins for NVIDIA's libraries need\n"
         "  install one (Debian: apt-get install gcc), or name one in CC"
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
