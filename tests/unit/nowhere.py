@@ -8,7 +8,7 @@ import pytest
 
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan import survey
-from trtmatrix.upgrade import move
+from trtmatrix.upgrade import command
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,5 +25,5 @@ def go_nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/none.sock")
     monkeypatch.setenv("TRTMATRIX_CACHE", str(folder / "cache"))
     scan = GpuScan(gpus=(), reason="none in this test")
-    for module in (move, survey):
+    for module in (command, survey):
         monkeypatch.setattr(module, "find_gpus", lambda: scan)

@@ -32,7 +32,7 @@ from trtmatrix.launchers.images import pull_by_name
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.stale import Why, find_reason
-from trtmatrix.plan.survey import digests_now, entries_of, take_survey
+from trtmatrix.plan.survey import choose_gpu, digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform
 from trtmatrix.suite.cells import CONTROLS, nearest_names
@@ -51,7 +51,6 @@ from trtmatrix.suite.model import (
 )
 from trtmatrix.suite.plan import HeldImage, Isolation, Pull, find_image, registry_name
 from trtmatrix.suite.repros import Case, Repro
-from trtmatrix.upgrade.move import choose_gpu
 from trtmatrix.upgrade.question import DOOR, file_options, model_options
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})

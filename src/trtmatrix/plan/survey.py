@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import Entry, Stored, make_entries
 from trtmatrix.judge.controls import expand_with_controls
@@ -174,6 +176,30 @@ def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
         )
         for slug, records in sorted(seen.items())
     }  # fmt: skip
+
+
+def choose_gpu(named: Sequence[str], here: Sequence[Gpu], stored: Sequence[Stored]) -> Gpu:
+    """Return the one GPU that the answer is for: that named, else the only one here.
+
+    :class:`UsageError` where none is named and none, or several kinds, are here.
+    """
+    recorded = recorded_gpus(stored)
+    if named:
+        gpu = named_gpus(named, [*here, *recorded.values()])[0]
+        if not gpu.present:
+            with contextlib.suppress(UsageError):  # the table of known GPUs may know more than records do
+                known = named_gpus([gpu.name], ())[0]
+                return replace(gpu, datacenter=known.datacenter, compute=gpu.compute or known.compute)
+        return gpu
+    kinds = {gpu.slug: gpu for gpu in reversed(here)}
+    if len(kinds) == 1:
+        return next(iter(kinds.values()))
+    several = f"this host has {', '.join(gpu.name for gpu in kinds.values())}"
+    records = ", ".join(gpu.name for gpu in recorded.values())
+    raise UsageError(
+        f"{several if kinds else 'no GPU is in this host'}: name the GPU that you deploy on, such as --gpu L4"
+        f"{f' (there are records of {records})' if records else ''}"
+    )
 
 
 def digests_now(context: Context, survey: Survey) -> dict[CellId, dict[str, str]]:

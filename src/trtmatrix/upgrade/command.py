@@ -5,54 +5,138 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from trtmatrix.api import section as api_section
 from trtmatrix.api.types import ApiSection
-from trtmatrix.common.errors import ExitCode
+from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import write_output
+from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
-from trtmatrix.plan.context import Context, open_context
-from trtmatrix.plan.survey import entries_of, take_survey
-from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.model import NO_GPU, Product
-from trtmatrix.suite.plan import Launch, Pull
+from trtmatrix.launchers.gpu import find_gpus
+from trtmatrix.plan.context import Context, open_context, read_matrix
+from trtmatrix.plan.survey import choose_gpu, entries_of, take_survey
+from trtmatrix.records.store import read_records
+from trtmatrix.suite.cells import unlisted_version
+from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
+from trtmatrix.suite.model import CPU, NO_GPU, Product
+from trtmatrix.suite.plan import Engine, Launch, Pull
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
-from trtmatrix.upgrade.move import check_options, find_move, is_of_tensorrt, make_question
-from trtmatrix.upgrade.question import Own, Question, UpgradeOptions
+from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
 
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
+SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".sarif"), (".json", ".sarif")
 
 
 def upgrade_command(options: UpgradeOptions) -> ExitCode:
     """Say whether to move from one version to another; the exit code is the answer."""
-    check_options(options)
+    if problems := list(_find_problems(options)):
+        raise UsageError("\n".join(problems))
     if options.api:
         return _tell_api(options)
     context = open_context(options.project)
-    before, after = find_move(context.matrix, options)
-    question = make_question(options, context, before, after)
-    section = _compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT)
+    before, after = _find_move(context.matrix, options)
+    gpu, word = CPU, ""
+    if before.product is Product.TENSORRT:
+        gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, read_records(context.project.results))
+        word = context.selection.gpus[0] if context.selection.gpus else gpu.name
+    names = tuple(v.name for v in context.matrix.versions if v.product is before.product)
+    selection = replace(context.selection, versions=names, gpus=(word,) if word else ())
+    narrowed = replace(context, selection=selection)
+    survey = take_survey(narrowed, Pull.NEVER)
+    question = Question(
+        options=options, before=before, after=after, gpu=gpu, matrix=context.matrix, gpu_word=word,
+        entries=Entries(entries_of(narrowed, survey, survey.stored), read_calibration()),
+        api=_compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT),
+    )  # fmt: skip
     own = _run_model(options, context, question) if options.model.model else None
-    upgrade = decide(replace(question, api=section, own=own))
-    upgrade = replace(upgrade, lacking=_priced(upgrade.lacking, context, before, after))
+    upgrade = decide(replace(question, own=own))
+    upgrade = replace(upgrade, lacking=_priced(upgrade.lacking, context, survey.host.engine, before, after))
     show(options, upgrade)
     return upgrade.exit_code
 
 
-def _priced(lacking: Sequence[Lacking], context: Context, *versions: Version) -> tuple[Lacking, ...]:
+def _find_problems(options: UpgradeOptions) -> Iterator[str]:
+    chosen = options.project.selection
+    others = {"--trt": chosen.versions, "--runtime": chosen.runtimes, "--python": options.project.pythons}
+    for option in (option for option, names in others.items() if names):
+        yield f"{option}: upgrade takes its two versions by --from and --to; leave {option} out"
+    if len(chosen.gpus) > 1:
+        yield f"--gpu {','.join(chosen.gpus)}: an answer is for one GPU; ask once for each"
+    if options.model.model is None:
+        for word in typed(options.model, "inputs", "atol", "rtol", "profile", "check", "explain"):
+            if word.startswith("--"):
+                yield f"{word} is about your own model: name it by --model FILE.onnx"
+    named = [*(("--code", path) for path in options.code)]
+    named += [("--check", options.model.check)] if options.model.check else []
+    yield from (f"{option} {path}: there is no such file" for option, path in named if not path.exists())
+    suffixes, only = (API_SUFFIXES, " with --api") if options.api else (SUFFIXES, "")
+    for file in options.output:
+        if file.suffix not in suffixes:
+            yield f"--output {file}: the suffix must be one of {', '.join(suffixes)}{only}"
+        elif file.suffix == ".sarif" and not options.code:
+            yield f"--output {file}: it tells lines of your code: name that by --code DIR"
+        if not file.parent.is_dir():
+            yield f"--output {file}: there is no folder {file.parent}"
+
+
+def _find_move(matrix: Matrix, options: UpgradeOptions) -> tuple[Version, Version]:
+    """Return the two versions; :class:`UsageError` where one is not listed, or they are of two products."""
+    old, new = (_find_version(matrix, *end) for end in (("--from", options.before), ("--to", options.after)))
+    if new.product is not old.product:
+        same = (v.name for v in matrix.versions if v.product is old.product and v is not old)
+        raise UsageError(
+            f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays "
+            f"inside one product; from {old.name} to {', '.join(same) or 'no other'}"
+        )
+    return old, new
+
+
+def _is_of_tensorrt(options: UpgradeOptions) -> bool:
+    """Whether a move whose API is asked about is one of TensorRT's; each end's API is known, or is a version.
+
+    :class:`UsageError` where an end is neither, both are the same, or of two products.
+    """
+    surfaces, products = api_section.read_surfaces(options.project.results), set[Product]()
+    for option, name in (("--from", options.before), ("--to", options.after)):
+        product = Product.TENSORRT
+        if surfaces.of(name) is None:
+            if not options.project.matrix.exists():
+                known = ", ".join(surfaces.versions)
+                raise UsageError(f"{option} {name}: its API is not known; known are {known}")
+            matrix = read_matrix(options.project.matrix)
+            product = _find_version(matrix, option, name, tuple(surfaces.versions)).product
+        products.add(product)
+    if options.before == options.after or len(products) > 1:
+        raise UsageError(
+            f"{options.before} and {options.after}: a difference takes two versions of one product"
+        )
+    return products == {Product.TENSORRT}
+
+
+def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
+    """Return a version of matrix.yaml; ``others``: names that may have been meant, too."""
+    found = next((version for version in matrix.versions if version.name == name), None)
+    if found is not None:
+        return found
+    hint = "" if others else ". What changes in its API alone: --api, with --code DIR"
+    names = [*(version.name for version in matrix.versions), *others]
+    raise UsageError(unlisted_version(option, name, names) + hint)
+
+
+def _priced(
+    lacking: Sequence[Lacking], context: Context, engine: Engine, *versions: Version
+) -> tuple[Lacking, ...]:
     """Return what is lacking with what each command fetches: images that are not here, GB and time."""
-    from trtmatrix.launchers.gpu import find_gpus
-    from trtmatrix.plan.survey import find_engine_of
     from trtmatrix.run.perform import image_words
 
-    engine = find_engine_of(context, find_gpus())
     absent = [
         Launch(version=version, gpu=NO_GPU, cells=(), pull=not origin.build, build=bool(origin.build))
         for version in versions
@@ -72,9 +156,7 @@ def _compare_apis(options: UpgradeOptions, before: str, after: str, *, known: bo
     if not known:
         code = tuple(map(str, options.code)) if options.api else ()
         return ApiSection(code=code, lacking=NO_SURFACES)
-    from trtmatrix.api.section import make_api_section
-
-    return make_api_section(options.project.results, before, after, options.code)
+    return api_section.make_api_section(options.project.results, before, after, options.code)
 
 
 def _run_model(options: UpgradeOptions, context: Context, question: Question) -> Own:
@@ -110,7 +192,7 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
     from trtmatrix.api.report import render_api_text
     from trtmatrix.common.jsontext import to_json
 
-    section = _compare_apis(options, options.before, options.after, known=is_of_tensorrt(options))
+    section = _compare_apis(options, options.before, options.after, known=_is_of_tensorrt(options))
     code = exit_code_of(section)
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in options.output:

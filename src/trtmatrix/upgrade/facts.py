@@ -59,16 +59,11 @@ def _supports(compute: Compute | None, capability: str) -> bool:
 
 
 def _tell_compute(before: Version, after: Version, gpu: Gpu, matrix: Matrix) -> Iterator[FactLine]:
-    if after.product is not Product.TENSORRT:
-        return
-    if after.compute is None:
-        text = f"which compute capabilities {after.name} supports is not in matrix.yaml"
-        yield FactLine(topic="GPU", text=text, known="matrix.yaml")
+    if after.product is not Product.TENSORRT or after.compute is None:
         return
     span, weight = f"compute capability {after.compute.min} to {after.compute.max}", Weight.NOTE
     if not gpu.compute:
-        ask = ASK.format("compute_cap")
-        text = f"{after.name} supports {span}; that of this GPU is not known here: {ask}"
+        text = f"{after.name} supports {span}; your GPU's: {ASK.format('compute_cap')}"
     elif _supports(after.compute, gpu.compute):
         text = f"{after.name} supports this GPU ({gpu.compute}): {span}"
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -213,13 +213,15 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
     repro, there = mine[0].cell.repro, {entry.cell.case.id for entry in mine}
     workarounds = tuple(_make_workarounds(repro, entries, after))
     tries = {item.case for item in repro.workarounds}
-    lines = []
+    helping, lines = ", ".join(item.case for item in workarounds if item.counts), []
     for case in repro.cases:
         if case.id not in there or case.control is not None:
             continue
         line = make_case_line(repro.id, case, entries, before, after)
         if case.id not in tries and not case.id.startswith(WORKAROUND_CASES):
-            lines.append(_relieve(line, case, workarounds, repro))
+            relieved = line.weight is Weight.AGAINST and helping
+            why = f"{line.why}; what helps passed: {helping}"
+            lines.append(replace(line, weight=Weight.WORKAROUND, why=why) if relieved else line)
         elif line.change is Change.REGRESSED and standing_of(line.before) in WAS_RIGHT:
             lines.append(line)
     if not lines:
@@ -232,26 +234,13 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
     )  # fmt: skip
 
 
-def _make_workarounds(repro: Repro, entries: Entries, after: str) -> list[WorkaroundLine]:
-    """Return a repro's work-arounds with their own cases at the version moved to."""
-    lines = []
+def _make_workarounds(repro: Repro, entries: Entries, after: str) -> Iterator[WorkaroundLine]:
+    """Yield a repro's work-arounds with their own cases at the version moved to."""
     for item in repro.workarounds:
         side = entries.side(repro.id, item.case, after) if item.case else None
         source = Source(title=name_source(item.source), url=item.source) if item.source else None
         counts = side is not None and standing_of(side) is Standing.GOOD
-        line = WorkaroundLine(what=item.what, case=item.case or "", after=side, source=source, counts=counts)
-        lines.append(line)
-    return lines
-
-
-def _relieve(line: CaseLine, case: Case, workarounds: Sequence[WorkaroundLine], repro: Repro) -> CaseLine:
-    """Return a case that is bad now as needing a work-around, where one of the finding's passed there."""
-    helping = [item.case for item in workarounds if item.counts]
-    if line.weight is not Weight.AGAINST or not helping:
-        return line
-    others = {c.precision for c in repro.cases if c.id in helping} - {""}
-    beside = f", tried in {', '.join(sorted(others))}" if others and case.precision not in others else ""
-    return replace(line, weight=Weight.WORKAROUND, why=f"{line.why}; a work-around passed{beside}")
+        yield WorkaroundLine(what=item.what, case=item.case or "", after=side, source=source, counts=counts)
 
 
 def make_case_line(

@@ -82,13 +82,13 @@ def make_model_section(
 def reference_words(noise: Mapping[str, Any]) -> str:
     """Say who computed the reference, how exactly, and with which error of its own; or why nobody did."""
     told = noise.get("reference", {})
-    if not told:
-        return "not computed yet: nothing has run"
     if not told.get("by"):
-        return f"none: {told.get('why_not') or 'it could not be computed'}"
+        return f"none: {told.get('why_not') or 'nothing has run'}"
     errors = [float(error) for error in told.get("own_error", {}).values()]
-    own = f"relative L2 error of its own at most {short(max(errors))} ({told.get('own_error_means', '')})"
-    return f"{told['by']}, {told['precision']}; {own if errors else 'its own error is not known'}"
+    own = (
+        f"its own relative L2 error at most {short(max(errors))}" if errors else "its own error is not known"
+    )
+    return f"{told['by']}, {told['precision']}; {own}"
 
 
 def floor_words(
@@ -201,9 +201,9 @@ class KeptOutputs:
         }
         """The model's outputs, each with its names in records by sample."""
         shown = {entry.cell.version.name: entry for entry in entries if entry.evidence in SHOWN}
-        self.kept = {version: _kept(shown.get(version)) for version in versions}
-        whys = (_why_none_kept(name, shown.get(name)) for name in versions if not self.kept[name])
-        self.lacking = next(whys, "")
+        found = {version: _find_kept(version, shown.get(version)) for version in versions}
+        self.kept = {version: kept for version, (kept, _) in found.items()}
+        self.lacking = next((why for _, why in found.values() if why), "")
 
     def compare(self) -> tuple[Difference, ...]:
         """Return how far the outputs of both versions are apart."""
@@ -255,20 +255,16 @@ class KeptOutputs:
         return samples
 
 
-def _kept(entry: Entry | None) -> Mapping[str, Mapping[str, str]]:
-    """Return the outputs that were kept of the newest record that has any."""
-    records = (entry.record, *entry.records) if entry else ()
-    found = (r.data.get("kept") for r in records if r is not None and r.ended == RAN)
-    return next(filter(None, found), {})
-
-
-def _why_none_kept(version: str, entry: Entry | None) -> str:
-    """Say why no outputs of a version are there, and what would supply them."""
+def _find_kept(version: str, entry: Entry | None) -> tuple[Mapping[str, Mapping[str, str]], str]:
+    """Return the outputs that were kept of the newest record that has any, and why there are none."""
     if entry is None or entry.record is None:
-        return f"the model has no record at {version}: it must be run there first"
+        return {}, f"the model has no record at {version}: it must be run there first"
     if entry.record.ended != RAN:
-        return f"at {version} it ended with: {entry.record.ended}"
-    return f"none were kept at {version}: python -m trtmatrix run --model … --trt {version} --rerun"
+        return {}, f"at {version} it ended with: {entry.record.ended}"
+    kept = [r.data["kept"] for r in (entry.record, *entry.records) if r.ended == RAN and r.data.get("kept")]
+    if not kept:
+        return {}, f"none were kept at {version}: python -m trtmatrix run --model … --trt {version} --rerun"
+    return kept[0], ""
 
 
 def explain_failing(
@@ -277,16 +273,15 @@ def explain_failing(
     """Yield the first wrong layer at each version where the model fails; after an interrupt no other."""
     from trtmatrix.model.explain import INTERRUPTED, explain
 
-    failing: dict[str, Entry] = {}
     for entry in entries:
         fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
-        if fails and entry.evidence in SHOWN and entry.record is not None:
-            failing.setdefault(entry.cell.version.name, entry)
-    for version, entry in failing.items():
+        if not fails or entry.evidence not in SHOWN or entry.record is None:
+            continue
         try:
             found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))
         except Exception as error:  # noqa: BLE001 - the other versions are explained all the same
-            found = WrongLayer(version=version, why_not=f"it could not be explained: {one_line(str(error))}")
+            why_not = f"it could not be explained: {one_line(str(error))}"
+            found = WrongLayer(version=entry.cell.version.name, why_not=why_not)
         yield found
         if found.why_not.startswith(INTERRUPTED):
             return

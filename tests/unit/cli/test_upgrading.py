@@ -12,8 +12,8 @@ from builders import H200
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.options import read_options
 from trtmatrix.common.errors import UsageError
+from trtmatrix.plan.survey import choose_gpu
 from trtmatrix.suite.model import Gpu
-from trtmatrix.upgrade.move import choose_gpu
 from trtmatrix.upgrade.question import UpgradeOptions
 
 ROOT = Path(__file__).parents[3]
