@@ -24,7 +24,6 @@ def test_doctor_of_a_site_that_is_well_but_for_one_gpu(project: Project) -> None
     assert found["Slurm"]["found"].startswith("2")
     assert found[L4.name]["level"] == found[H200.name]["level"] == "ok"
     assert "Requested node configuration is not available" in found[A100.name]["found"]
-    assert "removes our containers" in found["epilog"]["found"]
     assert str(project.shared) in found["shared folder"]["found"]
 
 

@@ -19,8 +19,6 @@ from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.slurm.tasks import sbatch_words
 from trtmatrix.suite.plan import Pull
 
-LABEL = "io.trtmatrix.slurm"
-
 
 def examine_site(site: Path | None, context: Context) -> Findings:
     """Look at the site; a GPU whose jobs would be refused is told with sbatch's words and what to correct."""
@@ -51,8 +49,6 @@ def _findings(cluster: Cluster) -> Iterator[Finding]:
     yield _folder(cluster)
     for gpu in site.gpus:
         yield _request(site, gpu)
-    if site.runtime == "docker":
-        yield _epilog(settings)
     yield from _open_runs(cluster)
 
 
@@ -81,21 +77,6 @@ def _request(site: Site, gpu: SiteGpu) -> Finding:
     except TrtMatrixError as error:
         return Finding(level=Level.LACKING, what=gpu.name, found=f"sbatch --test-only: {error}")
     return Finding(level=Level.GOOD, what=gpu.name, found=f"sbatch would take its jobs ({gpu.gres})")
-
-
-def _epilog(settings: str) -> Finding:
-    """Return whether the site's epilog removes the container of a job that was killed."""
-    named = re.findall(r"^Epilog(?:\[\d+\])?\s*=\s*(/\S+)", settings, re.MULTILINE)
-    files = [file for name in named for file in Path("/").glob(name.lstrip("/"))]
-    for file in files:
-        try:
-            if LABEL in file.read_text(errors="replace"):
-                return Finding(level=Level.GOOD, what="epilog", found=f"{file} removes our containers")
-        except OSError:
-            continue
-    found = "none was found: a job that is killed leaves its container, which ends itself after 15 s"
-    remedy = "have the administrators install docker/slurm/epilog: docs/slurm.md"
-    return Finding(level=Level.LACKING, what="epilog", found=found, remedy=remedy)
 
 
 def _open_runs(cluster: Cluster) -> Iterator[Finding]:

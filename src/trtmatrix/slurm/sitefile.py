@@ -43,18 +43,12 @@ gpus:
 def _gres(value: str) -> str:
     """Refuse what does not ask for exactly one whole GPU, in sbatch's words (``gpu:h200:1``, ``gpu:1``)."""
     asked = [part for part in value.split(",") if re.match(r"gpu\b", part)]
-    match = re.fullmatch(
-        r"gpu(?::([A-Za-z0-9_.+-]*[A-Za-z_][A-Za-z0-9_.+-]*|\d+(?=:)))?(?::(\d+))?", "".join(asked)
-    )
-    if len(asked) != 1 or match is None:
-        raise ValueError("asks for no GPU or for several kinds: write gpu:TYPE:1 as sinfo -o %G has it")
-    kind, count = match.groups()
-    if count is None and kind and kind[0].isdigit():
-        raise ValueError(f"sbatch reads a number after gpu: as a count: write gpu:{kind}:1")
-    if count not in {None, "1"}:
-        raise ValueError(f"asks for {count} GPUs, and a cell runs on one: write gpu:{kind or 'TYPE'}:1")
-    if kind and re.search(r"\d+g\.\d+gb", kind, re.IGNORECASE):
-        raise ValueError(f"{kind} is a part of a GPU (MIG), and cells run on whole ones: name their type")
+    # sbatch reads a number after gpu: as a count, so a type that begins with one needs its own.
+    whole = re.fullmatch(r"gpu(:([A-Za-z_][\w.+-]*|\w[\w.+-]*(?=:1$)))?(:1)?", "".join(asked), re.ASCII)
+    if len(asked) != 1 or whole is None:
+        raise ValueError("asks not for one GPU: write gpu:TYPE:1 as sinfo -o %G has it")
+    if re.search(r"\d+g\.\d+gb", value, re.IGNORECASE):
+        raise ValueError(f"{value} is a part of a GPU (MIG), and cells run on whole ones: name their type")
     return value
 
 

@@ -19,9 +19,6 @@ from trtmatrix.upgrade.findings import Entries, Standing, standing_of
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Lacking, ModelSection, Weight
 
 DOOR = "nox -s"
-MOST_CASES = 4
-"""Cases that a command names one by one; of more it names their repro."""
-
 NOT_RUN = (
     "TensorRT-RTX is parsed and built here and never run: no command of this tool can supply numbers. Run "
     "your model on a GPU of compute capability 8.0, 8.6, 8.9 or 12.x"
@@ -106,15 +103,16 @@ class Question:
     own: Own | None = None
     api: ApiSection = field(default_factory=ApiSection)
 
-    def run_command(
-        self, versions: Iterable[str], repros: Iterable[str], cases: Iterable[str] = (), *extra: str
-    ) -> str:
-        """Return the command that measures some cells on enough engines; all cases where none is named."""
-        chosen = set(versions)
-        words = ["--trt", ",".join(v.name for v in (self.before, self.after) if v.name in chosen)]
+    def run_command(self, lines: Iterable[CaseLine], repros: Iterable[str], *extra: str) -> str:
+        """Return the command that measures what is not known of cases on enough engines, at both versions.
+
+        What is known of ``repros`` (all where none is named) is served from its records.
+        """
+        unseen = {Standing.UNKNOWN, Standing.SAID_GOOD, Standing.SAID_BAD}
+        both = any(standing_of(line.before) in unseen for line in lines)
+        words = ["--trt", ",".join([self.before.name] * both + [self.after.name])]
         words += ["--gpu", self.gpu_word] if self.gpu_word else []
-        for option, names in (("--repro", tuple(repros)), ("--case", tuple(cases))):
-            words += [option, ",".join(names)] if names else []
+        words += ["--repro", ",".join(repros)] if repros else []
         builds = self.after.product is Product.TENSORRT  # only TensorRT's engines differ from build to build
         words += ["--rebuilds", str(CONFIRMING_BUILDS)] if builds else []
         return f"{DOOR} matrix -- {shlex.join([*words, *extra, *file_options(self.options.project)])}"
@@ -129,34 +127,21 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterato
         yield Lacking(what=NOT_RUN, command="")
         lines = [line for line in lines if standing_of(line.after) is not Standing.BUILT]
     doubted = [line for line in lines if standing_of(line.after) is Standing.DOUBTED]
-    for wanted, extra in (([line for line in lines if line not in doubted], ()), (doubted, ("--rerun",))):
-        if mine := {f.repro: f for f in findings if any(line.repro == f.repro for line in wanted)}:
+    unknown = [line for line in lines if line not in doubted]
+    for wanted, extra in ((unknown, ()), (doubted, ("--rerun",))):
+        if names := tuple(dict.fromkeys(line.repro for line in wanted)):
             # Where nothing is left out, no name is needed: controls run along in any case.
-            whole, narrow = len(mine) > 1, len(mine) < len(findings) or question.options.restricted
-            few = not whole and len(wanted) <= MOST_CASES < len(next(iter(mine.values())).cases)
-            command = question.run_command(
-                _versions_wanted(question, wanted), mine if narrow or not whole else (),
-                [line.case for line in wanted] if few else (), *extra,
-            )  # fmt: skip
-            alone = "".join(f"{name}: {finding.why}" for name, finding in mine.items())
-            what = f"what is lacking of {len(mine)} findings" if whole else alone
-            yield Lacking(what=what, command=command, whole=whole)
-
-
-def _versions_wanted(question: Question, lines: Sequence[CaseLine]) -> set[str]:
-    """Return the versions at which cases are to be measured: of both those of which too little is known."""
-    known = {Standing.BROKEN, Standing.UNSUPPORTED}
-    unseen = {Standing.UNKNOWN, Standing.SAID_GOOD, Standing.SAID_BAD}
-    after = {question.after.name} if any(standing_of(line.after) not in known for line in lines) else set()
-    before = {question.before.name} if any(standing_of(line.before) in unseen for line in lines) else set()
-    return after | before
+            narrow = len(names) == 1 or len(names) < len(findings) or question.options.restricted
+            command = question.run_command(wanted, names if narrow else (), *extra)
+            what = f"what is lacking of {counted(len(names), 'finding')}"
+            yield Lacking(what=what, command=command, whole=len(names) > 1)
 
 
 def _turn(question: Question, finding: FindingLine) -> Iterator[Lacking]:
     """Yield what might turn a reason against the move: work-arounds to try, a failure of few engines."""
     open_ended = {Standing.UNKNOWN, Standing.FEW, Standing.SAID_GOOD, Standing.DOUBTED}
     against = [line for line in finding.cases if line.weight is Weight.AGAINST]
-    tried = [w.case for w in finding.workarounds if w.after and standing_of(w.after) in open_ended]
+    tried = [item for item in finding.workarounds if item.after and standing_of(item.after) in open_ended]
     few = [
         line for line in against if standing_of(line.after) is Standing.SAID_BAD
         or (standing_of(line.after) is Standing.BAD and 0 < line.after.builds < CONFIRMING_BUILDS)
@@ -164,9 +149,7 @@ def _turn(question: Question, finding: FindingLine) -> Iterator[Lacking]:
     if against and (tried or few):
         what = [counted(len(tried), "work-around")] if tried else []
         what += [f"{counted(len(few), 'case')} wrong on few builds, or only reported to be"] if few else []
-        cases = [*tried, *(line.case for line in few)]
-        versions = {question.after.name} | _versions_wanted(question, few)
-        command = question.run_command(versions, [finding.repro], cases if len(cases) <= MOST_CASES else ())
+        command = question.run_command(few, [finding.repro])
         yield Lacking(what=f"{finding.repro}: {', '.join(what)}", command=command)
 
 
@@ -178,17 +161,20 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Ite
         silent = (line.why for line in finding.cases if line.change is Change.SAYS_NOTHING)
         for why, number in Counter(silent).items():
             yield f"{finding.repro}: {counted(number, 'case')} at {question.after.name}: {why}."
-    low, high = sorted((question.before.release, question.after.release))
-    mine = [v for v in question.matrix.versions if v.product is question.after.product]
-    if between := [v for v in mine if low < v.release < high]:
-        names = (version.name for version in sorted(between, key=lambda v: v.release))
-        yield f"The versions in between: {', '.join(names)}."
+    low, high = sorted((question.before, question.after), key=lambda version: version.release)
+    between = [
+        v
+        for v in question.matrix.versions
+        if v.product is low.product and low.release < v.release < high.release
+    ]
+    if between:
+        between.sort(key=lambda version: version.release)
+        yield f"The versions in between: {', '.join(version.name for version in between)}."
     if question.after.product is Product.TENSORRT:
         yield f"Other GPUs than {question.gpu.name}: ask once for each that you deploy on."
     if question.options.no_performance:
         yield "Latency, memory, engine size and build time: left out by --no-performance."
-    yield "Precisions that no case has: BF16, INT8, FP8, INT4."
-    yield "Throughput under load, several streams at once, and the memory of a whole service."
+    yield "Precisions that no case has (BF16, INT8, FP8, INT4); throughput; several streams at once."
     if question.own is None:
         yield "Your own model: --model FILE.onnx, with --inputs if you have some."
     if not question.options.code:

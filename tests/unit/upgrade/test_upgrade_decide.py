@@ -114,7 +114,7 @@ class TestCommands:
 
     def test_a_regression_names_its_work_arounds_and_its_own_confirmation(self) -> None:
         assert self.commands({"sdpa": "good3"}, {"sdpa": "bad1"}) == [
-            "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --case explicit,sdpa --rebuilds 3"
+            "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
         ]
 
     def test_other_files_and_odd_names_are_written_so_that_a_shell_takes_them(self) -> None:
