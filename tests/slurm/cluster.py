@@ -25,7 +25,7 @@ from typing import Any
 from tests.containers.engines import client
 from tests.slurm.gpus import H200, L4, NODES, Devices, Model, make_nvml
 from tests.slurm.waiting import wait_until
-from trtmatrix.slurm.doctor import LABEL as CONTAINER_LABEL
+from trtmatrix.launchers.container import JOB_LABELS
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")
 PACKAGES = "slurmctld slurmd munge slurm-client util-linux"
@@ -243,8 +243,12 @@ class Cluster:
 
     def containers(self) -> list[Any]:
         """Return the containers, running or not, that its jobs started."""
-        found = client().containers.list(all=True, filters={"label": CONTAINER_LABEL}, sparse=True)
-        return [c for c in found if self.first <= int(c.attrs["Labels"][CONTAINER_LABEL]) < self.first + JOBS]
+        found = client().containers.list(all=True, filters={"label": JOB_LABELS["SLURM_JOB_ID"]}, sparse=True)
+        return [
+            c
+            for c in found
+            if self.first <= int(c.attrs["Labels"][JOB_LABELS["SLURM_JOB_ID"]]) < self.first + JOBS
+        ]
 
     def left(self) -> list[str]:
         """Return what is still there of a cluster that was stopped: processes, device files, its folder."""

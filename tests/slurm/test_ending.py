@@ -15,7 +15,7 @@ from tests.slurm.gpus import H200
 from tests.slurm.image import VERSION
 from tests.slurm.project import INTERRUPTED, ONE, Client, Project
 from tests.slurm.waiting import wait_until
-from trtmatrix.slurm.doctor import LABEL
+from trtmatrix.launchers.container import JOB_LABELS
 
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")
 
@@ -68,7 +68,7 @@ def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluste
 def test_the_epilog_removes_what_a_killed_task_leaves(project: Project, cluster: Cluster) -> None:
     client = start(project)
     (container,) = project.containers()
-    os.kill(cluster.script_of(int(container.attrs["Labels"][LABEL])), signal.SIGKILL)
+    os.kill(cluster.script_of(int(container.attrs["Labels"][JOB_LABELS["SLURM_JOB_ID"]])), signal.SIGKILL)
     wait_until(lambda: container.id not in {c.id for c in project.containers()}, 5, "the epilog")
     wait_until(lambda: project.running() == 1, 30, "another try", lambda: client.told)
     client.interrupt()
