@@ -2,5 +2,5 @@
 
 It may import every other package, each command only when it is called: --help and ``list`` stay light.
 :mod:`.options` declares every option, :mod:`.entry` runs a command; :mod:`.commands` has those that look
-at the host and its records, :mod:`.reporting` what they print.
+at the host and its records, and what they print.
 """

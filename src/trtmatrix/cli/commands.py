@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shlex
+import shutil
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.cli.reporting import ReportOptions, TableOptions, check_files, show, write_files
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.common.paths import write_output
 from trtmatrix.judge.compare import Entry, exit_codes
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
@@ -19,11 +24,50 @@ from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
 from trtmatrix.run.perform import Options, Result, find_reasons, perform
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
-from trtmatrix.suite.model import Evidence, Gpu, Product, is_release
-from trtmatrix.suite.plan import Pull
+from trtmatrix.suite.model import Evidence, Exclusion, Gpu, Product, is_release
+from trtmatrix.suite.plan import Pull, make_plan
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
     from trtmatrix.slurm.cluster import Cluster
+
+SUFFIXES = (".html", ".md", ".json", ".xml", ".txt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Those of ``report``; ``executor``: whose GPUs are meant, this host's or a cluster's by its ``site``."""
+
+    project: ProjectOptions
+    executor: str
+    site: Path | None
+    output: tuple[Path, ...]
+
+    def command(self, session: str) -> str:
+        """Return the command that asks for the same cells."""
+        selected, words = self.project.selection, list[str]()
+        for name, values in (
+            ("trt", selected.versions), ("repro", selected.repros), ("gpu", selected.gpus),
+            ("case", selected.cases), ("runtime", selected.runtimes),
+        ):  # fmt: skip
+            words += [f"--{name}", ",".join(values)] if values else []
+        words += ["--executor", self.executor] if self.executor == "slurm" else []
+        return f"nox -s {session}" + (f" -- {shlex.join(words)}" if words else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions(ReportOptions):
+    """Those of ``table``."""
+
+    model: ModelOptions
+    full: bool
+    json: bool
+
+    @property
+    def log(self) -> Path | None:
+        """Where all lines and rows of a run go; tasks of a cluster share a folder, and none has its own."""
+        return (
+            None if "SLURM_ARRAY_TASK_ID" in os.environ else self.project.results / "local" / "last-run.txt"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,8 +251,6 @@ class PrepareOptions:
 
 def prepare_command(options: PrepareOptions) -> ExitCode:
     """Write one case's files to a folder."""
-    import shutil
-
     from trtmatrix.prepare.cases import CaseCache
 
     context = open_context(options.project)
@@ -266,15 +308,116 @@ def check_command(options: CheckOptions) -> ExitCode:
     return code
 
 
+# --- Tables, on the screen and in files
+
+
+def check_files(files: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> None:
+    """Refuse an output whose format is not known, or whose folder is not there, before anything else."""
+    for file in files:
+        if file.suffix not in suffixes:
+            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}")
+        if not file.parent.is_dir():
+            raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
+        if file.is_dir():
+            raise UsageError(f"--output {file} is a folder: name a file in it")
+
+
+def write_files(options: ReportOptions, entries: Sequence[Entry]) -> None:
+    """Write the files asked for."""
+    for file in options.output:
+        write_output(file, render(file.suffix, entries, again=options.command("report")))
+
+
+def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
+    """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    match suffix:
+        case ".md":
+            from trtmatrix.tables.markdown import render_markdown
+
+            return render_markdown(entries)
+        case ".json":
+            from trtmatrix.tables.render_data import render_json
+
+            return render_json(entries, generated=now)
+        case ".xml":
+            from trtmatrix.tables.render_data import render_junit
+
+            return render_junit(entries)
+        case ".txt":
+            from trtmatrix.tables.render_text import render_text
+
+            return render_text(entries)
+        case _:
+            from trtmatrix.judge.calibration import read_calibration
+            from trtmatrix.tables.plots import make_plots
+            from trtmatrix.tables.render_html import render_html
+
+            return render_html(entries, make_plots(entries, read_calibration()), generated=now, again=again)
+
+
+def show(
+    options: TableOptions, context: Context, survey: Survey, entries: Sequence[Entry],
+    seconds: float | None = None,
+) -> None:  # fmt: skip
+    """Write the files asked for, and print the answer, or every row where that is asked for.
+
+    ``seconds``: how long a run took, None of a mere look. A run that executed something adds every row to its
+    log.
+    """
+    write_files(options, entries)
+    for file in options.output:
+        print(f"trtmatrix: wrote {file}", file=sys.stderr)
+    details = ["nox -s report", "--full prints every row"]
+    if seconds is not None and options.log and not options.json and any(entry.executed for entry in entries):
+        with contextlib.suppress(OSError):
+            options.log.parent.mkdir(parents=True, exist_ok=True)
+            with options.log.open("a", encoding="utf-8") as log:
+                log.write(f"\n{render('.txt', entries)}")
+            details.insert(1, str(options.log))
+    if options.json:
+        text = render(".json", entries)
+    elif options.full or options.project.selection.cases or options.model.model:
+        text = render(".txt", entries)
+    else:
+        from trtmatrix.tables.answer import make_answer
+        from trtmatrix.tables.screen import render_screen, terminal_width
+
+        again, cost = options.command("matrix"), _cost(context, survey, entries)
+        answer = make_answer(entries, again=again, seconds=seconds, cost=cost)
+        text = render_screen(answer, width=terminal_width(), details=details)
+    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
+        if sys.stdout.isatty() and not options.json:
+            from trtmatrix.tables.screen import print_coloured
+
+            print_coloured(text)
+        else:
+            print(text, end="", flush=True)
+
+
+def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
+    """Return what it takes to pull the images that are not here: how many, GB, and time as far as known."""
+    absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
+    cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
+    if not cells:
+        return ""
+    from trtmatrix.images.downloads import image_words
+
+    launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
+    return image_words(launches, context.lock, survey.host.engine, context.matrix.registry)
+
+
 # --- What several commands do first, and last
 
 
 def _open_project(project: ProjectOptions, model: ModelOptions) -> Context:
     """Read the project; where a model was named, its repro stands in place of the others."""
-    opened = open_model(open_context(project), model)
-    if model.model is not None:
-        for told in notes_of(opened):
-            print(f"{model.model.name}: {told}", file=sys.stderr)
+    context = open_context(project)
+    if model == ModelOptions():
+        return context
+    opened = open_model(context, model)
+    for told in notes_of(opened):
+        print(f"{model.model and model.model.name}: {told}", file=sys.stderr)
     return opened
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from trtmatrix.common.words import counted
 from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, Keep, Launch, is_own
@@ -136,3 +137,16 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
     largest = max((layer.size for download in downloads for layer in download.layers or ()), default=0)
     least = largest + sum(need.least for need in together)
     return Need(least=least, usual=sum(need.usual for need in together))
+
+
+def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = "") -> str:
+    """Return how many images launches lack, and their GB; nothing where none."""
+    sizes = [each.added for each in find_downloads(launches, lock, engine, registry)]
+    if not sizes:
+        return ""
+    if None in sizes:
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{' each' * (len(sizes) > 1)}"
+    size = sum(each for each in sizes if each is not None)
+    if not size:  # made of wheels on a base that is here, or is made here too
+        return f"{counted(len(sizes), 'image')} to build"
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}"

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -391,22 +391,3 @@ def smallest_exact(array: Array) -> Array:
             if holds(dtype, array.reshape(-1)[:4096]) and holds(dtype, array):  # most are told by a few
                 return array.astype(dtype)
     return array
-
-
-def copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int], Path]) -> None:
-    """Copy a prepared case if it is not there; files that cases share here are shared there, too.
-
-    ``copied``: what was copied before, by device and inode of its source.
-    """
-    if target.is_dir():
-        return
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
-    for file in (path for path in case.rglob("*") if path.is_file()):
-        copy, facts = partial / file.relative_to(case), file.stat()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(copied[facts.st_dev, facts.st_ino], copy)
-        except (KeyError, OSError):  # the first of its kind; a file system without links
-            shutil.copy(file, copy)
-        copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
-    publish_folder(partial, target)

@@ -5,7 +5,6 @@ Kept outputs are read block by block: one may be larger than the memory that is 
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import shutil
@@ -189,21 +188,6 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
             write_new(target, read_file(Path(record.file)))
             new.append(target)
     return new
-
-
-def take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
-    """Copy a record to ``root``, its kept outputs first, from the cache ``source`` to ``cache``."""
-    content = read_file(file)
-    record = parse_record(content, str(file))
-    for digest in kept_digests(record):
-        theirs, ours = kept_file(source, digest), kept_file(cache, digest)
-        if theirs.exists() and not ours.exists():
-            with opened(theirs, ARRAY) as (stream, _):
-                write_blob(ours, lambda out: shutil.copyfileobj(stream, out, BLOCK))
-    target = record_path(root, record)
-    with contextlib.suppress(FileExistsError):
-        write_new(target, content)
-    return parse_record(content, str(target))
 
 
 def kept_digests(record: Record) -> Iterator[str]:

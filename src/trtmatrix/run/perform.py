@@ -58,15 +58,6 @@ class Options:
         scratch = min(Limits().scratch, self.memory)
         return Limits(memory=self.memory, output=self.output_size, scratch=scratch)
 
-    def words(self) -> list[str]:
-        """Return the words of ``run`` that ask for the same; ``rerun`` and ``quiet`` are a command's own."""
-        words = [
-            f"--memory={self.memory}", f"--output-size={self.output_size}",
-            f"--rebuilds={self.rebuilds}", f"--isolation={self.isolation.value}", f"--keep={self.keep.value}",
-        ]  # fmt: skip
-        words += [] if self.confirm else ["--no-confirm"]
-        return [*words, "--locked"] if self.locked else words
-
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
@@ -188,8 +179,10 @@ def tidy(context: Context, survey: Survey, options: Options, served: frozenset[C
 def able(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
     """Return the survey without what is known to fail; that is told, before anything is pulled.
 
-    What nodes of a cluster lack is not known here: their own jobs tell.
+    What nodes of a cluster lack is not known here: their own jobs tell. Wheels on the CPU need no look.
     """
+    if not any(needs_image(launch) or launch.gpu.present for launch in survey.plan.launches):
+        return survey
     from trtmatrix.images.preflight import preflight, tell
 
     away = survey.plan.away
@@ -230,36 +223,20 @@ CASE_BYTES = 5_500_000
 
 def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> str:
     """Return the sentence with which a run begins; sizes of wheels and cases are as earlier ones had them."""
-    from trtmatrix.images.downloads import gigabytes
+    from trtmatrix.images.downloads import gigabytes, image_words
 
     cache, is_here = context.project.cache, here(context.project)
     cells = [cell for launch in launches for cell in launch.cells]
     new = {launch.version.name for launch in launches if not needs_image(launch) and not is_here(launch)}
     cases = {(c.repro.id, c.case.id) for c in cells if not (cache / "cases").is_dir()}
     size = len(new) * ENVIRONMENT_BYTES
-    fetched = [image_words(launches, context, engine)]
+    fetched = [image_words(launches, context.lock, engine, context.matrix.registry)]
     fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(size)}"] if new else []
     words = " and ".join(filter(None, fetched))
     parts = [f"{counted(len(cells), 'test')} to run", f"to fetch: {words}" if words else "nothing to fetch"]
     if size := size + len(cases) * CASE_BYTES:
         parts.append(f"about {gigabytes(size)} will be kept in {cache}")
     return "; ".join(parts)
-
-
-def image_words(launches: Iterable[Launch], context: Context, engine: Engine) -> str:
-    """Return how many images launches lack, and their GB; nothing where none."""
-    from trtmatrix.images.downloads import find_downloads, gigabytes
-
-    downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
-    sizes = [each.added for each in downloads]
-    if not sizes:
-        return ""
-    if None in sizes:
-        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{' each' * (len(sizes) > 1)}"
-    size = sum(each for each in sizes if each is not None)
-    if not size:  # made of wheels on a base that is here, or is made here too
-        return f"{counted(len(sizes), 'image')} to build"
-    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}"
 
 
 # --- Starting

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.common.words import counted, duration
-from trtmatrix.images.downloads import Download, find_downloads, gigabytes
+from trtmatrix.images.downloads import Download, find_downloads, gigabytes, image_words
 from trtmatrix.images.preflight import preflight
 from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import docker_command, make_container_spec
@@ -20,7 +20,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_seconds, order_launches
 from trtmatrix.plan.stale import Reason
 from trtmatrix.plan.survey import Survey
-from trtmatrix.run.perform import Options, here, image_words, needs_image, tell_pins, terms_of
+from trtmatrix.run.perform import Options, here, needs_image, tell_pins, terms_of
 from trtmatrix.run.tasks import Executor, PlannedJob
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CellId
@@ -99,7 +99,7 @@ def plan_all(
         ))  # fmt: skip
     away = [launch for launch in unserved(survey.plan.away) if launch.cells]
     return Planned(
-        launches=tuple(launches), fetch=image_words(wanted, context, engine),
+        launches=tuple(launches), fetch=image_words(wanted, context.lock, engine, context.matrix.registry),
         seconds=max(by_gpu.values(), default=0.0),  # GPUs work side by side
         recorded=len(known_seconds(cells, survey.stored)), isolation=options.isolation.value,
         findings=looked.findings, not_run=tuple(_left_out(plan.excluded)),

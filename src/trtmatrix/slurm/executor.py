@@ -136,7 +136,12 @@ class SlurmExecutor:
     ) -> None:
         """Take what was planned, and how cells are to be run."""
         self.site, self.shared, self.project = cluster.site, cluster.shared, context.project
-        self.options = options.words()
+        self.options = [
+            f"--memory={options.memory}", f"--output-size={options.output_size}",
+            f"--rebuilds={options.rebuilds}", f"--isolation={options.isolation.value}",
+            f"--keep={options.keep.value}", *([] if options.confirm else ["--no-confirm"]),
+            *(["--locked"] if options.locked else []),
+        ]  # fmt: skip
         self.options += ["--offline"] if context.offline else []
         self.options += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
         digests = digests_now(context, survey)

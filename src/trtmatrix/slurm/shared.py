@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.border import BorderError, read_json
+from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, read_file, read_json
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import Project, hold, publish_folder
-from trtmatrix.judge.record import NewerRecordError, Record, RecordError
-from trtmatrix.prepare.cases import copy_case
-from trtmatrix.records.store import take_record
+from trtmatrix.judge.record import NewerRecordError, Record, RecordError, parse_record
+from trtmatrix.records.store import kept_digests, kept_file, record_path, write_blob, write_new
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.model import CellId
 from trtprobe.files import write_json
@@ -154,7 +154,7 @@ class Shared:
 
     def stage_case(self, case: Path) -> None:
         """Copy a prepared case if it is not there."""
-        copy_case(case, self.root / "cache" / "cases" / case.name, self._copied)
+        _copy_case(case, self.root / "cache" / "cases" / case.name, self._copied)
 
     def runs(self) -> list[RunFolder]:
         """Return the runs that are open: whose jobs may still bring records."""
@@ -182,7 +182,7 @@ class Shared:
         taken = []
         for file in (_folder(self.root / "results" / "local", cell) / name for name in sorted(names)):
             try:
-                taken.append(take_record(file, self.root / "cache", project.local, project.cache))
+                taken.append(_take_record(file, self.root / "cache", project.local, project.cache))
             except NewerRecordError as error:
                 self.note(str(error))
             except (RecordError, BorderError) as error:
@@ -219,3 +219,37 @@ def _names(root: Path, cell: CellId) -> set[str]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return {name for name in os.listdir(_folder(root, cell)) if name.endswith(".json")}  # noqa: PTH208 - of 2,000 folders: no objects
     return set()
+
+
+def _take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
+    """Copy a record to ``root``, its kept outputs first, from the cache ``source`` to ``cache``."""
+    content = read_file(file)
+    record = parse_record(content, str(file))
+    for digest in kept_digests(record):
+        theirs, ours = kept_file(source, digest), kept_file(cache, digest)
+        if theirs.exists() and not ours.exists():
+            with opened(theirs, ARRAY) as (stream, _):
+                write_blob(ours, lambda out: shutil.copyfileobj(stream, out, BLOCK))
+    target = record_path(root, record)
+    with contextlib.suppress(FileExistsError):
+        write_new(target, content)
+    return parse_record(content, str(target))
+
+
+def _copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int], Path]) -> None:
+    """Copy a prepared case if it is not there; files that cases share here are shared there, too.
+
+    ``copied``: what was copied before, by device and inode of its source.
+    """
+    if target.is_dir():
+        return
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+    for file in (path for path in case.rglob("*") if path.is_file()):
+        copy, facts = partial / file.relative_to(case), file.stat()
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(copied[facts.st_dev, facts.st_ino], copy)
+        except (KeyError, OSError):  # the first of its kind; a file system without links
+            shutil.copy(file, copy)
+        copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
+    publish_folder(partial, target)

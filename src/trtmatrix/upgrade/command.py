@@ -134,8 +134,8 @@ def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] 
 def _priced(
     lacking: Sequence[Lacking], context: Context, engine: Engine, *versions: Version
 ) -> tuple[Lacking, ...]:
-    """Return what is lacking with what each command fetches: images that are not here, GB and time."""
-    from trtmatrix.run.perform import image_words
+    """Return what is lacking with what each command fetches: images that are not here, and GB."""
+    from trtmatrix.images.downloads import image_words
 
     absent = [
         Launch(version=version, gpu=NO_GPU, cells=(), pull=not origin.build, build=bool(origin.build))
@@ -145,7 +145,8 @@ def _priced(
 
     def price(item: Lacking) -> Lacking:
         words = item.command.replace(",", " ").split()
-        cost = image_words([each for each in absent if each.version.name in words], context, engine)
+        mine = [each for each in absent if each.version.name in words]
+        cost = image_words(mine, context.lock, engine, context.matrix.registry)
         return replace(item, what=f"{item.what} ({cost})") if cost else item
 
     return tuple(map(price, lacking))

@@ -12,8 +12,7 @@ from commandline import options_of
 from pagereading import Page
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.commands import RunOptions
-from trtmatrix.cli.reporting import show
+from trtmatrix.cli.commands import RunOptions, show
 from trtmatrix.plan.context import open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.suite.plan import Pull

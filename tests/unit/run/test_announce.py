@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from nowhere import go_nowhere
 
+from trtmatrix.images.downloads import image_words
 from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
-from trtmatrix.run.perform import announce, image_words
+from trtmatrix.run.perform import announce
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.model import NO_GPU
 from trtmatrix.suite.plan import Launch, Pull
@@ -45,4 +46,4 @@ def test_images_that_are_not_here_are_counted_with_their_size(
         Launch(version=version, gpu=NO_GPU, cells=(), pull=True)
         for version in context.matrix.versions if version.name in versions
     ]  # fmt: skip
-    assert image_words(launches, context, take_survey(context, Pull.ALL).host.engine) == words
+    assert image_words(launches, context.lock, take_survey(context, Pull.ALL).host.engine) == words
