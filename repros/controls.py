@@ -78,7 +78,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
         model, inputs = matmul_softmax(a, b), {"a": a, "b": b}
     else:
         size, weights, x = attention(half, seed=0)
-        model, inputs = block.explicit(size, weights, scale=math.sqrt(size.scale)), {"x": x}
+        model, inputs = block.build(size, weights, scale=math.sqrt(size.scale)), {"x": x}
     return {"model": model, "inputs": inputs, "reference": emulate(params, FLOAT64)}
 
 

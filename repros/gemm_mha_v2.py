@@ -165,30 +165,26 @@ def emulate(
     """The block in some arithmetic; small: 128 queries, of all batch rows only where their masks differ."""
     from trtmatrix.authoring import attention as block
     from trtmatrix.authoring.core_attention import scale_left
-    from trtmatrix.authoring.masked_attention import addend
 
     size, weights, x, mask = drawn(*drawn_by(params), seed=seed)
     factor = scale_left(defect, softmax_scale(params))
     part: Dict[str, Any] = {}
     if small:
         part = {"rows": None if params["mask"] in {"additive", "padding"} else 1, "queries": 128}
-    added = None if defect == "lost-mask" else addend(params["mask"], size, mask)
+    added = None if defect == "lost-mask" else block.addend(params["mask"], size, mask)
     y = block.compute(x, size, weights, mask=added, q_factor=factor, arithmetic=arithmetic, **part)
     return {"y": y}
 
 
 def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
-    from trtmatrix.authoring import masked_attention
+    from trtmatrix.authoring import attention as block
 
     size, weights, x, mask = drawn(*drawn_by(params), seed=0)
     lost = params["lost"]
-    model = masked_attention.build(
-        size,
-        weights,
-        formulation=params["formulation"],
-        mask="none" if lost == "mask" else params["mask"],
-        scale=math.sqrt(size.scale) if lost == "scale" else None,
-    )
+    formulation = params["formulation"].replace("sdpa", "sdpa-default")
+    scale = math.sqrt(size.scale) if lost == "scale" else None
+    mask_put_in: Any = "none" if lost == "mask" else params["mask"]
+    model = block.build(size, weights, formulation, mask_put_in, scale=scale)
     inputs = {"x": x} if mask is None or lost == "mask" else {"x": x, "mask": mask}
     return {"model": model, "inputs": inputs, "reference": {"y": reference(*drawn_by(params))}}
 
@@ -209,14 +205,13 @@ def reference(*drawing: Any) -> Any:
 def drawn(batch: int, heads: int, head_size: int, length: int, mask: Any, half: bool, seed: int) -> Any:
     """Size, weights, x uniform in ±4 (zero mean; scores of deviation 1.8), mask."""
     from trtmatrix.authoring import attention as block
-    from trtmatrix.authoring.masked_attention import draw_mask
     from trtmatrix.authoring.randoms import TorchRandom
 
     size = block.Size(batch=batch, length=length, heads=heads, head_size=head_size)
     random, dtype = TorchRandom(seed), np.float16 if half else np.float32
     x = (8 * random.rand(*size.x) - 4).astype(dtype)  # rounded first: the reference is of what is rounded
     weights = block.Weights.draw(random, size.embed).astype(dtype)
-    return size, weights, x, draw_mask(mask, size, random, dtype)
+    return size, weights, x, block.draw_mask(mask, size, random, dtype)
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:

@@ -122,16 +122,16 @@ def cases() -> Iterator[Dict[str, Any]]:
 
 
 def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
-    from trtmatrix.authoring import tracker, tracker_graph
+    from trtmatrix.authoring import tracker
 
     size, weights, inputs = drawn(*key(params))
-    form = tracker_graph.Form(
+    form = tracker.Form(
         masked=params["masked"],
         float32_softmax=params["softmax32"] and params["precision"] == "fp16",
         cross_scale=size.scale**0.5 if params["defect"] == "lost-scale" else None,
         cross_forbidden=0.0 if params["defect"] == "lost-mask" else -np.inf,
     )
-    build = {"alone": tracker_graph.alone, "whole": tracker_graph.whole}[params["module"]]
+    build = {"alone": tracker.alone, "whole": tracker.whole}[params["module"]]
     extra = tracker.parameters(params["module"], weights) if params["native"] else {}
     expected = {name: reference(*key(params))[name] for name in outputs_of(params)}
     return {"model": build(size, weights, form), "inputs": inputs, "reference": expected, "extra": extra}

@@ -338,8 +338,8 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     from trtmatrix.authoring.parser_graphs import EXAMPLES
 
     example = EXAMPLES[params["graph"]]
-    inputs = example.draw(seed=0)
-    return {"model": example.model(inputs), "inputs": inputs, "reference": emulate(params, FLOAT64)}
+    inputs, reference = example.draw(seed=0), emulate(params, FLOAT64)
+    return {"model": example.model(inputs, reference), "inputs": inputs, "reference": reference}
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:

@@ -217,23 +217,20 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
 
     size, weights, x = drawn(*drawn_by(params), seed=0)
     scale, root = size.scale, math.sqrt(size.scale)
-    graphs = {
-        "explicit": lambda: block.explicit(size, weights),
-        "sdpa": lambda: block.sdpa(size, weights),
-        "sdpa-default": lambda: block.sdpa_default(size, weights),
-        "mha": lambda: block.mha(size, weights),
-        "workaround-scale-on-q": lambda: block.sdpa(size, weights, q_factor=scale, k_factor=1.0),
-        "control-lost-scale": lambda: block.explicit(size, weights, scale=root),
-        "control-lost-mul": lambda: block.sdpa(size, weights, q_factor=root, k_factor=1.0),
+    formulation: Any = params["formulation"].replace("native-", "")
+    changed: Dict[str, Any] = {
+        "workaround-scale-on-q": {"formulation": "sdpa", "factors": (scale, 1.0)},
+        "control-lost-scale": {"scale": root},
+        "control-lost-mul": {"formulation": "sdpa", "factors": (root, 1.0)},
     }
-    model = graphs[params["formulation"].replace("native-", "")]()
+    model = block.build(size, weights, **changed.get(formulation, {"formulation": formulation}))
     names = {"qkv.weight": weights.qkv, "proj.weight": weights.proj, "proj.bias": weights.bias}
     return {
         "model": model,
         "inputs": {"x": x},
         "reference": {"y": reference(*drawn_by(params))},
         "extra": names if params["formulation"].startswith("native") else {},
-        "others": {} if params["formulation"] == "explicit" else {"explicit": graphs["explicit"]()},
+        "others": {} if params["formulation"] == "explicit" else {"explicit": block.build(size, weights)},
     }
 
 

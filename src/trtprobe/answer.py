@@ -6,6 +6,7 @@ A cell's process only hands over. What it hands over is measured by one that nev
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import sys
 import traceback
@@ -15,12 +16,15 @@ from typing import Any, Dict, Mapping, Optional
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.channel import sealed_size, unseal_array
+from trtprobe.channel import sealed_size
 from trtprobe.files import CaseFiles, to_json
 from trtprobe.measure import measure_alone, measure_with_signatures
 
 LONGEST = 1 << 25
 """Bytes of a result, as JSON, that are read."""
+
+NUMBERS = "biufc"
+"""Kinds of dtypes that an output may have: truth values and numbers."""
 
 Arrays = Dict[str, np.ndarray]
 
@@ -43,8 +47,7 @@ class Answer:
     def hand(self, number: int, outputs: Mapping[str, np.ndarray]) -> None:
         """Take outputs of a build; what came first counts."""
         if 0 <= number < self.builds:
-            for name, array in outputs.items():
-                self.outputs.setdefault(number, {}).setdefault(name, array)
+            self.outputs[number] = {**outputs, **self.outputs.get(number, {})}
 
     def read(self, words: Mapping[str, Any], file: int) -> None:
         """Take what a message says that the file beside it is; ``refused`` says why nothing is taken."""
@@ -77,14 +80,13 @@ class Answer:
         self.tell(data, final=words.get("result") == "final")
 
     def measured(self, spec: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the result with all outputs measured, and with ``kept``: which are worth keeping.
+        """Return the result with all outputs measured, and with ``kept``: their names, dtypes and shapes.
 
         Where one cannot be measured, a result that had run has not: it says why.
         """
-        result, files, kept = self.result, CaseFiles(Path(spec["files"])), self.kept
+        result, files = self.result, CaseFiles(Path(spec["files"]))
         for number, outputs in sorted(self.outputs.items()):
-            builds = [result, *result.get("builds", ())[:1]] if number == 0 else []
-            builds = builds or result.get("builds", ())[number : number + 1]
+            builds = [*result.get("builds", ())[number : number + 1], *([result] if number == 0 else [])]
             try:
                 found = measure_all(outputs, files)
             except BaseException as error:
@@ -95,11 +97,25 @@ class Answer:
                 break
             for build in builds:
                 build.setdefault("measurements", {}).update(found)
-            suffix = "@%d" % number if number else ""
-            for name, array in outputs.items() if spec["keep_outputs"] or not files.reference else ():
-                kept[name + suffix] = array
-        result["kept"] = {n: {"dtype": str(a.dtype), "shape": list(a.shape)} for n, a in kept.items()}
+            if spec.get("keep_outputs", True) or not files.reference:
+                self.kept.update({n + ("@%d" % number if number else ""): y for n, y in outputs.items()})
+        result["kept"] = {n: {"dtype": str(a.dtype), "shape": list(a.shape)} for n, a in self.kept.items()}
         return result
+
+
+def unseal_array(file: int) -> np.ndarray:
+    """Return a view of a sealed ``.npy`` of numbers or truth values; ``ValueError`` where it is none."""
+    size = sealed_size(file)
+    try:
+        memory = mmap.mmap(file, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
+        np.lib.format.read_magic(memory)
+        shape, by_column, dtype = np.lib.format.read_array_header_1_0(memory)
+        values: np.ndarray = np.ndarray(shape, dtype, memory, memory.tell(), order="F" if by_column else "C")
+    except Exception as error:
+        raise ValueError("what was handed over is no array: %s" % error) from error
+    if values.dtype.kind not in NUMBERS:
+        raise ValueError("what was handed over has the dtype %s" % values.dtype)
+    return values
 
 
 def _unmeasured(error: BaseException, spec: Mapping[str, Any], number: int) -> Dict[str, Any]:
@@ -107,9 +123,14 @@ def _unmeasured(error: BaseException, spec: Mapping[str, Any], number: int) -> D
     text = str(error)
     if not isinstance(error, ends.CellEnd):
         traceback.print_exc()
-        text = "raised " + "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()[-500:]
+        text = "raised " + last_line()
     ended = ends.OUT_OF_HOST_MEMORY if isinstance(error, MemoryError) else ends.PROBE_FAILED
     return {"ended": ended, "detail": which_build(spec.get("builds", 1), number) + text}
+
+
+def last_line() -> str:
+    """Return the exception being handled in one line."""
+    return "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()[-500:]
 
 
 def which_build(builds: int, ended: int) -> str:
@@ -141,16 +162,16 @@ def measure_all(outputs: Mapping[str, np.ndarray], files: CaseFiles) -> Dict[str
     A case without any reference is a user's own: its outputs are looked at alone, and compared elsewhere.
     """
     reference, defects = files.reference, files.defects
-    if not reference:
-        return {"outputs": {n: measure_alone(np.asarray(y)) for n, y in outputs.items()}, "signatures": {}}
-    unknown = sorted(set(outputs) - set(reference))
-    if unknown:
-        raise ends.CellEnd("run() returned %s, which has no reference" % ", ".join(unknown))
     found: Dict[str, Any] = {"outputs": {}, "signatures": {}}
+    unknown = sorted(set(outputs) - set(reference))
+    if reference and unknown:
+        raise ends.CellEnd("run() returned %s, which has no reference" % ", ".join(unknown))
     for name, output in outputs.items():
+        if not reference:
+            found["outputs"][name] = measure_alone(np.asarray(output))
+            continue
         own = {defect: changes[name] for defect, changes in defects.items() if name in changes}
-        measured, signatures = measure_with_signatures(np.asarray(output), reference[name], own)
-        found["outputs"][name] = measured
+        found["outputs"][name], signatures = measure_with_signatures(np.asarray(output), reference[name], own)
         for defect, signature in signatures.items():
             found["signatures"].setdefault(defect, {})[name] = signature
     return found

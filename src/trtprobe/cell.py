@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
 import time
 import traceback
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Optional, Protocol
+from typing import Any, Callable, Dict, Optional
 
 import numpy as np
 
 from trtprobe import ends, observe
-from trtprobe.answer import Answer, which_build
-from trtprobe.backends import Backend, Opened
+from trtprobe.answer import Answer, last_line, which_build
+from trtprobe.backends import open_backend
+from trtprobe.backends.base import Backend
 from trtprobe.files import CaseFiles
 from trtprobe.plans import Plans
 
@@ -24,31 +23,22 @@ TROUBLE = "trouble"
 """Where a result tells of an error that the GPU's context reports after the cell."""
 
 
-class Taker(Protocol):
-    """Who is told what comes of a cell: :class:`trtprobe.answer.Answer`, or a channel to one."""
-
-    def tell(self, result: Dict[str, Any], *, final: bool = False) -> None:
-        """Take the result, or what it is so far, so that a crash does not lose what was observed."""
-
-    def hand(self, number: int, outputs: Dict[str, np.ndarray]) -> None:
-        """Take the outputs of a build, from 0 on."""
-
-
 def run_and_measure(spec: Dict[str, Any]) -> Dict[str, Any]:
     """Return the result of one cell, run and measured in this process."""
     answer = Answer(spec.get("builds", 1))
-    run_cell(spec, answer)
+    run_cell(spec, answer, lambda: open_backend(spec["product"]))
     return answer.measured(spec)
 
 
-def run_cell(spec: Dict[str, Any], taker: Taker, opened: Optional[Opened] = None) -> Dict[str, Any]:
+def run_cell(spec: Dict[str, Any], taker: Any, opened: Callable[[], Backend]) -> Dict[str, Any]:
     """Return the result of one cell, and tell it; every exception becomes a way of ending.
 
-    ``spec`` has ``product``, ``repro`` (path of the file), ``params``, ``files`` (the case's folder),
-    ``keep_outputs`` and, if there are any, ``needs`` (modules whose absence is no fault of the repro),
-    ``memo`` (:attr:`Backend.memo`), ``plans`` (the folder of :class:`Plans`, for the ``cell`` of this name)
-    and ``builds``: how often the repro is run, over one backend that keeps its Builder and forgets all else.
-    ``opened``: the product as this process keeps it open from cell to cell.
+    ``spec`` has ``repro`` (path of the file), ``params``, ``files`` (the case's folder) and, if there are
+    any, ``needs`` (modules whose absence is no fault of the repro), ``plans`` (the folder of :class:`Plans`,
+    for the ``cell`` of this name) and ``builds``: how often the repro is run, over one backend that keeps its
+    Builder and forgets all else. ``opened`` returns the product as this process keeps it open. ``taker`` is
+    an :class:`Answer`, or hands over to one: it is told the result, also before it is final, so that a crash
+    does not lose what was observed.
 
     The result's ``measurements`` and ``engine`` are the first build's; where several were asked for,
     ``builds`` holds those of each that ended. ``counts`` tells which of the first's scalars are counts.
@@ -56,24 +46,22 @@ def run_cell(spec: Dict[str, Any], taker: Taker, opened: Optional[Opened] = None
     """
     result: Dict[str, Any] = {"observed": observe.observed(), "environment": observe.environment()}
     result.update(ended=ends.PROBE_FAILED, detail="", counts={}, **nothing_yet())
-    opened = opened or Opened(spec["product"])
+    backend: Optional[Backend] = None
     try:
-        _run_builds(spec, taker, result, opened)
+        backend = opened()
+        _run_builds(spec, taker, result, backend)
         result["ended"] = ends.RAN
     except ends.CellEnd as end:
         result.update(ended=end.ended, detail=str(end))
     except MemoryError:
-        result.update(ended=ends.OUT_OF_HOST_MEMORY, detail="MemoryError: " + _last_line())
+        result.update(ended=ends.OUT_OF_HOST_MEMORY, detail="MemoryError: " + last_line())
     except BaseException as error:
-        result.update(ended=_blame(error, spec), detail="raised " + _last_line())
+        result.update(ended=_blame(error, spec), detail="raised " + last_line())
         traceback.print_exc()
     result["observed"].update(observe.loaded())
-    if result["ended"] != ends.BUILT:
-        ended = len(result.get("builds", ()))
-        result["detail"] = (
-            which_build(spec.get("builds", 1) if "builds" in result else 1, ended) + result["detail"]
-        )
-    trouble = opened.trouble()
+    if "builds" in result and result["ended"] != ends.BUILT:
+        result["detail"] = which_build(spec["builds"], len(result["builds"])) + result["detail"]
+    trouble = "" if backend is None else backend.trouble()
     if trouble:
         result[TROUBLE] = trouble
         if result["ended"] == ends.RAN:
@@ -88,14 +76,13 @@ def nothing_yet() -> Dict[str, Any]:
     return {"measurements": {"outputs": {}, "signatures": {}, "scalars": {}, "remark": ""}, "engine": {}}
 
 
-def _run_builds(spec: Dict[str, Any], taker: Taker, result: Dict[str, Any], opened: Opened) -> None:
+def _run_builds(spec: Dict[str, Any], taker: Any, result: Dict[str, Any], backend: Backend) -> None:
     """Run the repro for each build; what each gave goes into the result at once."""
-    backend, memo, plans = opened.backend(), spec.get("memo"), spec.get("plans")
-    own_memo = Path(memo, str(os.getpid())) if memo else None  # what another process left is not believed
-    backend.begin(own_memo, Plans(Path(plans) if plans else None, spec.get("cell", "")))
+    plans, builds = spec.get("plans"), spec.get("builds", 1)
+    backend.begin(Plans(Path(plans) if plans else None, spec.get("cell", "")))
     result["observed"].update(backend.observed())
     taker.tell(result)
-    repro, builds = load_repro(Path(spec["repro"])), spec.get("builds", 1)
+    repro = load_repro(Path(spec["repro"]))
     if builds > 1:
         result["builds"] = []
     for number in range(builds):
@@ -147,8 +134,3 @@ def _blame(error: BaseException, spec: Dict[str, Any]) -> str:
         return ends.COMPONENT_MISSING
     files = [Path(frame.filename).resolve() for frame in traceback.extract_tb(error.__traceback__)]
     return ends.CRASHED if Path(spec["repro"]).resolve() in files else ends.PROBE_FAILED
-
-
-def _last_line() -> str:
-    """Return the exception being handled in one line."""
-    return "".join(traceback.format_exception_only(*sys.exc_info()[:2])).strip()[-500:]

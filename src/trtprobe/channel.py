@@ -9,9 +9,9 @@ look into it (see :func:`trtprobe.processes.hide`).
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import json
-import mmap
 import os
 import socket
 from pathlib import Path
@@ -29,13 +29,11 @@ F_ADD_SEALS, F_GET_SEALS = 1033, 1034
 SEALED = 0xF
 """No other seals, no shrinking, no growing, no writing: https://man7.org/linux/man-pages/man2/fcntl.2.html."""
 
-NUMBERS = "biufc"
-"""Kinds of dtypes that an output may have: truth values and numbers."""
-
 Message = Dict[str, Any]
+Write = Callable[[IO[bytes]], object]
 
 
-def seal(write: Callable[[IO[bytes]], object]) -> int:
+def seal(write: Write) -> int:
     """Return an open file in memory that ``write`` has filled; from now on nobody can change it."""
     file = os.memfd_create("trtprobe", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
@@ -48,40 +46,17 @@ def seal(write: Callable[[IO[bytes]], object]) -> int:
     return file
 
 
-def npy(values: np.ndarray) -> Callable[[IO[bytes]], object]:
+def npy(values: np.ndarray) -> Write:
     """Return what writes an array as ``.npy``; ``ValueError`` is raised where it holds Python's objects."""
     return lambda stream: np.save(stream, np.asarray(values, order="C"), allow_pickle=False)
 
 
 def sealed_size(file: int) -> int:
     """Return the bytes of a file in memory; ``ValueError`` where it is another file or can be changed."""
-    try:
+    with contextlib.suppress(OSError):
         if fcntl.fcntl(file, F_GET_SEALS) & SEALED == SEALED:
             return os.fstat(file).st_size
-    except OSError:
-        pass
     raise ValueError("what was handed over is no sealed memory")
-
-
-def unseal_array(file: int) -> np.ndarray:
-    """Return a view of a sealed ``.npy`` of numbers or truth values; ``ValueError`` where it is none."""
-    size = sealed_size(file)
-    try:
-        memory = mmap.mmap(file, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
-        np.lib.format.read_magic(memory)
-        shape, by_column, dtype = np.lib.format.read_array_header_1_0(memory)
-        values: np.ndarray = np.ndarray(shape, dtype, memory, memory.tell(), order="F" if by_column else "C")
-    except Exception as error:
-        raise ValueError("what was handed over is no array: %s" % error) from error
-    if values.dtype.kind not in NUMBERS:
-        raise ValueError("what was handed over has the dtype %s" % values.dtype)
-    return values
-
-
-def open_channels() -> Tuple[Channel, Channel]:
-    """Return both ends of a new connection: what goes in at one comes out at the other, by message."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    return Channel(ours), Channel(theirs)
 
 
 class Channel:
@@ -110,7 +85,7 @@ class Channel:
             self.open = False
         return self.open
 
-    def hand(self, message: Message, write: Callable[[IO[bytes]], object]) -> bool:
+    def hand(self, message: Message, write: Write) -> bool:
         """Send a message with a sealed file that ``write`` has filled, as :meth:`send` does."""
         file = seal(write)
         try:
@@ -120,20 +95,19 @@ class Channel:
 
     def take(self) -> Iterator[Tuple[Message, Optional[int]]]:
         """Yield what is there, each message with the file beside it, without waiting."""
-        while self.open:
-            try:
+        with contextlib.suppress(BlockingIOError):
+            while self.open:
                 message, file = self._read(socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                break
-            if message is not None:
-                yield message, file
+                if message is not None:
+                    yield message, file
 
     def receive(self) -> Optional[Tuple[Message, Optional[int]]]:
         """Wait for a message; returns it with the file beside it, None where the other end is gone."""
-        message, file = None, None
-        while self.open and message is None:
+        while self.open:
             message, file = self._read(0)
-        return None if message is None else (message, file)
+            if message is not None:
+                return message, file
+        return None
 
     def _read(self, flags: int) -> Tuple[Optional[Message], Optional[int]]:
         """Read one message, None where it is none; more files than one beside it are closed."""
@@ -153,10 +127,12 @@ class Channel:
         except (ValueError, RecursionError):  # nothing but this package writes here: a cell did
             message = None
         self.open = self.open and bool(data)
-        kept = files[:1] if isinstance(message, dict) else files[:0]
-        for file in files[len(kept) :]:
-            os.close(file)
-        return (message if isinstance(message, dict) else None), (kept[0] if kept else None)
+        message = message if isinstance(message, dict) else None
+        kept = files[0] if files and message is not None else None
+        for file in files:
+            if file != kept:
+                os.close(file)
+        return message, kept
 
     def close(self) -> None:
         """Hang up."""
@@ -164,13 +140,18 @@ class Channel:
         self.connection.close()
 
 
+def open_channels() -> Tuple[Channel, Channel]:
+    """Return both ends of a new connection: what goes in at one comes out at the other, by message."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    return Channel(ours), Channel(theirs)
+
+
 def identity(number: int) -> Optional[Tuple[int, int]]:
     """Return what tells an open file from others, whatever its number; None where none is open."""
-    try:
+    with contextlib.suppress(OSError):
         found = os.fstat(number)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+        return found.st_dev, found.st_ino
+    return None
 
 
 def near(folder: int, name: str) -> str:

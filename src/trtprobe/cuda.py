@@ -44,9 +44,7 @@ class Cuda:
         text = ctypes.c_char_p()
         self.lib.cuGetErrorString(code, ctypes.byref(text))
         message = "%s: CUDA error %d (%s)" % (name, code, (text.value or b"?").decode())
-        if code == OUT_OF_MEMORY:
-            raise ends.OutOfGpuMemory(message)
-        raise RuntimeError(message)
+        raise ends.OutOfGpuMemory(message) if code == OUT_OF_MEMORY else RuntimeError(message)
 
     def facts(self) -> Dict[str, Any]:
         """Return the device's name, compute capability, and the driver's CUDA version."""
@@ -66,13 +64,12 @@ class Cuda:
             nvml = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
             return {}
-        bus, device = ctypes.create_string_buffer(32), ctypes.c_void_p()
+        bus, device, value = ctypes.create_string_buffer(32), ctypes.c_void_p(), ctypes.c_uint()
         self.call("cuDeviceGetPCIBusId", bus, 32, self.device)
         if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByPciBusId_v2(bus.value, ctypes.byref(device)):
             return {}
         clocks: Dict[str, Any] = {}
         for name, kind in CLOCKS.items():
-            value = ctypes.c_uint()
             if nvml.nvmlDeviceGetClockInfo(device, kind, ctypes.byref(value)) == 0:
                 clocks[name] = value.value
         return clocks
@@ -106,18 +103,20 @@ class Memory:
 
     def put(self, array: np.ndarray) -> None:
         """Copy a C-contiguous host array in, and wait."""
-        self._check(array)
-        source = array.ctypes.data_as(ctypes.c_void_p)
-        size = ctypes.c_size_t(array.nbytes)
+        source, size = self._host(array)
         self.cuda.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.pointer), source, size)
 
     def get(self, array: np.ndarray) -> np.ndarray:
         """Copy into a C-contiguous host array, wait, and return it."""
-        self._check(array)
-        target = array.ctypes.data_as(ctypes.c_void_p)
-        size = ctypes.c_size_t(array.nbytes)
+        target, size = self._host(array)
         self.cuda.call("cuMemcpyDtoH_v2", target, ctypes.c_uint64(self.pointer), size)
         return array
+
+    def _host(self, array: np.ndarray) -> Any:
+        """Return an array's address and size."""
+        if not array.flags.c_contiguous or array.nbytes > self.size:
+            raise ValueError("%d bytes of device memory, array of %d" % (self.size, array.nbytes))
+        return array.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(array.nbytes)
 
     def copy_from(self, other: Memory, size: int, stream: Stream) -> None:
         """Copy ``size`` bytes from other device memory, in order on a stream."""
@@ -132,10 +131,6 @@ class Memory:
             self.cuda.synchronize()
         else:
             self.cuda.call("cuMemsetD8Async", *what, stream.handle)
-
-    def _check(self, array: np.ndarray) -> None:
-        if not array.flags.c_contiguous or array.nbytes > self.size:
-            raise ValueError("%d bytes of device memory, array of %d" % (self.size, array.nbytes))
 
 
 class Stream:

@@ -14,41 +14,21 @@ class CaseFiles:
     """The folder of one case: ``model.onnx``, ``inputs/*.npy``, ``reference/*.npy``, ``case.json``.
 
     There may be ``check.onnx``, what ONNX Runtime checks instead of a graph that it cannot run, and
-    ``extra/*.npy``, what the case needs and the graph does not take, ``others/*.onnx``, graphs to
-    compare with, and ``defects/<defect>/*.npy``, what a known defect adds to outputs.
+    ``extra/*.npy``, what the case needs and the graph does not take (such as the weights of a module),
+    ``others/*.onnx``, graphs to compare with, and ``defects/<defect>/*.npy``, what a known defect adds to
+    outputs, in the reference's shape.
 
-    Arrays are memory-mapped and read-only, and opened one by one. References are stored in the smallest
-    dtype that holds every float64 value exactly; ``reference`` gives them as stored.
+    Arrays are memory-mapped and read-only, and opened one by one. ``reference`` is empty where a case has
+    none; its arrays are stored in the smallest dtype that holds every float64 value exactly.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.model = folder / "model.onnx"
-
-    @property
-    def inputs(self) -> Mapping[str, np.ndarray]:
-        """Each input by name, in the dtype and shape that the graph declares."""
-        return Arrays(self.folder / "inputs")
-
-    @property
-    def reference(self) -> Mapping[str, np.ndarray]:
-        """Each output's reference by name; empty where a case has none."""
-        return Arrays(self.folder / "reference")
-
-    @property
-    def others(self) -> Dict[str, Path]:
-        """Further graphs by name, with the same inputs."""
-        return {path.stem: path for path in sorted((self.folder / "others").glob("*.onnx"))}
-
-    @property
-    def extra(self) -> Mapping[str, np.ndarray]:
-        """Arrays for the repro's own use, such as the weights of a module that it builds."""
-        return Arrays(self.folder / "extra")
-
-    @property
-    def defects(self) -> Dict[str, Mapping[str, np.ndarray]]:
-        """By known defect: what it adds to each output that it changes, in the reference's shape."""
-        return {path.name: Arrays(path) for path in sorted((self.folder / "defects").glob("*"))}
+        self.inputs, self.reference = Arrays(folder / "inputs"), Arrays(folder / "reference")
+        self.extra = Arrays(folder / "extra")
+        self.others = {path.stem: path for path in sorted((folder / "others").glob("*.onnx"))}
+        self.defects = {path.name: Arrays(path) for path in sorted((folder / "defects").glob("*"))}
 
     @property
     def params(self) -> Dict[str, Any]:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from trtprobe import ends
-from trtprobe.plans import FOLDER as PLANS
 
 POLL_SECONDS = 0.005
 HEARTBEAT_SECONDS = 15.0
@@ -55,10 +54,9 @@ class Job:
 
     def alive(self) -> bool:
         """Whether the host has lately given a sign of life."""
-        try:
+        with contextlib.suppress(OSError):
             return time.time() - (self.folder / "heartbeat").stat().st_mtime < HEARTBEAT_SECONDS
-        except OSError:
-            return False
+        return False
 
     def check_alive(self) -> None:
         """Raise :class:`Stopped` where the host is gone."""
@@ -73,7 +71,7 @@ class Job:
 
     def scratch_bytes(self) -> int:
         """Return the bytes in the folders that ``scratch`` names."""
-        return sum(folder_bytes(folder) for folder in self._scratch())
+        return sum(map(folder_bytes, self._scratch()))
 
     def _scratch(self) -> List[Path]:
         named = self.folder / "scratch"
@@ -83,30 +81,26 @@ class Job:
 class Limits:
     """Limits of one process of a cell while it runs: its time, the host's sign of life, what it writes."""
 
-    def __init__(self, job: Job, out: Path, own: Path, seconds: float) -> None:
-        """Name the output folder, the process's own folder in it, and what it may take."""
-        self.job, self.out, self.own, self.seconds = job, out, own, seconds
+    def __init__(self, job: Job, out: Path, seconds: float) -> None:
+        """Start the clock; ``out``: where it may write. Plans (``*plans``) have a limit of their own."""
+        self.job, self.out, self.seconds = job, out, seconds
         self.largest = int(job.job["output_bytes"])
-        self.deadline = 0.0
-        self._others: Optional[int] = None
-
-    def begin(self) -> None:
-        """Start the clock."""
-        self.deadline, self._others = time.monotonic() + self.seconds, None
+        self._deadline, self._before = time.monotonic() + seconds, self._written()
 
     def check(self) -> Optional[Cut]:
         """Return how the process has to be cut off, None where it may go on."""
-        if time.monotonic() > self.deadline:
+        if time.monotonic() > self._deadline:
             return ends.TIME_OUT, "not done after %g s" % self.seconds
         if not self.job.alive():
             return ends.INTERRUPTED, "the host gave no sign of life"
-        total = folder_bytes(self.out) - folder_bytes(self.out / PLANS)  # which have a limit of their own
-        if self._others is None:  # a cell that is done before costs no look at all
-            self._others = total - folder_bytes(self.own)
-        if total - self._others > self.largest:
-            text = "wrote %d bytes; the output folder may hold %d" % (total - self._others, self.largest)
-            return ends.CRASHED, text
+        written = self._written() - self._before
+        if written > self.largest:
+            return ends.CRASHED, "wrote %d bytes; the output folder may hold %d" % (written, self.largest)
         return None
+
+    def _written(self) -> int:
+        folders = [path for path in self.out.iterdir() if not path.name.endswith("plans")]
+        return sum(map(folder_bytes, folders))
 
 
 def make_home() -> None:
@@ -142,9 +136,11 @@ def remove(path: Path) -> None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the bytes on disk below a folder, as deep as Python goes (symbolic links not followed)."""
+    """Return the bytes of a file, or of all below a folder, as deep as Python goes (no link is followed)."""
     total = 0
-    with contextlib.suppress(RecursionError):
+    with contextlib.suppress(RecursionError, OSError):
+        if folder.is_symlink() or not folder.is_dir():
+            return os.lstat(str(folder)).st_size
         for root, _, files in os.walk(str(folder)):
             for name in files:
                 with contextlib.suppress(OSError):

@@ -7,8 +7,6 @@ from typing import Dict, Mapping, Optional, Tuple, Union
 
 import numpy as np
 
-from trtprobe.signature import Signature
-
 BLOCK = 1 << 13
 """Elements looked at together: a core's cache holds them, and BLAS sums them up (to 10,000) without threads,
 which on a busy machine would wait for each other at every block."""
@@ -56,7 +54,7 @@ def measure_alone(output: np.ndarray) -> Dict[str, Number]:
 
 
 def measure_signature(output: np.ndarray, reference: np.ndarray, d: np.ndarray) -> Dict[str, float]:
-    """Say how much of a defect d an output contains; see :class:`trtprobe.signature.Signature`."""
+    """Say how much of a defect d an output contains; see :class:`Signature`."""
     return measure_with_signatures(output, reference, {"d": d})[1].get("d", {})
 
 
@@ -68,9 +66,9 @@ def measure_with_signatures(
     Returns what :func:`measure_output` tells, and a signature for each defect (by name, an array of the
     output's shape) that is anything but zero where it can be compared.
     """
-    _same_shape(output, "the reference", reference)
-    for name, d in defects.items():
-        _same_shape(output, "the defect " + name, d)
+    for what, other in [("the reference", reference), *(("the defect " + n, d) for n, d in defects.items())]:
+        if output.shape != other.shape:
+            raise ValueError("shape %s, %s has %s" % (output.shape, what, other.shape))
     y, r = output.reshape(-1), reference.reshape(-1)
     flat = {name: d.reshape(-1) for name, d in defects.items()}
     sums, signatures = Sums(), {name: Signature() for name in defects}
@@ -87,15 +85,11 @@ def measure_with_signatures(
     if "worst_at" in measured and _common_integers(y, r) is not None:
         at = int(measured["worst_at"])
         measured.update(worst_y=int(y[at]), worst_r=int(r[at]))
-    share = _share_10_bits(y)
-    if share is not None:
-        measured["share_10_bits"] = share
-    return measured, {name: found.result() for name, found in signatures.items() if found.can_tell}
-
-
-def _same_shape(output: np.ndarray, what: str, other: np.ndarray) -> None:
-    if output.shape != other.shape:
-        raise ValueError("shape %s, %s has %s" % (output.shape, what, other.shape))
+    if y.dtype == np.float16:
+        measured["share_10_bits"] = 1.0
+    elif y.dtype == np.float32:
+        measured["share_10_bits"] = _share_10_bits(y)
+    return measured, {name: found.result() for name, found in signatures.items() if found.defect2 > 0}
 
 
 def difference_of_integers(y: np.ndarray, r: np.ndarray) -> Optional[np.ndarray]:
@@ -113,12 +107,8 @@ def _common_integers(y: np.ndarray, r: np.ndarray) -> Optional[np.dtype]:
     return both if both.kind in "iu" and both.itemsize == 8 else None
 
 
-def _share_10_bits(y: np.ndarray) -> Optional[float]:
-    """Return ``share_10_bits`` of a flat output, None where its dtype has no such bits."""
-    if y.dtype == np.float16:
-        return 1.0
-    if y.dtype != np.float32:
-        return None
+def _share_10_bits(y: np.ndarray) -> float:
+    """Return ``share_10_bits`` of a flat float32 output."""
     longer = 0
     for start in range(0, y.size, BLOCK):
         longer += int(np.count_nonzero(y[start : start + BLOCK].view(np.uint32) & LOW_BITS))
@@ -126,10 +116,9 @@ def _share_10_bits(y: np.ndarray) -> Optional[float]:
 
 
 class Sums:
-    """What is summed up over the blocks."""
+    """What is summed up over the blocks of an output and its reference."""
 
     def __init__(self) -> None:
-        """Start with nothing seen."""
         self.counts = dict.fromkeys(("nan", "inf", "nan_unexpected", "zeros"), 0)
         self.compared = self.not_close = self.missed = 0
         self.total = self.peak = self.error2 = self.norm2 = self.output2 = self.product = 0.0
@@ -153,7 +142,12 @@ class Sums:
             subtotal = float(error.sum())
         if not error.size:
             return
-        self._see_worst(start, error, y, r, places)
+        at = int(np.argmax(error))
+        worst = float(error[at])
+        if worst > self.worst:
+            self.worst = worst
+            self._note(start + (at if places is None else int(places[at])), y[at], r[at])
+        self.max_abs = max(self.max_abs, worst)
         size = np.abs(r)
         self.peak = max(self.peak, float(size.max()))
         self.not_close += int(np.count_nonzero(error > ATOL + RTOL * size))
@@ -177,17 +171,10 @@ class Sums:
         if unexpected.any() and self.worst < math.inf:
             at = int(np.argmax(unexpected))
             self.worst = math.inf
-            self.where = {"worst_at": start + at, "worst_y": float(y[at]), "worst_r": float(r[at])}
+            self._note(start + at, y[at], r[at])
 
-    def _see_worst(
-        self, start: int, error: np.ndarray, y: np.ndarray, r: np.ndarray, places: Union[np.ndarray, None]
-    ) -> None:
-        at = int(np.argmax(error))
-        if error[at] > self.worst:
-            self.worst = float(error[at])
-            place = at if places is None else int(places[at])
-            self.where = {"worst_at": start + place, "worst_y": float(y[at]), "worst_r": float(r[at])}
-        self.max_abs = max(self.max_abs, float(error[at]))
+    def _note(self, at: int, y: float, r: float) -> None:
+        self.where = {"worst_at": at, "worst_y": float(y), "worst_r": float(r)}
 
     def result(self, count: int) -> Dict[str, Number]:
         """Return the measurements of ``count`` elements."""
@@ -213,3 +200,33 @@ class Sums:
         if not self.peak:
             return -math.inf
         return 20 * math.log10(self.peak) - 10 * math.log10(self.error2 / self.compared)
+
+
+class Signature:
+    """How much of a known defect d an error e = y − r contains, summed up over the blocks.
+
+    d is what the defect adds to a right result. Over the elements where all are finite:
+    ``c`` = ⟨e, d⟩ / ⟨d, d⟩, 1 where the defect is there and 0 where it is not;
+    ``explained`` = ⟨e, d⟩² / (⟨e, e⟩ ⟨d, d⟩), the share of the error (its square) that c·d is; 0 where e is.
+    It tells nothing where ``defect2`` is 0.
+    """
+
+    def __init__(self) -> None:
+        self.error2 = self.defect2 = self.product = 0.0
+
+    def add(self, error: np.ndarray, d: np.ndarray) -> None:
+        """Take one block in: two flat float64 arrays."""
+        error2, defect2 = float(np.dot(error, error)), float(np.dot(d, d))
+        if not math.isfinite(error2 + defect2):
+            finite = np.flatnonzero(np.isfinite(error) & np.isfinite(d))
+            error, d = error[finite], d[finite]
+            error2, defect2 = float(np.dot(error, error)), float(np.dot(d, d))
+        self.error2 += error2
+        self.defect2 += defect2
+        self.product += float(np.dot(error, d))
+
+    def result(self) -> Dict[str, float]:
+        """Return ``c`` and ``explained``."""
+        c = self.product / self.defect2
+        explained = c * self.product / self.error2 if self.error2 else 0.0
+        return {"c": c, "explained": min(explained, 1.0)}

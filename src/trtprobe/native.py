@@ -36,9 +36,10 @@ def export(
     if len(names) < len(inputs):
         raise ValueError("forward() takes no %s" % ", ".join(sorted(set(inputs) - set(names))))
     tracing = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
+    arguments = tuple(inputs[name] for name in names)
     with torch.no_grad():
         torch.onnx.export(
-            module.eval(), tuple(inputs[name] for name in names), str(path), opset_version=opset,
+            module.eval(), arguments, str(path), opset_version=opset,
             input_names=names, output_names=output_names, **tracing,
         )  # fmt: skip
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -37,35 +38,32 @@ def observed() -> Dict[str, Any]:
 @lru_cache(maxsize=64)  # a process may serve many cells
 def package_version(name: str) -> Optional[str]:
     """Return an installed distribution's version without importing it, or None."""
-    try:
+    with contextlib.suppress(Exception):
         return version(name)
-    except Exception:
-        return None
+    return None
 
 
 def loaded_libraries(pattern: str) -> List[str]:
     """Return the paths of the shared libraries of this process whose file name matches, sorted."""
-    text = _read("/proc/self/maps")
-    paths = sorted({path.rstrip() for path in re.findall(r" (/.*)", text)})
+    paths = sorted({path.rstrip() for path in re.findall(r" (/.*)", _read("/proc/self/maps"))})
     return [path for path in paths if re.search(pattern, path.rpartition("/")[2])]
 
 
 def loaded() -> Dict[str, Any]:
     """Return what the product pulled in: the driver library and cuDNN, as loaded."""
-    libraries = loaded_libraries(r"^lib(cuda|cudnn)\.so")
-    cuda = [path for path in libraries if "/libcuda.so" in path]
-    versions = [_cudnn_version(path) for path in libraries if "/libcudnn.so" in path]
-    return {"libcuda": cuda[0] if cuda else None, "cudnn": next(filter(None, versions), None)}
+    cuda, cudnn = loaded_libraries(r"^libcuda\.so"), loaded_libraries(r"^libcudnn\.so")
+    versions = filter(None, map(_cudnn_version, cudnn))
+    return {"libcuda": cuda[0] if cuda else None, "cudnn": next(versions, None)}
 
 
 @lru_cache(maxsize=64)
 def _cudnn_version(path: str) -> Optional[str]:
     try:
         get = ctypes.CDLL(path).cudnnGetVersion
-        get.restype = ctypes.c_size_t
-        number = int(get())
     except (OSError, AttributeError):
         return None
+    get.restype = ctypes.c_size_t
+    number = int(get())
     major = 10000 if number >= 90000 else 1000
     return "%d.%d.%d" % (number // major, number % major // 100, number % 100)
 
@@ -77,7 +75,6 @@ def _kernel_driver() -> Optional[str]:
 
 
 def _read(path: str) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    return ""

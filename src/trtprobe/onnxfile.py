@@ -18,16 +18,10 @@ IN_MEMORY = 64 << 20
 """Bytes of a model that Python may hold; a larger one is left to the product, which reads its file."""
 
 PIECE = 1 << 22
+NO_WEIGHTS = {".onnx", ".json"}
+"""How files beside a model end that are no weights of it."""
 
-INNER: Dict[str, Dict[int, str]] = {
-    "model": {7: "graph", 25: "function"}, "graph": {1: "node", 5: "tensor", 15: "sparse tensor"},
-    "function": {7: "node"}, "node": {5: "attribute"}, "sparse tensor": {1: "tensor", 2: "tensor"},
-    "attribute": {5: "tensor", 10: "tensor", 6: "graph", 11: "graph"}, "tensor": {13: "external data"},
-}  # fmt: skip
-"""What lies in each message, by the number of its field."""
-
-IR_VERSION, GRAPH, OPSET_IMPORT, NODE = 1, 7, 8, 1
-NODE_OUTPUT, NODE_NAME, OPERATOR, DOMAIN = 2, 3, 4, 7
+GRAPH, OPSET_IMPORT, NODE, NODE_NAME, OPERATOR = 7, 8, 1, 3, 4
 ONNX = ("", "ai.onnx")
 """How ONNX's own operators' domain is called."""
 
@@ -35,54 +29,45 @@ Value = Union[int, memoryview]
 
 
 class Node(NamedTuple):
-    """A node of the graph: its name, operator and domain, and how many of its outputs are used."""
+    """A node of the graph."""
 
     name: str
     operator: str
-    domain: str
-    outputs: int = 1
 
 
 class OnnxFile(NamedTuple):
-    """``opsets`` by domain, the file format's ``ir`` version, the main graph's ``nodes`` in order.
-
-    ``external``: the files beside it, by relative path, that hold weights. All is empty where it is no ONNX.
-    """
+    """``opsets`` by domain, and the main graph's ``nodes`` in order; both empty where it is no ONNX."""
 
     opsets: Dict[str, int]
-    ir: int
     nodes: Tuple[Node, ...]
-    external: Tuple[str, ...]
 
-    @property
-    def opset(self) -> int:
-        """The version of ONNX's own operators, 0 where it is not told."""
-        return self.opsets.get("", self.opsets.get("ai.onnx", 0))
-
-
-NOTHING = OnnxFile({}, 0, (), ())
+    def __str__(self) -> str:
+        """``opset 17 with com.example 1``."""
+        own = ["opset %d" % number for domain, number in self.opsets.items() if domain in ONNX]
+        others = ["%s %d" % pair for pair in sorted(self.opsets.items()) if pair[0] not in ONNX]
+        return " with ".join(filter(None, [*own, " and ".join(others)])) or "the graph"
 
 
 class Model:
     """An ONNX file and the files with weights beside it, as a product takes it."""
 
     def __init__(self, path: Path) -> None:
-        """Look into the file; ``BuildFailed`` where it, or a file that it names, is not there."""
+        """``BuildFailed`` where there is no such file."""
         if not path.is_file():
             raise ends.BuildFailed("there is no model %s" % path.name)
-        self.path = path
-        self.onnx = read_onnx(path)
-        missing = [name for name in self.onnx.external if not (path.parent / name).is_file()]
-        if missing:
-            raise ends.BuildFailed(
-                "the model's weights are in %s, which is not beside it: copy %s along with the model"
-                % (", ".join(missing[:5]), "it" if len(missing) == 1 else "them")
-            )
+        self.path, self.onnx = path, read_onnx(path)
+        self.told: Dict[str, Any] = {}
+        for place in (path.parent.parent, path.parent):  # the parent: of ``others/``
+            if (place / "case.json").is_file():
+                self.told = json.loads((place / "case.json").read_text(encoding="utf-8"))
+        beside = [file.name for file in path.parent.iterdir() if file.suffix not in NO_WEIGHTS]
+        named = {*beside, *(self.told.get("external") or {})}
+        self.weights = [name for name in sorted(named) if (path.parent / name).is_file()]
 
     @property
     def must_stay_a_file(self) -> bool:
         """Whether the product must read it itself: its weights lie beside it, or it is large."""
-        return bool(self.onnx.external) or self.path.stat().st_size > IN_MEMORY
+        return bool(self.weights) or self.path.stat().st_size > IN_MEMORY
 
     def key(self) -> str:
         """Return a digest of the model's file and of what is known of those with weights beside it.
@@ -95,64 +80,31 @@ class Model:
         with self.path.open("rb") as stream:
             for piece in iter(lambda: stream.read(PIECE), b""):
                 total.update(piece)
-        folder = self.path.parent
-        told: Dict[str, Any] = {}
-        for place in (folder.parent, folder) if self.onnx.external else ():  # the parent: of ``others/``
-            if (place / "case.json").is_file():
-                told = json.loads((place / "case.json").read_text(encoding="utf-8"))
-        for name in sorted(self.onnx.external):
-            seen = (folder / name).stat()
-            known = dict(told.get("external") or {}).get(name) or told.get("content") or seen.st_mtime_ns
-            total.update(("\n%s %d %s" % (name, seen.st_size, known)).encode())
+        for name in self.weights:
+            seen = (self.path.parent / name).stat()
+            known = dict(self.told.get("external") or {}).get(name) or self.told.get("content")
+            total.update(("\n%s %d %s" % (name, seen.st_size, known or seen.st_mtime_ns)).encode())
         return total.hexdigest()
 
 
 def read_onnx(path: Path) -> OnnxFile:
-    """Read an ONNX file as far as it is asked for here; :data:`NOTHING` where it is none.
-
-    The file is mapped, and weights are skipped, whatever its size.
-    """
+    """Read opsets and nodes of an ONNX file, whatever its size: it is mapped, and weights are skipped."""
+    opsets: Dict[str, int] = {}
+    nodes: List[Node] = []
     try:
         with path.open("rb") as stream:
             mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        return _read_model(memoryview(mapped))  # unmapped with the last view of it
-    except (OSError, ValueError, IndexError, RecursionError):
-        return NOTHING
-
-
-def _read_model(model: memoryview) -> OnnxFile:
-    opsets: Dict[str, int] = {}
-    nodes: List[Node] = []
-    ir = 0
-    for number, value in _fields(model):
-        if number == IR_VERSION and isinstance(value, int):
-            ir = value
-        elif number == OPSET_IMPORT:
-            pair = dict(_fields(value))
-            version = pair.get(2, 0)
-            opsets[_text(pair.get(1))] = version if isinstance(version, int) else 0
-        elif number == GRAPH:
-            nodes += [_node(node) for field, node in _fields(value) if field == NODE]
-    return OnnxFile(opsets, ir, tuple(nodes), tuple(dict.fromkeys(_external_files("model", model))))
-
-
-def _node(node: Value) -> Node:
-    fields = [(n, value) for n, value in _fields(node) if n in {NODE_OUTPUT, NODE_NAME, OPERATOR, DOMAIN}]
-    found, outputs = dict(fields), sum(n == NODE_OUTPUT and bool(_text(value)) for n, value in fields)
-    name, operator, domain = (_text(found.get(number)) for number in (NODE_NAME, OPERATOR, DOMAIN))
-    return Node(name, operator, domain, outputs)
-
-
-def _external_files(kind: str, message: Value) -> Iterator[str]:
-    """Yield the files with weights that a message of a kind names, wherever they hang in it."""
-    for number, value in _fields(message):
-        inner = INNER[kind].get(number)
-        if inner == "external data":
-            pair = dict(_fields(value))
-            if _text(pair.get(1)) == "location":
-                yield _text(pair.get(2))
-        elif inner:
-            yield from _external_files(inner, value)
+        for number, value in _fields(memoryview(mapped)):  # unmapped with the last view of it
+            if number == OPSET_IMPORT:
+                pair = dict(_fields(value))
+                version = pair.get(2, 0)
+                opsets[_text(pair.get(1))] = version if isinstance(version, int) else 0
+            elif number == GRAPH:
+                found = [dict(_fields(node)) for field, node in _fields(value) if field == NODE]
+                nodes += [Node(_text(node.get(NODE_NAME)), _text(node.get(OPERATOR))) for node in found]
+    except (OSError, ValueError, IndexError):
+        return OnnxFile({}, ())
+    return OnnxFile(opsets, tuple(nodes))
 
 
 def _fields(message: Value) -> Iterator[Tuple[int, Value]]:

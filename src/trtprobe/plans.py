@@ -8,9 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 FOLDER = "plans"
 """Where a job's plans lie in its output folder: each cell's in a folder of the cell's number."""
@@ -19,7 +18,7 @@ LARGEST = 256 << 20
 """Bytes of a plan that is kept; a larger one is built again."""
 
 ALL = 1 << 30
-"""Bytes of all plans of a job; those that were used longest ago go first."""
+"""Bytes of all plans of a job; what does not fit beside those that are kept is built again."""
 
 
 class Plans:
@@ -44,9 +43,7 @@ class Plans:
         for path in self.folder.parent.glob("*/%s.plan" % name) if self.folder else ():
             with contextlib.suppress(OSError, ValueError):
                 facts: Dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
-                plan = path.read_bytes()
-                os.utime(str(path))
-                return plan, facts
+                return path.read_bytes(), facts
         return None
 
     def keep(self, name: str, plan: memoryview, facts: Dict[str, Any]) -> None:
@@ -55,31 +52,13 @@ class Plans:
             return
         path, partial = self.folder / (name + ".plan"), self.folder / (name + ".partial")
         try:
+            if sum(kept.stat().st_size for kept in self.folder.parent.glob("*/*.plan")) + plan.nbytes > ALL:
+                return
             self.folder.mkdir(parents=True, exist_ok=True)
-            _make_room(self.folder.parent, plan.nbytes)
             path.with_suffix(".json").write_text(json.dumps({**facts, "shared_with": self.cell}))
             partial.write_bytes(plan)
             partial.replace(path)
         except OSError as error:
-            _remove(partial)
             print("an engine is not kept for other cells: %s" % error, flush=True)
-
-
-def _make_room(folder: Path, wanted: int) -> None:
-    """Remove the plans that were used longest ago, until so many bytes more may be kept."""
-    seen: List[Tuple[float, int, Path]] = []
-    for path in folder.glob("*/*.plan"):
-        with contextlib.suppress(OSError):
-            status = path.stat()
-            seen.append((status.st_mtime, status.st_size, path))
-    total = sum(size for _, size, _ in seen)
-    for _, size, path in sorted(seen):
-        if total + wanted <= ALL:
-            return
-        _remove(path)
-        total -= size
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
+            with contextlib.suppress(OSError):
+                partial.unlink()

@@ -29,19 +29,22 @@ until they are removed; so much is free then, that the supervisor is not killed 
 
 
 class Order(NamedTuple):
-    """A cell for one process: what to run, in which folder, whether it needs that process for itself."""
+    """A cell for one process: what to run, in which folder, for how long at most.
+
+    ``alone``: it needs a process of its own. ``dangerous``: its process serves no other after it.
+    """
 
     spec: Dict[str, Any]
     folder: Path
+    seconds: float
     alone: bool
     dangerous: bool
-    limits: Limits
 
 
 class Exit(NamedTuple):
     """A cell that has ended in one process. ``worker``: the record's words of that process.
 
-    ``code``: an exit code of 0 also where the process lives on. ``kept``: the outputs worth keeping.
+    ``code``: an exit code of 0 also where the process lives on. ``kept``: the outputs.
     """
 
     ended: str
@@ -85,23 +88,23 @@ class Worker:
         self.hear()
         return True
 
-    def perform(self, order: Order, tail: Tail) -> Tuple[Optional[Cut], float]:
-        """Give the process a cell and wait; returns how it is to be cut off, if it is, and the seconds.
+    def perform(self, order: Order, limits: Limits, tail: Tail) -> Optional[Cut]:
+        """Give the process a cell and wait; returns how it is to be cut off, if it is.
 
         A process that says that it ends has ended when this returns, or is to be cut off.
         """
         self.hear()  # whatever comes after the cell before is nobody's
-        started = time.monotonic()
         self.taken, self.done = False, None
-        self.answer = Answer(order.spec.get("builds", 1), order.limits.largest)
+        self.answer = Answer(order.spec.get("builds", 1), limits.largest)
         message = {"spec": order.spec, "folder": str(order.folder), "dangerous": order.dangerous}
         self.channel.send(message, tail.writing)
         tail.hand_over()
+        return self.follow(tail, lambda: bool(self.done) and not self.why, limits.check)
 
-        def is_done() -> bool:
-            return self.done is not None and not self.done["ended"]
-
-        return self.follow(tail, is_done, order.limits.check), time.monotonic() - started
+    @property
+    def why(self) -> str:
+        """Why the process says that it ends after the cell; nothing where it goes on, or has not said."""
+        return str((self.done or {}).get("ended", ""))
 
     def follow(
         self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]
@@ -111,8 +114,7 @@ class Worker:
         while not until() and not self.is_over:
             streams = [stream for stream in (self.channel, tail) if stream is not None and stream.open]
             ending = not self.channel.open or self.done is not None
-            wait = POLL_SECONDS if ending else CHECK_SECONDS
-            for stream in select.select(streams, [], [], wait)[0]:
+            for stream in select.select(streams, [], [], POLL_SECONDS if ending else CHECK_SECONDS)[0]:
                 self.hear() if stream is self.channel else stream.take()
             if time.monotonic() - checked > CHECK_SECONDS:
                 checked, cut = time.monotonic(), check()
@@ -124,10 +126,11 @@ class Worker:
 
 
 class Pool:
-    """The processes of a job: at most one warm worker, and one beside it while a cell has several."""
+    """The processes of a job, one at a time: a warm one that cells share, or a cell's own."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, job: Job, out: Path) -> None:
+        """``out``: the folder that cells may write in."""
+        self.job, self.out = job, out
         self.seconds = float(job.job.get("warm_seconds", WARM_SECONDS))
         self.started = 0
         self._warms = True
@@ -137,47 +140,34 @@ class Pool:
     def prepare(self) -> None:
         """See to it that there is a warm worker, where the job has them: it warms up meanwhile."""
         if self.job.is_warm and self._worker is None:
-            self._worker = self._start(alone=False)
+            self._start(alone=False)
 
     def make_ready(self, alone: bool) -> None:
         """Wait until a process for the next cell is ready; what that takes is not held against the cell.
 
-        ``alone``: it is a fresh one, and no other lives beside it. A worker that crashes or hangs before it
-        is ready is ended, and none is warmed up any more: the cell takes the blame. Raises :class:`Stopped`
-        where the host is gone.
+        ``alone``: it is a fresh one. A worker that crashes or hangs before it is ready is ended, and none is
+        warmed up any more: the cell takes the blame. Raises :class:`Stopped` where the host is gone.
         """
         if self._worker is not None and (alone or self._worker.is_over):
             self._end(self._worker)
         for _ in range(2):
-            self._worker = self._worker or self._start(alone)
-            if self._is_ready(self._worker):
+            worker = self._worker or self._start(alone)
+            if self._is_ready(worker):
                 return
-            if self._worker.warm:
+            if worker.warm:
                 print("a worker did not become ready: no other is warmed up", flush=True)
-            self._end(self._worker)
+            self._end(worker)
             self._warms = False
-        self._worker = self._start(alone)
+        self._start(alone)
 
     def run(self, order: Order) -> Exit:
-        """Run a cell in the process that was made ready; once more where it could not take it."""
-        worker, found = self._run(order)
+        """Run a cell in the process that was made ready; again in another where that could not take it."""
         for _ in range(2):
-            if worker.taken and found.ended != ends.ELSEWHERE:
-                break
-            self.make_ready(order.alone)
             worker, found = self._run(order)
-        return found
-
-    def run_beside(self, order: Order) -> Exit:
-        """Run a further process of a cell, a fresh one; the worker is left as it is."""
-        first, further = self._worker, self._start(alone=True)
-        try:
-            self._is_ready(further)
-            return self._run(order, first)[1]
-        finally:
-            if self._worker is further:
-                self._end(further, first)
-            self._worker = first
+            if worker.taken and found.ended != ends.ELSEWHERE:
+                return found
+            self.make_ready(order.alone)
+        return self._run(order)[1]
 
     def close(self) -> None:
         """End all that runs."""
@@ -201,30 +191,30 @@ class Pool:
 
         return worker.follow(None, lambda: worker.ready, check) is None and worker.ready
 
-    def _run(self, order: Order, beside: Optional[Worker] = None) -> Tuple[Worker, Exit]:
+    def _run(self, order: Order) -> Tuple[Worker, Exit]:
         """Run a cell; its process is ended where it can serve no other."""
         worker = self._worker or self._start(order.alone)
         make_empty(order.folder)
-        before, tail = oom_kills(), Tail()
-        order.limits.begin()
-        cut, seconds = worker.perform(order, tail)
+        before, tail, started = oom_kills(), Tail(), time.monotonic()
+        cut = worker.perform(order, Limits(self.job, self.out, order.seconds), tail)
+        seconds = time.monotonic() - started
         if not worker.done:  # it died or is to be ended: from here on even a look at a file needs room
             self._ballast = b""
-        done, words = worker.done or {}, {"number": worker.number, "position": worker.position}
-        worker.position += 1
-        goes_on = cut is None and bool(done) and not done["ended"]
-        ended = str(done.get("ended", "")) or self._why_end(worker, cut, before)
+        goes_on = cut is None and worker.done is not None and not worker.why
+        ended = worker.why or self._why_end(worker, cut, before)
         if ended:
-            self._end(worker, beside)
+            self._end(worker)
         killed, code = oom_kills() - before, 0 if goes_on else worker.process.code
+        done = worker.done or {}
         if code and cut is None:
             ended = exit_words(code, bool(done))
-        worker_words = {
-            **words, "alone": worker.alone, "seconds": done.get("seconds", seconds),
-            "builder_seconds": done.get("builder_seconds"), "ended": ended,
+        words = {
+            "number": worker.number, "position": worker.position, "alone": worker.alone, "ended": ended,
+            "seconds": done.get("seconds", seconds), "builder_seconds": done.get("builder_seconds"),
         }  # fmt: skip
+        worker.position += 1
         result, (how, detail) = judge_exit(order, worker.answer, cut, code, killed)
-        found = Exit(how, detail, result, code, killed, tail.close(), worker_words, worker.answer.kept)
+        found = Exit(how, detail, result, code, killed, tail.close(), words, worker.answer.kept)
         worker.answer = Answer()
         remove(order.folder)
         return worker, found
@@ -240,15 +230,10 @@ class Pool:
         scratch = self.job.scratch_bytes()
         return "%d bytes of scratch" % scratch if scratch > SCRATCH_BYTES else ""
 
-    def _end(self, worker: Worker, beside: Optional[Worker] = None) -> None:
-        """End a process with all below it, and empty the scratch folders where none is left."""
+    def _end(self, worker: Worker) -> None:
+        """End a process with all below it, and empty the scratch folders."""
         worker.channel.close()
-        if worker is self._worker:
-            self._worker = None
-        if beside is not None:
-            worker.process.kill([beside.process.pid])
-            return
-        self._ballast = b""
+        self._worker, self._ballast = None, b""
         worker.process.kill()
         self.job.empty_scratch()
 
@@ -277,9 +262,7 @@ def judge_exit(
 def exit_words(code: int, finished: bool) -> str:
     """Say how a process ended by its exit code (negative: the signal)."""
     when = " after the cell had finished" if finished else ""
-    if code < 0:
-        try:
-            return "killed by %s%s" % (signal.Signals(-code).name, when)
-        except ValueError:
-            return "killed by signal %d%s" % (-code, when)
-    return "exited with code %d%s" % (code, when)
+    if code >= 0:
+        return "exited with code %d%s" % (code, when)
+    known = {one.value: one.name for one in signal.Signals}
+    return "killed by %s%s" % (known.get(-code, "signal %d" % -code), when)

@@ -11,10 +11,9 @@ import signal
 import sys
 import time
 import traceback
-from collections import deque
 from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Deque, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence
 
 CGROUPS = Path("/sys/fs/cgroup")
 _LIBC = ctypes.CDLL(None)
@@ -49,15 +48,15 @@ class Child:
                 self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         return self.code
 
-    def kill(self, spared: Sequence[int] = ()) -> None:
-        """Kill the whole session's group, then whatever escaped it, but for the processes ``spared``."""
+    def kill(self) -> None:
+        """Kill the whole session's group, then whatever escaped it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         if self.code is None:
             os.kill(self.pid, signal.SIGKILL)  # it may not have made its session yet
             while self.poll() is None:
                 time.sleep(0.001)
-        kill_descendants(spared)
+        kill_descendants()
 
 
 def _be_child(work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:
@@ -93,9 +92,7 @@ class Tail:
     def __init__(self) -> None:
         self._reading, self.writing = os.pipe()
         os.set_blocking(self._reading, False)
-        self.open, self.total = True, 0
-        self._kept = 0
-        self._chunks: Deque[bytes] = deque()
+        self.open, self.total, self.kept = True, 0, b""
 
     def fileno(self) -> int:
         """Return the number of the end that is read, for select."""
@@ -115,10 +112,7 @@ class Tail:
             return False
         self.open = bool(chunk)
         self.total += len(chunk)
-        self._kept += len(chunk)
-        self._chunks.append(chunk)
-        while self._kept - len(self._chunks[0]) >= TAIL_BYTES:
-            self._kept -= len(self._chunks.popleft())
+        self.kept = (self.kept + chunk)[-TAIL_BYTES:]
         return self.open
 
     def close(self) -> str:
@@ -129,8 +123,7 @@ class Tail:
                 break
         os.close(self._reading)
         self.open = False
-        tail = b"".join(self._chunks)[-TAIL_BYTES:]
-        text, dropped = tail.decode("utf-8", "replace"), self.total - len(tail)
+        text, dropped = self.kept.decode("utf-8", "replace"), self.total - len(self.kept)
         return "[%d bytes before this are dropped]\n%s" % (dropped, text) if dropped > 0 else text
 
 
@@ -170,44 +163,28 @@ def has_children() -> bool:
     return True
 
 
-def kill_descendants(spared: Sequence[int] = ()) -> None:
-    """Kill and reap every process below this one, until none is left (at most two seconds).
-
-    The processes ``spared``, children of this one, are left alone with all below them.
-    """
+def kill_descendants() -> None:
+    """Kill and reap every process below this one, until none is left (at most two seconds)."""
     deadline = time.monotonic() + 2
-    while (spared or has_children()) and time.monotonic() < deadline:
-        below = _descendants(os.getpid(), spared)
-        for pid in below:
+    while has_children() and time.monotonic() < deadline:
+        for pid in _descendants(os.getpid()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        if spared and not below:
-            return
-        for pid in below:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
         time.sleep(0.005)  # what has just been killed is reaped in the next round
 
 
-def _descendants(root: int, spared: Sequence[int]) -> List[int]:
+def _descendants(root: int) -> List[int]:
     """Return the living processes below ``root``, from /proc."""
     children: Dict[int, List[int]] = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) in spared:
-            continue
-        try:
+        with contextlib.suppress(OSError, ValueError):
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != "Z":
-            children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found: List[int] = []
-    queue = [root]
-    while queue:
-        for pid in children.get(queue.pop(), []):
-            found.append(pid)
-            queue.append(pid)
-    return found
+            if entry.name.isdigit() and fields[0] != "Z":
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+    found = [root]
+    for pid in found:  # which grows meanwhile
+        found += children.get(pid, [])
+    return found[1:]
 
 
 def oom_kills() -> int:
@@ -216,29 +193,22 @@ def oom_kills() -> int:
     return 0 if path is None else _count(path) or 0
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1)
 def _counter() -> Optional[Path]:
     """Return the first place that tells the count: a container's own view, then the group's path."""
-    groups = ["", *_own_groups()]
-    v1_and_v2 = (CGROUPS / "memory" / group / "memory.oom_control" for group in groups)
-    places = [CGROUPS / group / "memory.events" for group in groups] + list(v1_and_v2)
+    groups = [""]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers or "memory" in controllers.split(","):
+                groups.append(path.lstrip("/"))
+    places = [CGROUPS / group / "memory.events" for group in groups]
+    places += [CGROUPS / "memory" / group / "memory.oom_control" for group in groups]
     return next((path for path in places if _count(path) is not None), None)
 
 
 def _count(path: Path) -> Optional[int]:
-    try:
+    with contextlib.suppress(OSError):
         match = re.search(r"^oom_kill (\d+)$", path.read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(match.group(1)) if match else None
-
-
-def _own_groups() -> Iterator[str]:
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers == "" or "memory" in controllers.split(","):
-            yield path.lstrip("/")
+        return int(match.group(1)) if match else None
+    return None

@@ -25,7 +25,7 @@ from trtprobe import SCHEMA, ends, observe
 from trtprobe.cell import nothing_yet
 from trtprobe.channel import Channel, connect, npy
 from trtprobe.files import to_json
-from trtprobe.job import Job, Limits, Stopped, make_home
+from trtprobe.job import Job, Stopped, make_home
 from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, hide, kill_descendants
@@ -53,22 +53,18 @@ def main(argv: List[str]) -> int:
     _preload(job.product)
     gc.collect()
     gc.freeze()
-    pool = Pool(job)
     try:
-        for index in count():
-            cell = job.cell(index, pool.prepare)
-            if cell is None:
-                break
-            supervise(job, pool, host, args, cell, index)
-        pool.close()
-        shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
-        surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
-        if surface is not None:
-            deliver(host, FILE, surface)
+        _run_all(job, host, args.cases, args.repros, args.out)
     except Stopped:
         kill_descendants()
         return 1
     return 0
+
+
+def _stop(number: int, _frame: Any) -> None:
+    """Unwind once; a second signal must not cut the cleaning up short."""
+    signal.signal(number, signal.SIG_IGN)
+    raise Stopped("signal %d" % number)
 
 
 def _preload(product: str) -> None:
@@ -83,37 +79,47 @@ def _preload(product: str) -> None:
         print("not preloaded: %s" % error, flush=True)
 
 
-def _stop(number: int, _frame: Any) -> None:
-    """Unwind once; a second signal must not cut the cleaning up short."""
-    signal.signal(number, signal.SIG_IGN)
-    raise Stopped("signal %d" % number)
+def _run_all(job: Job, host: Channel, cases: Path, repros: Path, out: Path) -> None:
+    """Run each cell as it comes, then read the surface of the bindings where the job asks for that."""
+    pool = Pool(job, out)
+    for index in count():
+        cell = job.cell(index, pool.prepare)
+        if cell is None:
+            break
+        paths = {"repro": str(repros / cell["repro_file"]), "files": str(cases / cell["files"])}
+        supervise(job, pool, host, cell, index, paths)
+    pool.close()
+    shutil.rmtree(str(out / FOLDER), ignore_errors=True)
+    surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
+    if surface is not None:
+        deliver(host, FILE, surface)
 
 
 def supervise(
-    job: Job, pool: Pool, host: Channel, args: argparse.Namespace, cell: Dict[str, Any], index: int
+    job: Job, pool: Pool, host: Channel, cell: Dict[str, Any], index: int, paths: Dict[str, str]
 ) -> None:
     """Run a cell's processes until one does not end well, and hand over its outputs, then the record."""
-    out: Path = args.out
     processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
     alone = bool(cell.get("alone")) or not job.is_warm
     # Who is alone builds all by itself: then the plans are shared by its own processes, if there are several.
-    plans = out / ("%d.plans" % index if alone else FOLDER) / str(index)
+    plans = pool.out / ("%d.plans" % index if alone else FOLDER) / str(index)
     spec = {
-        "product": job.product, "repro": str(args.repros / cell["repro_file"]), "params": cell["params"],
-        "files": str(args.cases / cell["files"]), "keep_outputs": cell["keep_outputs"],
-        "needs": cell.get("needs", []), "memo": "" if alone else str(out / "memo"),
+        **paths, "product": job.product, "params": cell["params"], "needs": cell.get("needs", []),
+        "keep_outputs": cell.get("keep_outputs", True),
         "plans": str(plans) if processes > 1 or not alone else "", "builds": builds,
         "cell": "%s/%s" % (cell["cell"]["repro"], cell["cell"]["case"]),
     }  # fmt: skip
-    pool.make_ready(alone)
+    order = Order(
+        spec, pool.out / str(index), seconds=float(cell["seconds"]) * builds,
+        alone=alone or processes > 1, dangerous=bool(cell.get("dangerous")),
+    )  # fmt: skip
+    pool.make_ready(order.alone)
     started = now()
-    exits: List[Exit] = []
     deliver(host, "%d.started.json" % index, {"started": started})
-    folder = out / str(index)
-    limits = Limits(job, out, folder, float(cell["seconds"]) * builds)
-    while len(exits) < processes and all(process.ended == ends.RAN for process in exits):
-        order = Order(spec, folder, alone, bool(cell.get("dangerous")), limits)
-        exits.append(pool.run_beside(order) if exits else pool.run(order))
+    exits = [pool.run(order)]
+    while len(exits) < processes and exits[-1].ended == ends.RAN:
+        pool.make_ready(alone=True)
+        exits.append(pool.run(order))
     record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
     if alone or record["ended"] not in ends.ENDED_WELL:
         shutil.rmtree(str(plans.parent if alone else plans), ignore_errors=True)

@@ -47,10 +47,8 @@ def ask_surface(module: str) -> Optional[Dict[str, Any]]:
     """Return the surface of a module, read in another process; failing is told and no trouble."""
     command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module]
     try:
-        done = subprocess.run(
-            command, check=True, timeout=SECONDS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
-        )
-        surface: Dict[str, Any] = json.loads(done.stdout.splitlines()[-1].decode())
+        printed = subprocess.check_output(command, timeout=SECONDS, stdin=subprocess.DEVNULL)
+        surface: Dict[str, Any] = json.loads(printed.splitlines()[-1].decode())
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         print("the surface of %s was not read: %s" % (module, error), flush=True)
         return None
@@ -100,7 +98,7 @@ class _Reader:
             if name.startswith("_") or name in LEFTOVERS or isinstance(value, ModuleType):
                 continue
             if isinstance(value, type):
-                if value in self.called and self.called[value] != name:
+                if self.called.get(value, name) != name:
                     yield name, {"kind": "class", "returns": self.called[value]}
             elif type(value) in self.called:
                 yield name, {"kind": "value", "returns": self.called[type(value)]}
@@ -113,30 +111,30 @@ class _Reader:
         head, notes = _class_notes(cls.__doc__ or "")
         members = {}
         for name, value in sorted(vars(cls).items()):
-            if name in PROTOCOL or not name.startswith("_"):
-                found = self._member(value)
-                if found:
-                    if name in notes and "deprecated" not in found:
-                        found["deprecated"] = notes[name]
-                    members[name] = found
-        return _filled({"bases": bases, "members": members, "deprecated": head})
+            found = self._member(value) if name in PROTOCOL or not name.startswith("_") else {}
+            if found:
+                members[name] = {**({"deprecated": notes[name]} if name in notes else {}), **found}
+        return _filled(bases=bases, members=members, deprecated=head)
 
     def _member(self, value: Any) -> Dict[str, Any]:
         """Return a member as plain values, nothing for what says nothing (an inherited ``__init__``)."""
         if isinstance(value, property):
             text = (value.fget.__doc__ if value.fget else "") or ""
-            note = find_note(value.__doc__ or "") or find_note(text)
-            returns, settable = self._returned(_signatures(text)), value.fset is not None
-            return _filled({"kind": "property", "returns": returns, "deprecated": note, "settable": settable})
+            note, returns = (
+                find_note(value.__doc__ or "") or find_note(text),
+                self._returned(_signatures(text)),
+            )
+            settable = value.fset is not None
+            return _filled(kind="property", returns=returns, deprecated=note, settable=settable)
         if isinstance(value, type):
             return {"kind": "class", "returns": self.called[value]} if value in self.called else {}
         if isinstance(value, (staticmethod, classmethod)):
             value = value.__func__
         if type(value) in self.called:  # of its own class: an enum's member; the doc is the class's
             return {"kind": "value", "returns": self.called[type(value)]}
-        if callable(value) and not str(value.__doc__).startswith("Initialize self."):
-            return self._function("method", value)
-        return {} if callable(value) else {"kind": "value", "returns": type(value).__name__}
+        if not callable(value):
+            return {"kind": "value", "returns": type(value).__name__}
+        return {} if str(value.__doc__).startswith("Initialize self.") else self._function("method", value)
 
     def _function(self, kind: str, value: Any) -> Dict[str, Any]:
         text, code = value.__doc__ or "", getattr(value, "__code__", None)
@@ -144,9 +142,7 @@ class _Reader:
         if not found and code is not None:  # it is written in Python
             found = ["(%s)" % ", ".join(code.co_varnames[: code.co_argcount])]
         signatures, returns = [self._clean(signature) for signature in found], self._returned(found)
-        return _filled(
-            {"kind": kind, "signatures": signatures, "returns": returns, "deprecated": find_note(text)}
-        )
+        return _filled(kind=kind, signatures=signatures, returns=returns, deprecated=find_note(text))
 
     def _returned(self, signatures: List[str]) -> str:
         """Return what the first signature returns; nothing where it says nothing."""
@@ -154,8 +150,7 @@ class _Reader:
 
     def _clean(self, signature: str) -> str:
         """Write a signature without its first ``self``, the module's name and addresses."""
-        text = self._prefix.sub("", signature)
-        text = _without_self(text)
+        text = _without_self(self._prefix.sub("", signature))
         return re.sub(r"<[^<>]* at 0x[0-9a-fA-F]+>", "...", text)
 
 
@@ -171,32 +166,28 @@ def _without_self(text: str) -> str:
     return "(" + text[place:].lstrip(", ")
 
 
-def _filled(found: Dict[str, Any]) -> Dict[str, Any]:
+def _filled(**found: Any) -> Dict[str, Any]:
     """Leave out what is empty."""
     return {key: value for key, value in found.items() if value}
 
 
 def _signatures(doc: str) -> List[str]:
     """Return pybind11's signatures in a docstring, from the bracket on: one, or one an overload."""
-    lines = doc.splitlines()
-    if not lines:
-        return []
+    lines = doc.splitlines() or [""]
     if "Overloaded function." in lines[1:2]:
         found = [re.match(r"\d+\. \w+(\(.*)$", line) for line in lines[2:]]
-        return [match.group(1) for match in found if match]
-    match = re.match(r"\w*(\(.*\)(?: -> .*)?)$", lines[0])
-    return [match.group(1)] if match else []
+    else:
+        found = [re.match(r"\w*(\(.*\)(?: -> .*)?)$", lines[0])]
+    return [match.group(1) for match in found if match]
 
 
 def _class_notes(doc: str) -> Tuple[str, Dict[str, str]]:
     """Return a class's own note, and those of its properties (``:ivar x:``) and values (``X : …``)."""
     head, _, members = doc.partition("\nMembers:\n")
     parts = re.split(r"^\s*:iva[rl] (\w+):", head, flags=re.MULTILINE)
-    notes = dict(zip(parts[1::2], parts[2::2]))
     entries = re.split(r"^  (\w+)(?: :|$)", members, flags=re.MULTILINE)
-    notes.update(zip(entries[1::2], entries[2::2]))
-    found = {name: find_note(text) for name, text in notes.items()}
-    return find_note(parts[0]), {name: note for name, note in found.items() if note}
+    texts = {**dict(zip(parts[1::2], parts[2::2])), **dict(zip(entries[1::2], entries[2::2]))}
+    return find_note(parts[0]), _filled(**{name: find_note(text) for name, text in texts.items()})
 
 
 MARK = re.compile(r"(?<!\()\[DEPRECATED\b|\(Deprecated\)|(?:^|(?<=\. ))[ \t]*Deprecated[ ,:]", re.MULTILINE)

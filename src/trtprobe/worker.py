@@ -19,15 +19,16 @@ import sysconfig
 import time
 import warnings
 from pathlib import Path
-from types import FunctionType, MappingProxyType, ModuleType
-from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Tuple
+from types import FunctionType, MappingProxyType
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.backends import Opened
+from trtprobe.backends import open_backend
+from trtprobe.backends.base import Backend
 from trtprobe.cell import TROUBLE, run_cell
-from trtprobe.channel import NUMBERS, Channel, identity, npy
+from trtprobe.channel import Channel, Write, identity, npy
 from trtprobe.files import to_json
 from trtprobe.processes import flush, has_children
 
@@ -49,20 +50,15 @@ INSIDE = ("__func__", "fget", "__wrapped__", "_implementation")
 REBOUND = {"tempfile": ("_name_sequence", "tempdir")}
 """Names that a module binds anew by itself."""
 
+STEADY = {"trt", "ort", "logger", "messages", "major"}
+"""What a backend never binds anew."""
+
 STREAMS = ("stdin", "stdout", "stderr", "excepthook", "displayhook")
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 LEAK_BYTES = 2 << 30
 FILES = 64
 """So many more open files than at the start are a leak."""
-
-
-def _handlers() -> Dict[int, Any]:
-    return {int(number): signal.getsignal(number) for number in signal.valid_signals()}
-
-
-def _limits() -> Dict[str, Tuple[int, int]]:
-    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
 
 
 def _umask() -> int:
@@ -82,7 +78,7 @@ def _arithmetic() -> Tuple[float, ...]:
 
 STATE: Mapping[str, Callable[[], Any]] = {
     "environment variables": lambda: dict(os.environ),
-    "signal handlers": _handlers,
+    "signal handlers": lambda: [signal.getsignal(number) for number in sorted(signal.valid_signals())],
     "blocked signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     "timers": lambda: [signal.setitimer(timer, 0)[0] for timer in TIMERS],  # none ends what comes after it
     "NumPy's error state": np.geterr,
@@ -95,7 +91,7 @@ STATE: Mapping[str, Callable[[], Any]] = {
     "garbage collection": lambda: (gc.isenabled(), gc.get_threshold()),
     "locale": lambda: locale.setlocale(locale.LC_ALL),
     "umask": _umask,
-    "limits": _limits,
+    "limits": lambda: [resource.getrlimit(limit) for limit in LIMITS],
     "processors it may use": lambda: os.sched_getaffinity(0),
     "priority": lambda: os.getpriority(os.PRIO_PROCESS, 0),
     "rounding of floats": _arithmetic,
@@ -105,11 +101,13 @@ STATE: Mapping[str, Callable[[], Any]] = {
 
 
 class Traces:
-    """A process as it was before its first cell."""
+    """A process as it was before its first cell, or when it had opened its product."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: Optional[Backend] = None) -> None:
         self._state = {name: read() for name, read in STATE.items()}
-        self._names = list(_namespaces())
+        self._names, self._backend = list(_namespaces()), backend
+        own = {} if backend is None else vars(backend)
+        self._names.append(("the backend", own, {name: own[name] for name in STEADY if name in own}))
         self._bodies = [
             ("%s.%s" % (owner, name), function, function.__code__)
             for owner, _, was in self._names if owner.startswith(("trtprobe", "numpy"))
@@ -148,6 +146,8 @@ class Traces:
         for name, function, body in self._bodies:
             if function.__code__ is not body:
                 yield name, "the body"
+        own = () if self._backend is None else vars(self._backend)
+        yield from (("the backend", name) for name in own if hasattr(type(self._backend), name))
 
     def _foreign(self) -> List[str]:
         """Return the packages that were imported since, but for Python's own and parts of known ones."""
@@ -189,28 +189,21 @@ def _functions_of(thing: Any) -> Iterator[FunctionType]:
 
 def _is_pythons_own(module: Any) -> bool:
     file = getattr(module, "__file__", None)
-    if not isinstance(module, ModuleType) or file is None:
-        return isinstance(module, ModuleType) and not hasattr(module, "__path__")
-    paths = sysconfig.get_paths()
-    return file.startswith((paths["stdlib"], paths["platstdlib"])) and not any(
-        part in {"site-packages", "dist-packages"} for part in Path(file).parts
-    )
+    if file is None:
+        return module is not None and not hasattr(module, "__path__")
+    paths, parts = sysconfig.get_paths(), Path(file).parts
+    inside = file.startswith((paths["stdlib"], paths["platstdlib"]))
+    return inside and not {"site-packages", "dist-packages"} & set(parts)
 
 
 def anonymous_memory() -> int:
-    """Return the bytes of memory that are this process's own, 0 where it cannot be told."""
-    try:
-        fields = Path("/proc/self/statm").read_text().split()
-    except OSError:
-        return 0
+    """Return the bytes of memory that are this process's own."""
+    fields = Path("/proc/self/statm").read_text().split()
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
 
 
 def _open_files() -> int:
-    try:
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted only
-    except OSError:
-        return 0
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counted only
 
 
 def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
@@ -218,14 +211,14 @@ def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
 
     ``alone``: there will be one cell, and the process is not looked at after it.
     """
-    opened = Opened(product)
+    server = Server(channel, product)
     if warm:
         try:
-            opened.backend().warm_up()
+            server.backend().warm_up()
         except Exception as error:  # a cell tells what fails
             print("not warmed up: %s" % error, flush=True)
-    server = Server(channel, opened, alone)
     if not alone:
+        server.traces = Traces(server.opened)
         gc.collect()
         gc.freeze()  # what is there now stays, and need not be looked through after each cell
     channel.send({"ready": True})
@@ -235,11 +228,20 @@ def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
     return 0
 
 
-class Sender:
-    """Hands what comes of a cell to the supervisor, sealed."""
+class Server:
+    """Runs cells, hands what comes of them to the supervisor, sealed, and judges whether it may go on."""
 
-    def __init__(self, channel: Channel) -> None:
-        self.channel, self.pid = channel, os.getpid()
+    def __init__(self, channel: Channel, product: str) -> None:
+        self.channel, self.product, self.home, self.pid = channel, product, Path.cwd(), os.getpid()
+        self.opened: Optional[Backend] = None
+        self.traces: Optional[Traces] = None
+
+    def backend(self) -> Backend:
+        """Return the product, opened on first use: that changes the process, and no cell did."""
+        if self.opened is None:
+            self.opened = open_backend(self.product)
+            self.traces = Traces(self.opened) if self.traces is not None else None
+        return self.opened
 
     def tell(self, result: Dict[str, Any], *, final: bool = False) -> None:
         """Hand over a result, or what it is so far."""
@@ -247,31 +249,14 @@ class Sender:
         self._send({"result": "final" if final else "so far"}, lambda stream: stream.write(content))
 
     def hand(self, number: int, outputs: Mapping[str, np.ndarray]) -> None:
-        """Hand over the outputs of a build; ``TypeError`` where one holds no numbers and no truth values."""
-        for name, array in outputs.items():
-            if array.dtype.kind not in NUMBERS:
-                raise TypeError("output %s has the dtype %s" % (name, array.dtype))
+        """Hand over the outputs of a build."""
         for name, array in outputs.items():
             self._send({"build": number, "output": name}, npy(array))
 
-    def _send(self, message: Dict[str, Any], write: Callable[[IO[bytes]], object]) -> None:
+    def _send(self, message: Dict[str, Any], write: Write) -> None:
         if os.getpid() != self.pid:
             os._exit(0)  # the cell forked itself, and its copy must not answer too
         self.channel.hand(message, write)
-
-
-class Server:
-    """Runs cells, and judges after each whether the process may serve another."""
-
-    def __init__(self, channel: Channel, opened: Opened, alone: bool) -> None:
-        self.channel, self.opened, self.home, self.sender = channel, opened, Path.cwd(), Sender(channel)
-        self.traces = None if alone else Traces()
-        opened.on_open = self._look_again
-
-    def _look_again(self) -> None:
-        """Take the process as it is: opening the product changed it, not a cell."""
-        if self.traces is not None:
-            self.traces = Traces()
 
     def serve_one(self, order: Dict[str, Any], output: int) -> bool:
         """Run a cell that prints to ``output``; whether the process may serve another."""
@@ -279,27 +264,20 @@ class Server:
         outside = os.dup(1), os.dup(2)
         _print_to(output, output)
         os.close(output)
-        done = self._run(order)
-        if done["ended"]:  # what the process prints while it ends is still the cell's
-            self.channel.send({"done": done})
-            return False
-        _print_to(*outside)
-        for file in outside:
-            os.close(file)
-        os.chdir(self.home)
-        return self.channel.send({"done": done})
-
-    def _run(self, order: Dict[str, Any]) -> Dict[str, Any]:
-        """Run a cell in its folder and hand over what comes of it; returns what is told of this process."""
-        folder, started = Path(order["folder"]), time.perf_counter()
-        os.chdir(str(folder))
-        before = Path.cwd(), identity(1), identity(2)
-        result = run_cell(order["spec"], self.sender, self.opened)
-        seconds = time.perf_counter() - started
+        os.chdir(order["folder"])
+        before, started = _place(), time.perf_counter()
+        result = run_cell(order["spec"], self, self.backend)
+        builder_seconds = None if self.opened is None else self.opened.builder_seconds
+        done = {"seconds": time.perf_counter() - started, "builder_seconds": builder_seconds}
         ended = self._why_end(order, result, before)
-        return {"seconds": seconds, "builder_seconds": self.opened.builder_seconds, "ended": ended}
+        if not ended:  # what the process prints while it ends is still the cell's
+            _print_to(*outside)
+            for file in outside:
+                os.close(file)
+            os.chdir(str(self.home))
+        return self.channel.send({"done": {**done, "ended": ended}}) and not ended
 
-    def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], before: Any) -> str:
+    def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], before: Tuple[Any, ...]) -> str:
         """Say why this process can serve no other cell; nothing where it can."""
         if self.traces is None:
             return "it was for this cell alone"
@@ -307,16 +285,20 @@ class Server:
             return "the cell ended: %s" % result["ended"]
         if result.get(TROUBLE):
             return "the GPU's context reports an error"
-        after = Path.cwd(), identity(1), identity(2)
+        after = _place()
         gc.collect()
         changed = self.traces.find()
-        changed += ["the backend's " + name for name in self.opened.rebound()]
         changed += ["the working folder"] if after[0] != before[0] else []
         changed += ["where it prints"] if after[1:] != before[1:] else []
         changed += ["its connection"] if not self.channel.is_there() else []
         if changed:
             return "the cell changed or left: " + ", ".join(changed)
         return "the case is marked as dangerous" if order["dangerous"] else ""
+
+
+def _place() -> Tuple[Any, ...]:
+    """Return the working folder, and where it prints."""
+    return Path.cwd(), identity(1), identity(2)
 
 
 def _print_to(out: int, err: int) -> None:

@@ -65,8 +65,8 @@ def test_a_release_that_loses_a_scale_is_refused(exported: Exported, tmp_path: P
         (relu_then(opset=23), CURRENT, OLDER,
          "ONNX Runtime 1.20.1 cannot read opset 23, only up to opset 21"),
         (relu_then("Mine", domain="com.example"), OLDER, CURRENT,
-         "ONNX Runtime 1.31.1 cannot run opset 17 with com.example 1: it has no operator Mine of the domain "
-         "com.example (node /net/second)"),
+         "ONNX Runtime 1.31.1 cannot run opset 17 with com.example 1: it has no operator Mine (node "
+         "/net/second)"),
     ],
     ids=["opset", "custom operator"],
 )  # fmt: skip

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -46,15 +44,3 @@ def test_the_noise_is_far_below_the_defect(name: str) -> None:
     for arithmetic in members(params):
         for output, y in REPRO.emulate(params, arithmetic).items():
             assert 0 < relative(y, reference[output]) < 4e-3
-
-
-def test_run_gives_all_outputs_of_the_engine() -> None:
-    built = []
-
-    def build(model: Path, **how: Any) -> Any:
-        built.append((model, how))
-        return SimpleNamespace(run=lambda inputs: {"scores": inputs, "y": inputs})
-
-    files = SimpleNamespace(model=Path("model.onnx"), inputs=1)
-    assert REPRO.run({"precision": "tf32"}, files, SimpleNamespace(build=build)) == {"scores": 1, "y": 1}
-    assert built == [(Path("model.onnx"), {"precision": "tf32"})]

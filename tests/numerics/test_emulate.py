@@ -65,10 +65,6 @@ def same(a: Outputs, b: Outputs) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
 
 
-def test_repros_that_emulate_are_found() -> None:
-    assert {"controls", "gemm_mha_v2", "sdpa_scale"} <= set(REPROS)
-
-
 @pytest.mark.parametrize("name", BY_DEFECTS)
 def test_float64_is_the_reference_bit_for_bit(name: str) -> None:
     module, case = CASES[name]
@@ -98,16 +94,6 @@ def test_the_small_part_is_as_noisy_and_as_wrong_as_the_whole(name: str) -> None
             }
         )
     assert seen[1] == pytest.approx(seen[0], rel=0.15)
-
-
-@pytest.mark.parametrize("name", BY_DEFECTS)
-def test_a_defect_changes_an_output(name: str) -> None:
-    module, case = CASES[name]
-    right = module.emulate(case["params"], FLOAT64, small=True)
-    for defect in case.get("defects", ()):
-        wrong = module.emulate(case["params"], FLOAT64, defect, small=True)
-        assert wrong.keys() == right.keys()
-        assert not same(wrong, right)
 
 
 @pytest.mark.parametrize("repro", REPROS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -137,21 +137,3 @@ def test_speedup_is_the_median_of_alternating_rounds(
         "apart built", "apart looked at", "engine built", "engine looked at",
         *(["engine timed", "apart timed"] * 5),
     ]  # fmt: skip
-
-
-def test_torch_is_timed_in_the_same_rounds(repro: ModuleType) -> None:
-    told: Callable[[list[float]], Callable[[], float]] = lambda times: iter(times).__next__  # noqa: E731
-    found = repro.race({
-        "ms": told([1.0, 2.0, 4.0, 8.0, 16.0]),
-        "plain_ms": told([2.0, 4.0, 8.0, 16.0, 32.0]),
-        "torch_ms": told([1.5, 3.0, 60.0, 12.0, 16.0]),
-    })  # fmt: skip
-    assert found == {"ms": 4.0, "plain_ms": 8.0, "torch_ms": 12.0, "speedup": 2.0, "torch_speedup": 1.5}
-
-
-def test_without_streams_only_the_numbers_count(repro: ModuleType) -> None:
-    trt = FakeBackend([], [])
-    trt.has_streams = False
-    assert list(repro.run({"precision": "fp16", "kind": "sdpa"}, FILES, trt)) == ["y"]
-    assert trt.log == ["engine built"]
-    assert (trt.words, trt.measured) == ([], {})

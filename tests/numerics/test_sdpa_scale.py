@@ -44,16 +44,6 @@ def test_the_explicit_form_is_built_first_in_the_same_way_and_compared_with() ->
     assert trt.measured == {"sum_abs_explicit": 2.5}
 
 
-@pytest.mark.parametrize(("has_streams", "others"), [(True, ()), (False, ("explicit",))])
-def test_without_a_gpu_or_another_form_nothing_is_compared(
-    has_streams: bool, others: tuple[str, ...]
-) -> None:
-    trt = StandIn(has_streams=has_streams)
-    REPRO.run(PARAMS, files(*others), trt)
-    assert [name for name, _ in trt.built] == ["model"]
-    assert not trt.measured
-
-
 @pytest.mark.parametrize(("third", "share"), [([1, 2], 0.0), ([1, 3], 1 / 6), ([1, float("nan")], 1 / 6)])
 def test_identical_rows_must_come_out_identical(third: list[float], share: float) -> None:
     trt = StandIn(has_streams=False)

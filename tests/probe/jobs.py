@@ -53,7 +53,6 @@ class Step:
 
     does: str
     seconds: float = 30
-    keep: bool = False
     params: Mapping[str, Any] = field(default_factory=dict)
     needs: Sequence[str] = ()
     graph: object = field(default_factory=lambda: GRAPH)
@@ -122,9 +121,9 @@ class Job:
         cell = {"repro": "behaviour", "case": step.does, "version": "10.7.0", "gpu": "none"}
         return {
             "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",
-            "params": params, "seconds": step.seconds, "files": str(index), "keep_outputs": step.keep,
-            "needs": list(step.needs), "builds": step.builds, "processes": step.processes,
-            "alone": step.alone, "dangerous": step.dangerous,
+            "params": params, "seconds": step.seconds, "files": str(index), "needs": list(step.needs),
+            "builds": step.builds, "processes": step.processes, "alone": step.alone,
+            "dangerous": step.dangerous,
         }  # fmt: skip
 
     def start(self, python: Path, driver: Path, **environment: str) -> Probe:

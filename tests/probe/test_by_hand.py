@@ -51,7 +51,6 @@ def test_onnx_runtime_agrees_with_the_reference(case: Path) -> None:
     assert measured["count"] == 24 * 16
     assert 0 < measured["rel_l2"] < 1e-6
     assert measured["nan_unexpected"] == 0
-    assert result["kept"] == {}
 
 
 def test_tensorrt_is_the_default_product(case: Path, driver: Path, tmp_path: Path) -> None:
@@ -74,13 +73,6 @@ def test_several_builds_are_printed(case: Path, driver: Path, tmp_path: Path) ->
     assert [build["measurements"]["outputs"]["y"]["sum_abs"] for build in builds] == [0, 0]
     assert "builds" not in printed(call(case, **environment))
     assert call(case, "--builds=0", **environment).returncode == 2
-
-
-def test_a_cell_that_does_not_run_ends_with_code_1(case: Path, tmp_path: Path) -> None:
-    (tmp_path / "tensorrt.py").write_text("raise ImportError('not on this machine')\n")
-    done = call(case, PYTHONPATH=f"{tmp_path}{os.pathsep}{PROBE.parent}")
-    assert done.returncode == 1
-    assert printed(done)["ended"] == "component missing"
 
 
 def test_a_folder_that_holds_no_case_is_told(tmp_path: Path) -> None:

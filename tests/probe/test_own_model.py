@@ -71,22 +71,6 @@ CELLS = {
                     "y.s2": np.maximum(np.repeat(X, 2, axis=0), 0)},
     ),
     "no profile": refused(DYNAMIC_INPUT, None),
-    "an empty profile": refused(DYNAMIC_INPUT, {}),
-    "a stranger in the profile": refused(
-        "the profile names w; the network's inputs are x", {**PROFILE, "w": [[1], [1], [1]]}
-    ),
-    "no shape of the input": refused(
-        "the profile of x is refused: [1, 4] is no shape of the input, which is [-1, 3]",
-        {"x": [[1, 4], [2, 4], [4, 4]]},
-    ),
-    "two shapes": refused(
-        "raised ValueError: profile of x: 2 shapes, not the least, the best and the largest",
-        {"x": [[1, 3], [1, 3]]},
-    ),
-    "a profile that falls": refused(
-        "raised ValueError: profile of x: (2, 3), (1, 3), (4, 3): three shapes of one length are wanted, "
-        "none larger than the next", {"x": [[2, 3], [1, 3], [4, 3]]},
-    ),
     "a profile for others": refused(
         "input x: the engine does not take the shape [2, 3]; it was built for [3, 3]; [3, 3]; [4, 3]",
         {"x": [[3, 3], [3, 3], [4, 3]]},
@@ -140,10 +124,6 @@ CELLS = {
     ),
     "an output as long as the data say": Cell(own(FINDS), ALL, gives={"found": X[X > 0]}),
     "an output of nothing": Cell(own(FINDS, {"x": -np.abs(X)}), ALL, gives={"found": np.zeros(0)}),
-    "an unknown quantization": Cell(
-        own(GRAPH, quantized=["int3"]), (NEW,), "crashed",
-        "raised ValueError: quantized: int3; known are int8, fp8",
-    ),
     "weights beside it": Cell(own({}), ("8.5.3.1", NEW, "11.1.0")),
     "nan": Cell(own(GRAPH, {"x": NAN}), (OLD, NEW), gives={"y": np.maximum(NAN, 0)}),
     "hundreds of samples": Cell(

@@ -229,7 +229,7 @@ def test_a_run_returns_what_the_engine_wrote_or_says_how_it_failed(
     graphs = [{**GRAPH, "outputs": {"y": [dtype, [2, 3]]}} for dtype in dtypes]
     failing = RUNS if release == "10.7.0" else []
     graphs += [{**GRAPH, **change} for change, _, _ in failing]
-    job = Job(tmp_path, [Step(does="pass", graph=graph, keep=True) for graph in graphs])
+    job = Job(tmp_path, [Step(does="pass", graph=graph) for graph in graphs])
     assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0
     for index, dtype in enumerate(dtypes):
         assert (job.record(index)["ended"], job.record(index)["observed"]["bindings"]) == ("ran", release)

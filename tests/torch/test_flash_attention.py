@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -94,47 +93,3 @@ def mask_meant(name: str, inputs: dict[str, Array]) -> Tensor | None:
     falling = (steps * (-4.0 / width)).to(torch.from_numpy(inputs["q"]).dtype).double()
     falling[steps >= width] = -torch.inf
     return torch.stack([falling[keys - 1 - row : 2 * keys - 1 - row] for row in range(keys)])
-
-
-class Event:
-    """Stands in for torch.cuda.Event, where there is no GPU."""
-
-    def __init__(self, *, enable_timing: bool) -> None:
-        assert enable_timing
-
-    def record(self) -> None:
-        pass
-
-    def synchronize(self) -> None:
-        pass
-
-    def elapsed_time(self, end: Event) -> float:
-        return 1.0 if end is not self else 0.0
-
-
-@pytest.mark.parametrize("precision", ["fp16", "fp16-flag"])
-@pytest.mark.parametrize("kind", repro.KINDS)
-def test_what_torch_is_timed_on_is_the_case(
-    kind: str, precision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extents = {"batch": 2, "heads": 2, "queries": 8, "keys": 8, "head_size": 16}
-    params = {"kind": kind, "mask": repro.KINDS[kind][1], "precision": precision, **extents}
-    made, seen = repro.prepare(params), []
-
-    def attend(*args: Any, **options: Any) -> None:
-        seen.append(functional.scaled_dot_product_attention(*args, **options))
-
-    functions = SimpleNamespace(functional=SimpleNamespace(scaled_dot_product_attention=attend))
-
-    def on_cpu(array: Array, device: str) -> Tensor:
-        assert device == "cuda"
-        return torch.tensor(array)
-
-    cuda = SimpleNamespace(Event=Event)
-    stand_in = SimpleNamespace(cuda=cuda, nn=functions, bool=torch.bool, tensor=on_cpu)
-    monkeypatch.setattr(repro, "cuda_torch", lambda: stand_in)
-    assert repro.TorchAttention(params, made["inputs"]).latency(runs=3) == 1.0
-    assert seen[0].dtype == torch.float16
-    reference = torch.from_numpy(made["reference"]["y"])
-    error = torch.linalg.vector_norm(seen[0].double() - reference) / torch.linalg.vector_norm(reference)
-    assert (error > 0.1) if kind.startswith("control") else (error < 2e-3)

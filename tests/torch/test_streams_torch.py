@@ -8,19 +8,16 @@ TorchTensorRT stands in for the package. What real releases do on a GPU is not t
 from __future__ import annotations
 
 import fnmatch
-import inspect
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from trtprobe.cell import load_repro
 
 REPRO = load_repro(Path(__file__).parents[2] / "repros" / "streams_torch.py")
@@ -177,145 +174,3 @@ def test_each_control_always_fails(call: str) -> None:
 
 
 Module = Callable[[Tensor], Tensor]
-
-
-class Previous:
-    """A module that returns what was right the call before."""
-
-    def __init__(self) -> None:
-        self.kept = torch.zeros_like(X)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        y, self.kept = self.kept, x.relu()
-        return y
-
-
-@pytest.mark.parametrize("call", ["as-reported", "current-stream", *REPRO.BUSY])
-@pytest.mark.parametrize(
-    ("module", "counted_as"),
-    [
-        pytest.param(nn.ReLU(), None, id="right"),
-        pytest.param(torch.zeros_like, "zeros", id="zeros"),
-        pytest.param(lambda x: torch.full_like(x, 0.5), "read_too_early", id="early"),
-        pytest.param(lambda x: torch.full_like(x, -1), "empty", id="empty"),
-        pytest.param(Previous(), "stale", id="stale"),
-        pytest.param(lambda x: x.relu() + 1, "none of these", id="otherwise-wrong"),
-    ],
-)
-def test_what_a_module_returned_is_counted(module: Module, counted_as: str | None, call: str) -> None:
-    cuda = LateCuda()
-    with cuda:
-        counts = REPRO.Bench(cuda, module, X).count(call)
-    assert counts.pop("trials") == 10
-    assert counts.pop("wrong") == (10 if counted_as else 0)
-    assert counts == {name: 10 if name == counted_as else 0 for name in counts}
-
-
-# ---- The compile step ----
-
-SETTINGS = """device disable_tf32 sparse_weights enabled_precisions engine_capability debug workspace_size
- num_avg_timing_iters dla_sram_size dla_local_dram_size dla_global_dram_size require_full_compilation
- min_block_size torch_executed_ops torch_executed_modules pass_through_build_failures max_aux_streams
- version_compatible optimization_level use_python_runtime use_fast_partitioner
- enable_experimental_decompositions"""
-LATER = "truncate_double assume_dynamic_shape_support dryrun hardware_compatible timing_cache_path"
-CACHES = """arg_inputs kwarg_inputs lazy_engine_init cache_built_engines reuse_cached_engines engine_cache_dir
- engine_cache_size custom_engine_cache"""
-WEIGHTS = """use_explicit_typing use_fp32_acc refit_identical_engine_weights strip_engine_weights
- immutable_weights enable_weight_streaming"""
-RELEASES = {
-    # Keywords of torch_tensorrt.dynamo.compile beside `inputs`, as read in the releases' own files. Each also
-    # takes **kwargs, which swallow what it does not know.
-    # https://github.com/pytorch/TensorRT/blob/v2.2.0/py/torch_tensorrt/dynamo/_compiler.py
-    "2.2": f"{SETTINGS} refit truncate_long_and_double output_format",
-    # https://github.com/pytorch/TensorRT/blob/v2.4.0/py/torch_tensorrt/dynamo/_compiler.py
-    "2.4": f"{SETTINGS} {LATER} refit",
-    # https://github.com/pytorch/TensorRT/blob/v2.5.0/py/torch_tensorrt/dynamo/_compiler.py
-    "2.5": f"{SETTINGS} {LATER} {CACHES} make_refittable",
-    # https://github.com/pytorch/TensorRT/blob/v2.6.0/py/torch_tensorrt/dynamo/_compiler.py
-    "2.6": f"{SETTINGS} {LATER} {CACHES} {WEIGHTS}",
-}
-
-
-class TorchTensorRTModule(nn.ReLU):  # type: ignore[misc]  # no torch where the types are checked
-    """Stands in for the C++ runtime's module, by its name."""
-
-
-class PythonTorchTensorRTModule(nn.ReLU):  # type: ignore[misc]  # no torch where the types are checked
-    """Stands in for the Python runtime's module, by its name."""
-
-
-class TorchTensorRT(ModuleType):
-    """Stands in for the package: records what it is asked for, and takes only what one release takes."""
-
-    def __init__(self, release: str, *, cpp: bool = True) -> None:
-        super().__init__("torch_tensorrt")
-        self.keywords, self.cpp = RELEASES[release].split(), cpp
-        self.asked: dict[str, Any] = {}
-        self.dynamo = SimpleNamespace(compile=signed(self.dynamo_compile, self.keywords))
-
-    def compile(
-        self,
-        module: nn.Module,
-        ir: str = "default",
-        inputs: Any = None,
-        enabled_precisions: Any = None,
-        **kwargs: Any,
-    ) -> nn.Module:
-        """py/torch_tensorrt/_compile.py: with ir="dynamo" export the module, then dynamo.compile it."""
-        assert ir == "dynamo"
-        example = [torch.zeros(spec.shape, dtype=spec.dtype) for spec in inputs]
-        exported = torch.export.export(module, tuple(example))
-        compiled: nn.Module = self.dynamo.compile(
-            exported, inputs=inputs, enabled_precisions=enabled_precisions, **kwargs
-        )
-        return compiled
-
-    def dynamo_compile(self, exported: Any, inputs: Any, **settings: Any) -> nn.Module:
-        assert set(settings) <= set(self.keywords), "a setting that this release does not know"
-        operators = [node.target for node in exported.graph.nodes if node.op == "call_function"]
-        self.asked = {"operators": operators, "inputs": inputs, **settings}
-        python = settings["use_python_runtime"] or not self.cpp
-        return nn.Sequential(PythonTorchTensorRTModule() if python else TorchTensorRTModule())
-
-    @staticmethod
-    def Input(shape: tuple[int, ...], dtype: torch.dtype) -> SimpleNamespace:  # noqa: N802 - its name
-        return SimpleNamespace(shape=shape, dtype=dtype)
-
-
-def signed(function: Callable[..., Any], keywords: list[str]) -> Callable[..., Any]:
-    def called(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in keywords]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # for inspect
-    return called
-
-
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("runtime", ["cpp", "python"])
-@pytest.mark.parametrize("dtype", ["half", "float"])
-def test_every_release_takes_the_reports_arguments(
-    release: str, runtime: str, dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = TorchTensorRT(release)
-    monkeypatch.setitem(sys.modules, "torch_tensorrt", package)
-    module = REPRO.compiled(runtime, dtype, (1, 3, 5))
-    assert torch.equal(module(X), X.relu())
-    asked = package.asked
-    assert asked.pop("operators") == [torch.ops.aten.relu.default]
-    assert [(spec.shape, spec.dtype) for spec in asked.pop("inputs")] == [((1, 3, 5), getattr(torch, dtype))]
-    assert asked.pop("output_format", None) == ("graph_module" if release == "2.2" else None)
-    assert asked == {
-        "enabled_precisions": {getattr(torch, dtype)},
-        "min_block_size": 1,
-        "use_python_runtime": runtime == "python",
-        "device": torch.device("cuda", 0),
-    }
-
-
-def test_a_package_without_the_c_runtime_is_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch_tensorrt", TorchTensorRT("2.5", cpp=False))
-    with pytest.raises(ImportError, match="without a TorchTensorRTModule") as raised:
-        REPRO.compiled("cpp", "half", (1, 3, 5))
-    assert raised.value.name == "torch_tensorrt"

@@ -1,26 +1,45 @@
-"""Self-attention blocks: graphs as torch exports them, and what they compute.
+"""Self-attention blocks with and without masks: graphs as torch exports them, and what they compute.
 
-Each formulation is one way to write the same block in torch: x -> q, k, v by one linear layer
-without bias -> softmax(scale · q kᵀ) v -> output projection. The graphs equal those of
+Each formulation is one way to write the same block in torch: x -> q, k, v by one linear layer without
+bias -> softmax(scale · q kᵀ + mask) v -> output projection. The graphs equal those of
 torch.onnx.export(opset_version=17, dynamo=False) of torch 2.13 with static shapes, node by node
-(tests/torch/test_exports.py), because defects of fusions depend on the exact pattern.
+(tests/torch), because defects of fusions depend on the exact pattern.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import FLOAT64, Arithmetic
+from trtmatrix.authoring.core_attention import (
+    INT64_MAX,
+    by_boolean,
+    scale_by_root,
+    scale_from_shape,
+    softmax_without_nan,
+)
 from trtmatrix.authoring.graph import Graph, element_type
 from trtmatrix.authoring.randoms import TorchRandom
 
 Array = NDArray[Any]
-INT64_MAX = np.iinfo(np.int64).max
+
+Formulation = Literal["explicit", "bert", "wide", "sdpa", "sdpa-default", "mha"]
+"""explicit: (q · scale) kᵀ; bert: q kᵀ / √head_size; wide: explicit with q, k and v cast to float32, and the
+result cast back; sdpa: F.scaled_dot_product_attention with scale= given, which puts √scale on q and on kᵀ as
+constants; sdpa-default: without, √scale is computed from q's shape; mha: F.multi_head_attention_forward(x, x,
+x, need_weights=False) on (length, batch, embed)."""
+
+Mask = Literal["none", "additive", "padding", "bias", "causal"]
+"""additive: 0 or -10000 by key, added, as BERT does; padding: boolean by key, True where it is padded;
+bias: a finite number by head, query and key, added, as Swin and T5 do; causal: no input, a constant."""
+
+DROPPED = -10000.0
+"""What BERT adds to the score of a key that is masked; float16 has it exactly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +67,9 @@ class Size:
         return (self.batch, self.length, self.embed)
 
     @property
-    def split(self) -> tuple[int, int, int, int]:
+    def split(self) -> list[int]:
         """Shape of q, k and v."""
-        return (self.batch, self.heads, self.length, self.head_size)
+        return [self.batch, self.heads, self.length, self.head_size]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,160 +93,183 @@ class Weights:
         return Weights(qkv=qkv, proj=proj, bias=bias)
 
 
-def explicit(size: Size, weights: Weights, *, scale: float | None = None) -> onnx.ModelProto:
-    """(q · scale) @ k.transpose(-2, -1), softmax, @ v."""
-    graph = begin(size, weights)
-    q, k, v = unbind(graph, size)
-    q = graph.node("Mul", q, _scalar(graph, weights, size.scale if scale is None else scale))
-    k = graph.node("Transpose", k, perm=[0, 1, 3, 2])
-    return project(graph, size, weights, _attend(graph, q, k, v))
+def draw_mask(kind: Mask, size: Size, random: TorchRandom, dtype: type[Any]) -> Array | None:
+    """The graph's input "mask", or None where it has none.
 
-
-def sdpa(
-    size: Size,
-    weights: Weights,
-    *,
-    q_factor: float | None = None,
-    k_factor: float | None = None,
-) -> onnx.ModelProto:
-    """F.scaled_dot_product_attention with scale= given: √scale on q and on kᵀ, as constants.
-
-    The arguments put other constants in their place.
+    Of batch row i the last (i + 1)/(batch + 2) keys are masked, at least one is left.
     """
-    graph = begin(size, weights)
-    q, k, v = unbind(graph, size)
-    root = float(np.sqrt(size.scale))
-    k = graph.node("Transpose", k, perm=[0, 1, 3, 2])
-    q = graph.node("Mul", q, _scalar(graph, weights, root if q_factor is None else q_factor))
-    k = graph.node("Mul", k, _scalar(graph, weights, root if k_factor is None else k_factor))
-    return project(graph, size, weights, _attend(graph, q, k, v))
+    if kind == "bias":
+        drawn = 4 * random.rand(1, size.heads, size.length, size.length) - 2
+        return np.asarray(drawn.astype(dtype))
+    if kind not in {"additive", "padding"}:
+        return None
+    kept = [max(1, size.length - size.length * (i + 1) // (size.batch + 2)) for i in range(size.batch)]
+    padded = np.arange(size.length) >= np.array(kept)[:, None]
+    if kind == "padding":
+        return padded
+    return np.where(padded, DROPPED, 0.0).astype(dtype)[:, None, None, :]
 
 
-def sdpa_default(size: Size, weights: Weights) -> onnx.ModelProto:
-    """F.scaled_dot_product_attention without scale=: √scale computed from q's shape."""
-    graph = begin(size, weights)
-    q, k, v = unbind(graph, size)
-    q, k = scale_from_shape(graph, weights, q, k)
-    return project(graph, size, weights, _attend(graph, q, k, v))
+def addend(kind: Mask, size: Size, mask: Array | None) -> Array | None:
+    """What the mask adds to the scores, in float64; broadcasts to (batch, heads, length, length)."""
+    if kind == "causal":
+        return np.triu(np.full((size.length, size.length), -np.inf), k=1)
+    if mask is None:
+        return None
+    if kind == "padding":
+        return np.where(mask, -np.inf, 0.0)[:, None, None, :]
+    return mask.astype(np.float64)
 
 
-def mha(size: Size, weights: Weights) -> onnx.ModelProto:
-    """F.multi_head_attention_forward(x, x, x, need_weights=False) on (length, batch, embed)."""
-    graph = begin(size, weights)
-    q, k, v = _packed_projection(graph, size)
-    q, k = scale_from_shape(graph, weights, q, k)
-    y = graph.node("Transpose", _attend(graph, q, k, v), perm=[2, 0, 1, 3])
-    y = _reshape(graph, y, [size.length * size.batch, size.embed])
-    proj = graph.initializer("proj.weight", weights.proj)
-    y = graph.node("Gemm", y, proj, "proj.bias", alpha=1.0, beta=1.0, transB=1)
-    y = _reshape(graph, y, [size.length, size.batch, size.embed])
-    graph.node("Transpose", y, perm=[1, 0, 2], out="y")
+def build(
+    size: Size, weights: Weights, formulation: Formulation = "explicit", mask: Mask = "none", *,
+    scale: float | None = None, factors: tuple[float, float] | None = None,
+) -> onnx.ModelProto:  # fmt: skip
+    """The block's graph.
+
+    `scale` puts another constant into the explicit formulation, `factors` others than √scale on q and kᵀ
+    into "sdpa". ValueError for a mask that torch 2.13 exports with a float32 core, whatever the weights are.
+    """
+    dtype = weights.qkv.dtype
+    if formulation.startswith("sdpa") and (mask == "causal" or (mask == "padding" and dtype == np.float16)):
+        raise ValueError(f"torch exports sdpa in {dtype} with the mask {mask!r} as attention in float32")
+    graph = Graph()
+    graph.input("x", dtype, size.x)
+    graph.output("y", dtype, size.x)
+    graph.initializer("proj.bias", weights.bias)
+    graph.initializer("qkv.weight", weights.qkv.T)
+    if formulation == "mha":
+        return _mha(graph, size, weights)
+    _declare(graph, size, dtype, mask)
+    y = graph.MatMul("x", "qkv.weight")  # linear(x).reshape(B, S, 3, H, -1).permute(2, 0, 3, 1, 4).unbind(0)
+    y = graph.Reshape(y, [size.batch, size.length, 3, size.heads, -1], allowzero=0)
+    y = graph.Transpose(y, perm=[2, 0, 3, 1, 4])
+    parts = graph.nodes("Split", y, [1, 1, 1], out=("", "", ""), axis=0)
+    q, k, v = (graph.Squeeze(part, [0]) for part in parts)
+    if formulation == "sdpa":
+        y = _attend(graph, *_scaled_by(graph, q, k, factors or (float(np.sqrt(size.scale)),) * 2, dtype), v)
+    elif formulation == "sdpa-default":
+        y = _sdpa(graph, q, k, v, dtype, mask)
+    else:
+        y = _written_out(graph, size, (q, k, v), dtype, formulation, mask, scale)
+    y = graph.Transpose(y, perm=[0, 2, 1, 3])  # proj(y.transpose(1, 2).reshape(B, S, -1)), the output
+    y = graph.Reshape(y, [size.batch, size.length, -1], allowzero=0)
+    graph = graph.at("/proj")
+    y = graph.MatMul(y, graph.initializer("proj.weight", weights.proj.T))
+    graph.Add("proj.bias", y, out="y")
     return graph.model()
 
 
-def begin(size: Size, weights: Weights) -> Graph:
-    """A graph with its input x, its output y and the weights that stand first."""
-    graph = Graph()
-    graph.input("x", weights.qkv.dtype, size.x)
-    graph.output("y", weights.qkv.dtype, size.x)
-    graph.initializer("proj.bias", weights.bias)
-    graph.initializer("qkv.weight", weights.qkv.T)
-    return graph
+def _declare(graph: Graph, size: Size, dtype: np.dtype[Any], mask: Mask) -> None:
+    """The mask's input, or the constant that it is."""
+    batch, heads, length = size.batch, size.heads, size.length
+    match mask:
+        case "additive":
+            graph.input("mask", dtype, (batch, 1, 1, length))
+        case "bias":
+            graph.input("mask", dtype, (1, heads, length, length))
+        case "padding":
+            graph.input("mask", np.bool_, (batch, length))
+        case "causal":
+            graph.initializer("causal", np.tril(np.ones((length, length), dtype=np.bool_)))
 
 
-def _scalar(graph: Graph, weights: Weights, value: float) -> str:
-    return graph.constant(np.array(value, dtype=weights.qkv.dtype))
+def _written_out(
+    graph: Graph, size: Size, parts: tuple[str, str, str], dtype: np.dtype[Any], formulation: Formulation,
+    mask: Mask, scale: float | None,
+) -> str:  # fmt: skip
+    """Attention by Tensor methods; "wide": in float32."""
+    wide = formulation == "wide"
+    core = np.dtype(np.float32) if wide else dtype
+    q, k, v = (graph.Cast(part, to=element_type(core)) for part in parts) if wide else parts
+    if formulation == "bert":
+        scores = graph.MatMul(q, graph.Transpose(k, perm=[0, 1, 3, 2]))
+        scores = graph.Div(scores, np.array(np.sqrt(size.head_size), core))
+    else:
+        q = graph.Mul(q, np.array(size.scale if scale is None else scale, core))
+        scores = graph.MatMul(q, graph.Transpose(k, perm=[0, 1, 3, 2]))
+    if mask == "padding":  # scores.masked_fill(mask[:, None, None, :], -inf)
+        by_key = graph.Cast(_by_key(graph), to=element_type(np.bool_))
+        scores = graph.Where(by_key, graph.constant(np.array(-np.inf, core)), scores)
+    elif mask == "causal":  # torch.where(causal, scores, torch.finfo(scores.dtype).min)
+        scores = graph.Where("causal", scores, np.array(np.finfo(core).min, core))
+    elif mask != "none":
+        scores = graph.Add(scores, graph.Cast("mask", to=element_type(core)) if wide else "mask")
+    y = graph.MatMul(graph.Softmax(scores, axis=-1), v)
+    return graph.Cast(y, to=element_type(dtype)) if wide else y
 
 
-def _reshape(graph: Graph, tensor: str, shape: list[int]) -> str:
-    return graph.node("Reshape", tensor, graph.constant(shape), allowzero=0)
+def _by_key(graph: Graph) -> str:
+    """mask[:, None, None, :]."""
+    return graph.Unsqueeze(graph.Unsqueeze("mask", [1]), [2])
 
 
-def unbind(graph: Graph, size: Size) -> tuple[str, str, str]:
-    """linear(x).reshape(B, S, 3, H, -1).permute(2, 0, 3, 1, 4).unbind(0)."""
-    y = graph.node("MatMul", "x", "qkv.weight")
-    y = _reshape(graph, y, [size.batch, size.length, 3, size.heads, -1])
-    y = graph.node("Transpose", y, perm=[2, 0, 3, 1, 4])
-    parts = graph.nodes("Split", y, graph.constant([1, 1, 1]), out=("", "", ""), axis=0)
-    q, k, v = (graph.node("Squeeze", part, graph.constant([0])) for part in parts)
-    return q, k, v
+def _scaled_by(
+    graph: Graph, q: str, k: str, factors: tuple[float, ...], dtype: np.dtype[Any]
+) -> tuple[str, str]:
+    """q and kᵀ, each times a constant."""
+    k = graph.Transpose(k, perm=[0, 1, 3, 2])
+    q = graph.Mul(q, np.array(factors[0], dtype=dtype))
+    return q, graph.Mul(k, np.array(factors[1], dtype=dtype))
 
 
-def scale_from_shape(graph: Graph, weights: Weights, q: str, k: str) -> tuple[str, str]:
-    """q · √scale and kᵀ · √scale, where scale is 1/√(last extent of q), computed in the graph."""
-    dtype = weights.qkv.dtype
-    last = graph.node("Shape", q)
-    last = graph.node("Slice", last, graph.constant([-1]), graph.constant([INT64_MAX]))
-    root = graph.node("Sqrt", graph.node("Cast", last, to=element_type(dtype)))
-    one = graph.constant(np.array([1.0], dtype=np.float32))
-    if dtype == np.float16:
-        root = graph.node("Cast", root, to=element_type(np.float32))
-    scale = graph.node("Cast", graph.node("Div", one, root), to=element_type(dtype))
-    k = graph.node("Transpose", k, perm=[0, 1, 3, 2])
-    q = graph.node("Mul", q, graph.node("Sqrt", scale))
-    return q, graph.node("Mul", k, graph.node("Sqrt", scale))
+def _sdpa(graph: Graph, q: str, k: str, v: str, dtype: np.dtype[Any], mask: Mask) -> str:
+    """F.scaled_dot_product_attention(q, k, v, attn_mask=mask), a boolean one as ~mask[:, None, None, :]."""
+    kept = graph.Not(_by_key(graph)) if mask == "padding" else ""
+    scores = graph.MatMul(*scale_by_root(graph, q, k, scale_from_shape(graph, q, dtype)))
+    if mask in {"additive", "bias"}:
+        scores = graph.Add(scores, "mask")
+    if not kept:
+        return graph.MatMul(graph.Softmax(scores, axis=-1), v)
+    return graph.MatMul(softmax_without_nan(graph, graph.Add(scores, by_boolean(graph, kept))), v)
 
 
 def _attend(graph: Graph, q: str, k: str, v: str) -> str:
     """softmax(q kᵀ) v, where k comes transposed."""
-    scores = graph.node("Softmax", graph.node("MatMul", q, k), axis=-1)
-    return graph.node("MatMul", scores, v)
+    return graph.MatMul(graph.Softmax(graph.MatMul(q, k), axis=-1), v)
 
 
-def project(graph: Graph, size: Size, weights: Weights, y: str) -> onnx.ModelProto:
-    """proj(y.transpose(1, 2).reshape(B, S, -1)), the output."""
-    y = graph.node("Transpose", y, perm=[0, 2, 1, 3])
-    y = _reshape(graph, y, [size.batch, size.length, -1])
-    y = graph.node("MatMul", y, graph.initializer("proj.weight", weights.proj.T), scope="/proj")
-    graph.node("Add", "proj.bias", y, scope="/proj", out="y")
-    return graph.model()
-
-
-def _packed_projection(graph: Graph, size: Size) -> tuple[str, str, str]:
-    """How multi_head_attention_forward gets q, k and v out of one packed projection."""
+def _mha(graph: Graph, size: Size, weights: Weights) -> onnx.ModelProto:
+    """The block by F.multi_head_attention_forward, which gets q, k and v out of one packed projection."""
     picks = [graph.constant(np.array(i)) for i in (0, 1)]
-    y = graph.node("Transpose", "x", perm=[1, 0, 2])
+    y = graph.Transpose("x", perm=[1, 0, 2])
     picks.append(graph.constant(np.array(2)))
-    y = _unflatten(graph, graph.node("MatMul", y, "qkv.weight"), 3, size.embed)
-    y = graph.node("Unsqueeze", y, graph.constant([0]))
-    y = graph.node("Transpose", y, perm=[3, 1, 2, 0, 4])
-    y = graph.node("Squeeze", y, graph.constant([3]))
-    parts = [graph.node("Gather", y, pick, axis=0) for pick in picks]
+    y = _unflatten(graph, graph.MatMul(y, "qkv.weight"), 3, size.embed)
+    y = graph.Transpose(graph.Unsqueeze(y, [0]), perm=[3, 1, 2, 0, 4])
+    y = graph.Squeeze(y, [3])
+    parts = [graph.Gather(y, pick, axis=0) for pick in picks]
     rows = [size.length, size.batch * size.heads, size.head_size]
-    q, k, v = (graph.node("Transpose", _reshape(graph, part, rows), perm=[1, 0, 2]) for part in parts)
-    q = _reshape(graph, q, list(size.split))
-    shapes = [graph.constant(list(size.split)) for _ in range(2)]
-    k, v = (graph.node("Reshape", t, s, allowzero=0) for t, s in zip((k, v), shapes, strict=True))
-    return q, k, v
+    q, k, v = (graph.Transpose(graph.Reshape(part, rows, allowzero=0), perm=[1, 0, 2]) for part in parts)
+    q = graph.Reshape(q, size.split, allowzero=0)
+    shapes = [graph.constant(size.split) for _ in range(2)]
+    k, v = (graph.Reshape(t, s, allowzero=0) for t, s in zip((k, v), shapes, strict=True))
+    scale = scale_from_shape(graph, q, weights.qkv.dtype)
+    y = graph.Transpose(_attend(graph, *scale_by_root(graph, q, k, scale), v), perm=[2, 0, 1, 3])
+    y = graph.Reshape(y, [size.length * size.batch, size.embed], allowzero=0)
+    proj = graph.initializer("proj.weight", weights.proj)
+    y = graph.Gemm(y, proj, "proj.bias", alpha=1.0, beta=1.0, transB=1)
+    y = graph.Reshape(y, [size.length, size.batch, size.embed], allowzero=0)
+    graph.Transpose(y, perm=[1, 0, 2], out="y")
+    return graph.model()
 
 
 def _unflatten(graph: Graph, y: str, parts: int, width: int) -> str:
     """y.unflatten(-1, (parts, width)) of a tensor of rank 3."""
     sizes = graph.constant([parts, width])
-    axis = graph.node("Mod", graph.constant([2]), graph.constant([3]))
-    shape = graph.node("Shape", y)
+    axis = graph.Mod([2], [3])
+    shape = graph.Shape(y)
     zero, one = graph.constant([0]), graph.constant([1])
-    before = graph.node("Slice", shape, zero, graph.node("Reshape", axis, one))
-    behind = graph.node("Add", axis, graph.constant([1]))
-    behind = graph.node("Reshape", behind, graph.constant([1]))
-    after = graph.node("Slice", shape, behind, graph.constant([INT64_MAX]))
-    shape = graph.node("Concat", before, sizes, after, axis=0)
-    return graph.node("Reshape", y, shape, allowzero=0)
+    before = graph.Slice(shape, zero, graph.Reshape(axis, one))
+    behind = graph.Reshape(graph.Add(axis, [1]), [1])
+    after = graph.Slice(shape, behind, [INT64_MAX])
+    return graph.Reshape(y, graph.Concat(before, sizes, after, axis=0), allowzero=0)
 
 
 def compute(
-    x: Array,
-    size: Size,
-    weights: Weights,
-    *,
-    q_factor: float | None = None,
-    k_factor: float = 1.0,
-    mask: Array | None = None,
-    arithmetic: Arithmetic = FLOAT64,
-    core: Arithmetic | None = None,
-    rows: int | None = None,
-    queries: int | None = None,
-) -> Array:
+    x: Array, size: Size, weights: Weights, *, q_factor: float | None = None, k_factor: float = 1.0,
+    mask: Array | None = None, arithmetic: Arithmetic = FLOAT64, core: Arithmetic | None = None,
+    rows: int | None = None, queries: int | None = None,
+) -> Array:  # fmt: skip
     """The block's output (batch, length, embed) in some arithmetic; in float64 the reference.
 
     `mask` is added to the scores, as whose (batch, heads, length, length) it broadcasts. `core` is
@@ -236,32 +278,22 @@ def compute(
     as long as it is in the whole. Works on one head of one batch row at a time: the scores of all would
     not fit into memory.
     """
-    a, c = arithmetic, core or arithmetic
+    a, c, embed, split = arithmetic, core or arithmetic, size.embed, (size.heads, size.head_size)
     x = x[:rows]
     picked = slice(None, None, 1 if queries is None else max(1, size.length // queries))
     q_factor = size.scale if q_factor is None else q_factor
     factors = [c.stored(np.array(factor, dtype=c.working)) for factor in (q_factor, k_factor)]
-    all_q, all_k, all_v = _project_in(x, size, weights, picked, a)
+    all_q = a.matmul(x[:, picked].reshape(-1, embed), weights.qkv[:embed].T).reshape(len(x), -1, *split)
+    kv = a.matmul(x.reshape(-1, embed), weights.qkv[embed:].T).reshape(*x.shape[:2], 2, *split)
     heads = np.empty(all_q.shape, dtype=all_q.dtype)
     if mask is not None:
         shape = (size.batch, size.heads, size.length, size.length)
         mask = np.broadcast_to(mask.astype(c.working, copy=False), shape)[:, :, picked]
-
     for batch, head in np.ndindex(len(x), size.heads):
-        q, k, v = (t[batch, :, head] for t in (all_q, all_k, all_v))
+        q, k, v = (t[batch, :, head] for t in (all_q, kv[:, :, 0], kv[:, :, 1]))
         scores = c.matmul(c.stored(q * factors[0]), c.stored(k * factors[1]).T)
         if mask is not None:
             scores = c.stored(scores + mask[batch, head])
         heads[batch, :, head] = a.stored(c.softmax_matmul(scores, v))
-    y = a.matmul(heads.reshape(-1, size.embed), weights.proj.T)
-    return a.stored(y + weights.bias).reshape(len(x), -1, size.embed)
-
-
-def _project_in(
-    x: Array, size: Size, weights: Weights, picked: slice, arithmetic: Arithmetic
-) -> tuple[Array, Array, Array]:
-    """q of the picked positions, k and v of all: (batch, positions, heads, head size)."""
-    embed, split = size.embed, (size.heads, size.head_size)
-    q = arithmetic.matmul(x[:, picked].reshape(-1, embed), weights.qkv[:embed].T)
-    kv = arithmetic.matmul(x.reshape(-1, embed), weights.qkv[embed:].T).reshape(*x.shape[:2], 2, *split)
-    return q.reshape(len(x), -1, *split), kv[:, :, 0], kv[:, :, 1]
+    y = a.matmul(heads.reshape(-1, embed), weights.proj.T)
+    return a.stored(y + weights.bias).reshape(len(x), -1, embed)

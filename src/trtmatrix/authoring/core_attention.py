@@ -111,80 +111,67 @@ def build(form: Form, size: Size, dtype: type[Any], mask: Array | None = None) -
     widened = dtype == np.float16 and form in {"causal", "boolean"}
     graph.output("y", np.float32 if widened else dtype, size.q)
     if form == "explicit":
-        q = graph.node("Mul", "q", graph.constant(np.array(size.scale, dtype)))
-        scores = graph.node("MatMul", q, _transposed(graph, "k"))
+        q = graph.Mul("q", np.array(size.scale, dtype))
+        scores = graph.MatMul(q, graph.Transpose("k", perm=[0, 1, 3, 2]))
     else:
-        scores = _scaled_scores(graph, form, dtype, widened=widened)
-    y = graph.node("Softmax", scores, axis=-1)
-    if form == "boolean":  # rows that see no key
-        nothing, zero = graph.node("IsNaN", y), graph.constant(np.array([0.0], np.float32))
-        y = graph.node("Where", nothing, zero, y)
-    graph.node("MatMul", y, _float32(graph, "v") if widened else "v", out="y")
+        scale, bias = scale_from_shape(graph, "q", dtype), "mask"
+        if form == "causal":
+            bias = by_boolean(graph, _above_diagonal(graph), -np.inf, 0.0)
+        scores = graph.MatMul(*scale_by_root(graph, "q", "k", scale))
+        if form == "boolean":
+            bias = by_boolean(graph, "mask")
+        if form != "sdpa":
+            scores = graph.Add(_float32(graph, scores) if widened else scores, bias)
+    y = softmax_without_nan(graph, scores) if form == "boolean" else graph.Softmax(scores, axis=-1)
+    graph.MatMul(y, _float32(graph, "v") if widened else "v", out="y")
     return graph.model()
 
 
-def _scaled_scores(graph: Graph, form: Form, dtype: type[Any], *, widened: bool) -> str:
-    """(q · √scale) (kᵀ · √scale) with its mask, in torch's order of nodes."""
-    scale = _scale(graph, dtype)
-    bias = "mask"
-    if form == "causal":
-        bias = _minus_infinity(graph, _above_diagonal(graph))
-    k = _transposed(graph, "k")
-    q = graph.node("Mul", "q", graph.node("Sqrt", scale))
-    scores = graph.node("MatMul", q, graph.node("Mul", k, graph.node("Sqrt", scale)))
-    if form == "sdpa":
-        return scores
-    if form == "boolean":
-        zero, least = (graph.constant(np.array([value], np.float32)) for value in (0.0, -np.inf))
-        bias = graph.node("Where", "mask", zero, least)
-    return graph.node("Add", _float32(graph, scores) if widened else scores, bias)
-
-
-def _scale(graph: Graph, dtype: type[Any]) -> str:
+def scale_from_shape(graph: Graph, q: str, dtype: np.dtype[Any] | type[Any]) -> str:
     """1/√(last extent of q), computed in the graph."""
-    last = graph.node("Shape", "q")
-    last = graph.node("Slice", last, graph.constant([-1]), graph.constant([INT64_MAX]))
-    root = graph.node("Sqrt", graph.node("Cast", last, to=element_type(dtype)))
+    last = graph.Slice(graph.Shape(q), [-1], [INT64_MAX])
+    root = graph.Sqrt(graph.Cast(last, to=element_type(dtype)))
     one = graph.constant(np.array([1.0], dtype=np.float32))
     if dtype == np.float16:
         root = _float32(graph, root)
-    return graph.node("Cast", graph.node("Div", one, root), to=element_type(dtype))
+    return graph.Cast(graph.Div(one, root), to=element_type(dtype))
+
+
+def scale_by_root(graph: Graph, q: str, k: str, scale: str) -> tuple[str, str]:
+    """q · √scale and kᵀ · √scale."""
+    k = graph.Transpose(k, perm=[0, 1, 3, 2])
+    q = graph.Mul(q, graph.Sqrt(scale))
+    return q, graph.Mul(k, graph.Sqrt(scale))
+
+
+def by_boolean(graph: Graph, where: str, true: float = 0.0, false: float = -np.inf) -> str:
+    """One number where it is True, another where it is not, in float32."""
+    return graph.Where(where, *(np.array([value], np.float32) for value in (true, false)))
+
+
+def softmax_without_nan(graph: Graph, scores: str) -> str:
+    """Softmax, 0 in rows that see no key: what torch puts around a boolean mask."""
+    y = graph.Softmax(scores, axis=-1)
+    return graph.Where(graph.IsNaN(y), np.array([0.0], np.float32), y)
 
 
 def _above_diagonal(graph: Graph) -> str:
     """Boolean (queries, keys), from the shapes of q and k: True where a key is later than the query."""
-    shapes = [graph.node("Shape", name) for name in ("q", "k")]
+    shapes = [graph.Shape(name) for name in ("q", "k")]
     last, before = graph.constant([-1]), graph.constant([-2])
-    extents = [graph.node("Slice", shape, before, last) for shape in shapes]
-    extent = graph.node("Concat", *extents, axis=0)
-    ones = graph.node("Expand", graph.constant(np.array([1.0], np.float32)), extent)
-    lower = graph.node("Trilu", ones, upper=0)
-    return graph.node("Equal", lower, graph.constant(np.array([0.0], np.float32)))
-
-
-def _minus_infinity(graph: Graph, where: str) -> str:
-    """-inf where it is True, else 0."""
-    least, zero = (graph.constant(np.array([value], np.float32)) for value in (-np.inf, 0.0))
-    return graph.node("Where", where, least, zero)
-
-
-def _transposed(graph: Graph, tensor: str) -> str:
-    return graph.node("Transpose", tensor, perm=[0, 1, 3, 2])
+    extent = graph.Concat(*[graph.Slice(shape, before, last) for shape in shapes], axis=0)
+    ones = graph.Expand(np.array([1.0], np.float32), extent)
+    return graph.Equal(graph.Trilu(ones, upper=0), np.array([0.0], np.float32))
 
 
 def _float32(graph: Graph, tensor: str) -> str:
-    return graph.node("Cast", tensor, to=element_type(np.float32))
+    return graph.Cast(tensor, to=element_type(np.float32))
 
 
 def compute(
-    q: Array,
-    k: Array,
-    v: Array,
-    mask: Array | None = None,
-    *,
-    scale: float | None = None,
+    q: Array, k: Array, v: Array, mask: Array | None = None, *, scale: float | None = None,
     arithmetic: Arithmetic = FLOAT64,
-) -> Array:
+) -> Array:  # fmt: skip
     """softmax(scale · q kᵀ + mask) v in some arithmetic; in float64 the reference.
 
     `mask` is added, or says which keys are seen if it is boolean, as whose (batch, heads, queries, keys) it
@@ -207,29 +194,16 @@ def compute(
 
 
 def emulate(
-    size: Size,
-    mask: Mask,
-    dtype: type[Any],
-    arithmetic: Arithmetic = FLOAT64,
-    *,
-    defect: str = "",
-    seed: int = 0,
-    small: bool = False,
-) -> Array:
+    size: Size, mask: Mask, dtype: type[Any], arithmetic: Arithmetic = FLOAT64, *, defect: str = "",
+    seed: int = 0, small: bool = False,
+) -> Array:  # fmt: skip
     """What attention of drawn inputs gives in some arithmetic, with or without a defect.
 
     small: of the middle batch row (its padding is the average) one head of at most ROWS queries, or as many
     heads as have so many; all keys.
     """
-    left = LEFT.get(defect, mask)
-    if small:
-        drawn = _part_of_inputs(size, np.dtype(dtype), seed)
-        seen = _part_of_mask(size, np.dtype(dtype), left)
-    else:
-        drawn, seen = draw(size, dtype, seed), draw_mask(left, size, dtype)
-    scale = scale_left(defect, size.scale)
-    q, k, v = (drawn[name] for name in "qkv")
-    return compute(q, k, v, seen, scale=scale, arithmetic=arithmetic)
+    q, k, v, seen = _drawn(size, LEFT.get(defect, mask), np.dtype(dtype), seed, small)
+    return compute(q, k, v, seen, scale=scale_left(defect, size.scale), arithmetic=arithmetic)
 
 
 def scale_left(defect: str, scale: float) -> float:
@@ -240,23 +214,16 @@ def scale_left(defect: str, scale: float) -> float:
 
 
 @lru_cache(maxsize=4)
-def _part_of_inputs(size: Size, dtype: np.dtype[Any], seed: int) -> dict[str, Array]:
-    row, heads, queries = _part(size)
-    drawn = {name: x[row, heads] for name, x in draw(size, dtype.type, seed).items()}
-    drawn["q"] = drawn["q"][:, :, queries]
-    return {name: x.copy() for name, x in drawn.items()}
-
-
-@lru_cache(maxsize=4)
-def _part_of_mask(size: Size, dtype: np.dtype[Any], name: Mask) -> Array | None:
-    row, _, queries = _part(size)
-    mask = draw_mask(name, size, dtype.type)
-    if mask is not None:
-        mask = np.broadcast_to(mask, (size.batch, 1, size.queries, size.keys))[row, :, queries].copy()
-    return mask
-
-
-def _part(size: Size) -> tuple[slice, slice, slice]:
-    """Batch row, heads and queries of the small part: queries from the first to the last, at equal steps."""
-    row, step = size.batch // 2, -(-size.queries // ROWS)
-    return slice(row, row + 1), slice(max(1, ROWS // size.queries)), slice(None, None, step)
+def _drawn(
+    size: Size, name: Mask, dtype: np.dtype[Any], seed: int, small: bool
+) -> tuple[Array, Array, Array, Array | None]:
+    """q, k, v and the mask, or of each the small part: queries from the first to the last, at equal steps."""
+    drawn, mask = draw(size, dtype.type, seed), draw_mask(name, size, dtype.type)
+    if small:
+        row, heads = slice(size.batch // 2, size.batch // 2 + 1), slice(max(1, ROWS // size.queries))
+        queries = slice(None, None, -(-size.queries // ROWS))
+        drawn = {name: x[row, heads].copy() for name, x in drawn.items()}
+        drawn["q"] = drawn["q"][:, :, queries].copy()
+        if mask is not None:
+            mask = np.broadcast_to(mask, (size.batch, 1, size.queries, size.keys))[row, :, queries].copy()
+    return drawn["q"], drawn["k"], drawn["v"], mask

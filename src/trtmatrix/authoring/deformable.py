@@ -103,11 +103,10 @@ def build(
     graph = Graph()
     for name, shape in size.inputs.items():
         graph.input(name, dtype, shape)
-    constants = [
-        graph.initializer(name, array) for name, array in zip(ARGUMENTS[1:3], (shapes, starts), strict=True)
-    ]
+    pairs = zip(ARGUMENTS[1:3], (shapes, starts), strict=True)
+    constants = [graph.initializer(name, array) for name, array in pairs]
     if cast:
-        constants = [graph.node("Cast", name, to=element_type(np.int32)) for name in constants]
+        constants = [graph.Cast(name, to=element_type(np.int32)) for name in constants]
     graph.node(PLUGIN, "value", *constants, *ARGUMENTS[3:], domain=DOMAIN, out="y")
     graph.output("y", dtype, size.y)
     return graph.model(functions=[_function(size)] if written_out else [])
@@ -115,65 +114,44 @@ def build(
 
 def _function(size: Size) -> onnx.FunctionProto:
     """The plugin by GridSample, level by level; in float32, as float16 would round its grid of −1 to 1."""
-    graph = Graph()
+    graph, pairs = Graph(), size.batch * size.heads
     value, locations, weights = (
-        graph.node("Cast", name, to=element_type(np.float32)) for name in (ARGUMENTS[0], *ARGUMENTS[3:])
+        graph.Cast(name, to=element_type(np.float32)) for name in (ARGUMENTS[0], *ARGUMENTS[3:])
     )
-    shapes, starts = (graph.node("Cast", name, to=element_type(np.int64)) for name in ARGUMENTS[1:3])
-    value = graph.node("Transpose", value, perm=[0, 2, 3, 1])
-    locations = graph.node("Transpose", locations, perm=[0, 2, 1, 3, 4, 5])
-    weights = graph.node("Transpose", weights, perm=[0, 2, 1, 3, 4])
+    shapes, starts = (graph.Cast(name, to=element_type(np.int64)) for name in ARGUMENTS[1:3])
+    value = graph.Transpose(value, perm=[0, 2, 3, 1])
+    locations = graph.Transpose(locations, perm=[0, 2, 1, 3, 4, 5])
+    weights = graph.Transpose(weights, perm=[0, 2, 1, 3, 4])
     two, one = (graph.constant(np.array(number, np.float32)) for number in (2.0, 1.0))
-    grid = graph.node("Sub", graph.node("Mul", locations, two), one)  # GridSample's −1 to 1
+    grid = graph.Sub(graph.Mul(locations, two), one)  # GridSample's −1 to 1
     sums = []
-    for level in range(len(size.levels)):
-        maps = _level(graph, size, value, shapes, starts, level)
-        sampled = _picked(graph, grid, level, [size.batch * size.heads, size.queries, size.points, 2])
-        sampled = graph.node(
-            "GridSample", maps, sampled, mode="bilinear", padding_mode="zeros", align_corners=0
-        )
-        weight = _picked(graph, weights, level, [size.batch * size.heads, 1, size.queries, size.points])
-        weighted = graph.node("Mul", sampled, weight)
-        sums.append(graph.node("ReduceSum", weighted, graph.constant([3]), keepdims=0))
-    y = graph.node("Sum", *sums)
-    y = graph.node("Reshape", y, graph.constant([size.batch, size.heads, size.channels, size.queries]))
-    y = graph.node("Transpose", y, perm=[0, 3, 1, 2])
-    graph.node("CastLike", y, ARGUMENTS[0], out="y")
+    for level in range(len(size.levels)):  # rows from its start on as maps: (pairs, channels, height, width)
+        extent = graph.Gather(shapes, np.array(level), axis=0)
+        start = graph.Gather(starts, [level], axis=0)
+        rows = graph.Slice(value, start, graph.Add(start, graph.ReduceProd(extent, keepdims=1)), [3])
+        maps = graph.Reshape(rows, graph.Concat([pairs, size.channels], extent, axis=0))
+        places = graph.Gather(grid, np.array(level), axis=3)
+        places = graph.Reshape(places, [pairs, size.queries, size.points, 2])
+        sampled = graph.GridSample(maps, places, mode="bilinear", padding_mode="zeros", align_corners=0)
+        weight = graph.Gather(weights, np.array(level), axis=3)
+        weight = graph.Reshape(weight, [pairs, 1, size.queries, size.points])
+        sums.append(graph.ReduceSum(graph.Mul(sampled, weight), [3], keepdims=0))
+    y = graph.Reshape(graph.Sum(*sums), [size.batch, size.heads, size.channels, size.queries])
+    graph.CastLike(graph.Transpose(y, perm=[0, 3, 1, 2]), ARGUMENTS[0], out="y")
     return graph.function(DOMAIN, PLUGIN, list(ARGUMENTS), ["y"])
 
 
-def _level(graph: Graph, size: Size, value: str, shapes: str, starts: str, level: int) -> str:
-    """The rows from the level's start on as maps, (batch · heads, channels, height, width)."""
-    extent = graph.node("Gather", shapes, graph.constant(np.array(level)), axis=0)
-    start = graph.node("Gather", starts, graph.constant([level]), axis=0)
-    end = graph.node("Add", start, graph.node("ReduceProd", extent, keepdims=1))
-    rows = graph.node("Slice", value, start, end, graph.constant([3]))
-    shape = graph.node("Concat", graph.constant([size.batch * size.heads, size.channels]), extent, axis=0)
-    return graph.node("Reshape", rows, shape)
-
-
-def _picked(graph: Graph, tensor: str, level: int, shape: list[int]) -> str:
-    """One level of (batch, heads, queries, levels, …)."""
-    picked = graph.node("Gather", tensor, graph.constant(np.array(level)), axis=3)
-    return graph.node("Reshape", picked, graph.constant(shape))
-
-
 def compute(
-    inputs: dict[str, Array],
-    shapes: Array,
-    starts: Array,
-    arithmetic: Arithmetic = FLOAT64,
+    inputs: dict[str, Array], shapes: Array, starts: Array, arithmetic: Arithmetic = FLOAT64,
     defect: str = "",
-) -> Array:
+) -> Array:  # fmt: skip
     """The output (batch, queries, heads, channels) with the plugin's five inputs; in float64 the reference.
 
     Each product and sum is rounded by itself, in the order of the plugin's kernels; defects: see `_place`.
     """
     a = arithmetic
-    value, locations, weights = (
-        a.stored(inputs[name].astype(a.working))
-        for name in ("value", "sampling_locations", "attention_weights")
-    )
+    names = (ARGUMENTS[0], *ARGUMENTS[3:])
+    value, locations, weights = (a.stored(inputs[name].astype(a.working)) for name in names)
     y = np.zeros((*locations.shape[:3], value.shape[-1]), dtype=a.working)
     for level, ((height, width), start) in enumerate(zip(shapes, starts, strict=True)):
         maps = value[:, start : start + height * width]

@@ -1,22 +1,23 @@
-"""A tracker's transformer: one encoder and one decoder layer, and what they compute.
+"""A tracker's transformer, one encoder and one decoder layer: what they compute, and as graphs.
 
 As ToMP's FilterPredictor has them: nn.MultiheadAttention(256, 8) with positions added to query and
 key, feed forward, layer norms after each; the one decoder query looks at 972 features of 3 frames.
 https://github.com/visionml/pytracking/blob/master/ltr/models/transformer/transformer.py
-The graphs are in tracker_graph.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import FLOAT64, Arithmetic
 from trtmatrix.authoring.core_attention import scale_left
+from trtmatrix.authoring.graph import Graph, Value, element_type
 from trtmatrix.authoring.randoms import TorchRandom
 
 Array = NDArray[Any]
@@ -62,11 +63,23 @@ class Size:
 
 
 def draw(size: Size, dtype: type[Any], *, masked: bool, seed: int = 0) -> tuple[Weights, Inputs]:
-    """Weights and inputs of the whole, rounded to `dtype`: references are of the rounded values."""
+    """Weights and inputs of the whole, rounded to `dtype`: references are of the rounded values.
+
+    Features, the query and positions are uniform and of the usual size. The key padding mask (batch, length):
+    in the second row the second frame of three is none.
+    """
     random = TorchRandom(seed)
-    inputs = {name: x.astype(dtype) for name, x in draw_inputs(random, size).items()}
+    inputs = {
+        "feat": _uniform(random, math.sqrt(3), *size.sequence),
+        "query_embed": _uniform(random, math.sqrt(3), 1, size.embed),
+        "pos_embed": _uniform(random, 1.0, *size.sequence),
+    }
+    inputs = {name: x.astype(dtype) for name, x in inputs.items()}
     weights = {name: w.astype(dtype) for name, w in draw_weights(random, size).items()}
-    return weights, {**inputs, "mask": padding(size)} if masked else inputs
+    if masked:
+        inputs["mask"] = np.zeros((size.batch, size.length), dtype=np.bool_)
+        inputs["mask"][1, size.length // 3 : 2 * size.length // 3] = True
+    return weights, inputs
 
 
 def looked_at(size: Size, dtype: type[Any], weights: Weights, inputs: Inputs) -> Inputs:
@@ -101,22 +114,6 @@ def last_row(size: Size, inputs: Inputs) -> tuple[Size, Inputs]:
         name: x.take([size.batch - 1], axis=axes[name]) if name in axes else x for name, x in inputs.items()
     }
     return replace(size, batch=1), picked
-
-
-def draw_inputs(random: TorchRandom, size: Size) -> Inputs:
-    """Features, the query and positions of the usual size, uniform."""
-    return {
-        "feat": _uniform(random, math.sqrt(3), *size.sequence),
-        "query_embed": _uniform(random, math.sqrt(3), 1, size.embed),
-        "pos_embed": _uniform(random, 1.0, *size.sequence),
-    }
-
-
-def padding(size: Size) -> Array:
-    """The key padding mask (batch, length): in the second row the second frame of three is none."""
-    mask = np.zeros((size.batch, size.length), dtype=np.bool_)
-    mask[1, size.length // 3 : 2 * size.length // 3] = True
-    return mask
 
 
 def draw_weights(random: TorchRandom, size: Size) -> Weights:
@@ -243,3 +240,205 @@ class Transformer:
         x = x - x.mean(axis=-1, keepdims=True)
         variance = np.square(x).mean(axis=-1, keepdims=True)
         return a.stored(x / np.sqrt(variance + a.working(EPSILON)) * w["weight"] + w["bias"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How the graph differs from the tracker's own, if it does.
+
+    masked: whether there is a padding mask; float32_softmax: Casts around each Softmax. Other constants in
+    the cross attention: cross_scale, which q is multiplied by; cross_forbidden, which the mask adds.
+    """
+
+    masked: bool = True
+    float32_softmax: bool = False
+    cross_scale: float | None = None
+    cross_forbidden: float = -math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Module:
+    """A place in the tree of modules: what is put there has its scope and its parameters' prefix."""
+
+    size: Size
+    weights: Weights
+    form: Form
+    prefix: str = ""
+    graph: Graph = field(default_factory=Graph)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return next(iter(self.weights.values())).dtype
+
+    def at(self, *path: str) -> _Module:
+        """A module below this one."""
+        graph = self.graph.at("/".join([self.graph.scope, *path]))
+        return replace(self, graph=graph, prefix=".".join([self.prefix + path[0], *path[1:], ""]))
+
+    def filled(self, value: float, *shape: int) -> Array:
+        """A constant of the graph's type."""
+        return np.full(shape, value, dtype=self.dtype)
+
+    def ones(self, rank: int) -> str:
+        """An int64 vector of ones, as torch's Expand computes it."""
+        value = onnx.numpy_helper.from_array(np.array([1]))
+        return self.graph.ConstantOfShape([rank], value=value)
+
+    def weight(self, name: str, value: Array | None = None) -> str:
+        name = self.prefix + name
+        return self.graph.initializer(name, self.weights[name] if value is None else value)
+
+    def reshape(self, x: str, *shape: int, out: str = "") -> str:
+        return self.graph.Reshape(x, list(shape), out=out, allowzero=0)
+
+    def linear(self, x: str) -> str:
+        y = self.graph.MatMul(x, self.weight("weight", self.weights[self.prefix + "weight"].T))
+        return self.graph.Add(self.weight("bias"), y)
+
+    def norm(self, x: str, out: str = "") -> str:
+        names = [self.weight(name) for name in ("weight", "bias")]
+        return self.graph.LayerNormalization(x, *names, out=out, axis=-1, epsilon=float(np.float32(EPSILON)))
+
+
+def whole(size: Size, weights: Weights, form: Form) -> onnx.ModelProto:
+    """The transformer as a graph: feat, query_embed, pos_embed and mask to output_embed and enc_mem.
+
+    It equals that of torch.onnx.export(opset_version=17, dynamo=False) of torch 2.13 with static shapes, node
+    by node (tests/torch/test_mha_tracker.py), as does :func:`alone`. nn.MultiheadAttention is called as the
+    tracker calls it, which leaves need_weights True: torch then takes its explicit path (bmm, with a mask
+    baddbmm), and not scaled_dot_product_attention.
+    """
+    root = _Module(size=size, weights=weights, form=form)
+    graph = root.graph
+    shapes = {"feat": size.sequence, "query_embed": (1, size.embed), "pos_embed": size.sequence}
+    mask = _declare(root, shapes)
+    query = graph.Unsqueeze("query_embed", [1])  # unsqueeze(1).repeat(1, batch, 1)
+    times = graph.constant([1, size.batch, 1])
+    query = graph.Tile(graph.Expand(query, root.ones(3)), times)
+    _encoder_layer(root.at("encoder", "layers.0"), mask)
+    decoder = root.at("decoder")
+    y = _decoder_layer(decoder.at("layers.0"), query, mask)
+    y = decoder.graph.Unsqueeze(decoder.at("norm").norm(y), [0])
+    graph.Transpose(y, perm=[0, 2, 1, 3], out="output_embed")
+    graph.output("output_embed", root.dtype, (1, size.batch, 1, size.embed))
+    graph.output("enc_mem", root.dtype, size.sequence)
+    return graph.model()
+
+
+def alone(size: Size, weights: Weights, form: Form) -> onnx.ModelProto:
+    """The decoder's cross attention as a graph: query, key, value and mask to y."""
+    graph = Graph().at("/multihead_attn")
+    module = _Module(size=size, weights=weights, form=form, prefix=CROSS, graph=graph)
+    mask = _declare(module, {"query": size.query, "key": size.sequence, "value": size.sequence})
+    _cross(module, ("query", "key", "value"), mask, out="y")
+    graph.output("y", module.dtype, size.query)
+    return graph.model()
+
+
+def _declare(module: _Module, shapes: dict[str, tuple[int, ...]]) -> str:
+    """Declare the inputs; returns the mask's name, or "" where there is none."""
+    for name, shape in shapes.items():
+        module.graph.input(name, module.dtype, shape)
+    if not module.form.masked:
+        return ""
+    return module.graph.input("mask", np.bool_, (module.size.batch, module.size.length))
+
+
+def _encoder_layer(layer: _Module, mask: str) -> None:
+    placed = layer.graph.Add("feat", "pos_embed")
+    y = _self_attention(layer.at("self_attn"), (placed, placed, "feat"), layer.size.length, mask)
+    x = layer.at("norm1").norm(layer.graph.Add("feat", y))
+    layer.at("norm2").norm(_feed_forward(layer, x), out="enc_mem")
+
+
+def _decoder_layer(layer: _Module, query: str, mask: str) -> str:
+    """The target comes in as zeros, which torch writes as a constant wherever it is used."""
+    graph, zeros = layer.graph, layer.filled(0, *layer.size.query)
+    placed = graph.Add(zeros, query)
+    y = _self_attention(layer.at("self_attn"), (placed, placed, zeros), 1)
+    x = layer.at("norm1").norm(graph.Add(zeros, y))
+    placed = graph.Add(x, query)
+    y = _cross(layer.at("multihead_attn"), (placed, graph.Add("enc_mem", "pos_embed"), "enc_mem"), mask)
+    x = layer.at("norm2").norm(graph.Add(x, y))
+    return layer.at("norm3").norm(_feed_forward(layer, x))
+
+
+def _feed_forward(layer: _Module, x: str) -> str:
+    """x + linear2(relu(linear1(x)))."""
+    y = layer.graph.Relu(layer.at("linear1").linear(x))
+    return layer.graph.Add(x, layer.at("linear2").linear(y))
+
+
+def _self_attention(module: _Module, inputs: tuple[Value, Value, Value], rows: int, mask: str = "") -> str:
+    bias = _bias(module, mask, -math.inf)
+    q, k, v = _heads(module, inputs, rows, rows)
+    return _attend(module, q, k, v, rows, bias)
+
+
+def _cross(module: _Module, inputs: tuple[str, str, str], mask: str, out: str = "") -> str:
+    """The decoder's one query looks at all features; its scores q kᵀ are called "scores"."""
+    form = module.form
+    bias = _bias(module, mask, form.cross_forbidden)
+    q, k, v = _heads(module, inputs, 1, module.size.length)
+    return _attend(module, q, k, v, 1, bias, form.cross_scale, "scores", out)
+
+
+def _bias(module: _Module, mask: str, forbidden: float) -> str:
+    """What the mask adds to the scores, (batch, length); "" without a mask."""
+    if not mask:
+        return ""
+    mask = module.graph.Cast(mask, to=element_type(np.bool_))
+    size = module.size
+    return module.graph.Where(mask, module.filled(forbidden), module.filled(0, size.batch, size.length))
+
+
+def _heads(module: _Module, inputs: tuple[Value, Value, Value], rows: int, seen: int) -> tuple[str, str, str]:
+    """q and v as (batch · heads, rows, head size), k before it is transposed."""
+    size, projected = module.size, []
+    weights = np.split(module.weights[f"{module.prefix}in_proj_weight"], 3)
+    biases = np.split(module.weights[f"{module.prefix}in_proj_bias"], 3)
+    for part, x, weight, bias in zip("qkv", inputs, weights, biases, strict=True):
+        y = module.graph.MatMul(x, module.weight(f"in_proj_weight.{part}", weight.T))
+        projected.append(module.graph.Add(module.weight(f"in_proj_bias.{part}", bias), y))
+    pairs, (q, k, v) = size.batch * size.heads, projected
+    q = module.graph.Transpose(module.reshape(q, rows, pairs, size.head_size), perm=[1, 0, 2])
+    k = module.reshape(k, seen, pairs, size.head_size)
+    v = module.graph.Transpose(module.reshape(v, seen, pairs, size.head_size), perm=[1, 0, 2])
+    return q, k, v
+
+
+def _attend(
+    module: _Module, q: str, k: str, v: str, rows: int, bias: str,
+    scale: float | None = None, scores: str = "", out: str = "",
+) -> str:  # fmt: skip
+    """softmax(scale · q kᵀ + bias) v and the output projection."""
+    size, graph = module.size, module.graph
+    if bias:
+        bias = _bias_of_heads(module, bias)
+    q = graph.Mul(q, module.filled(size.scale if scale is None else scale))
+    s = graph.MatMul(q, graph.Transpose(k, perm=[1, 2, 0]), out=scores)
+    if bias:  # baddbmm: 1 · q kᵀ + 1 · bias
+        s = graph.Mul(s, module.filled(1.0))
+        s = graph.Add(s, graph.Mul(bias, module.filled(1.0)))
+    if module.form.float32_softmax:
+        y = graph.Softmax(graph.Cast(s, to=element_type(np.float32)), axis=-1)
+        y = graph.Cast(y, to=element_type(module.dtype))
+    else:
+        y = graph.Softmax(s, axis=-1)
+    y = graph.Transpose(graph.MatMul(y, v), perm=[1, 0, 2])
+    y = module.reshape(y, rows * size.batch, size.embed)
+    names = [module.at("out_proj").weight(name) for name in ("weight", "bias")]
+    y = graph.Gemm(y, *names, alpha=1.0, beta=1.0, transB=1)
+    return module.reshape(y, rows, size.batch, size.embed, out=out)
+
+
+def _bias_of_heads(module: _Module, bias: str) -> str:
+    """bias.view(batch, 1, 1, length).expand(-1, heads, -1, -1).reshape(batch · heads, 1, length)."""
+    size, graph = module.size, module.graph
+    bias = module.reshape(bias, size.batch, 1, 1, size.length)
+    ones = module.ones(4)
+    kept = graph.Mul(ones, np.array(-1))
+    wanted = [-1, size.heads, -1, -1]
+    same = graph.Equal(wanted, kept)
+    bias = graph.Expand(bias, graph.Where(same, ones, wanted))
+    return module.reshape(bias, size.batch * size.heads, 1, size.length)

@@ -139,7 +139,7 @@ model. Reading a model and drawing samples are not among it: what they give coun
 PROBE = (
     "backends/__init__", "backends/base", "backends/gpu_engine", "backends/kernels",
     "backends/onnxruntime_cpu", "backends/refusals", "backends/tensorrt_gpu", "cell", "cuda", "files",
-    "measure", "native", "onnxfile", "plans", "signature",
+    "measure", "native", "onnxfile", "plans",
 )  # fmt: skip
 """What of the probe decides a cell's numbers or its end: from its files and its builds to its measures. How a
 cell gets into its process, is guarded there and is brought to the host changes none of them."""

@@ -17,17 +17,12 @@ PRECISIONS = ("tf32", "fp32", "fp16", "fp16-flag")
 """``tf32``: float32 graph, TF32 allowed. ``fp32``: TF32 forbidden. ``fp16``: a graph typed in
 float16. ``fp16-flag``: float32 graph, TF32 and FP16 allowed (TensorRT below 11 only)."""
 
-QUANTIZED = ("int8", "fp8")
-"""What a graph with QuantizeLinear and DequantizeLinear may round to."""
-
 Shape = Tuple[int, ...]
-Range = Tuple[Shape, Shape, Shape]
+Range = Tuple[Shape, ...]
 """The least, the best and the largest shape of a dynamic input (values, where it is a shape tensor)."""
 
-RUNS, SECONDS = 50, 0.1
-"""At most so many runs, or about so long, are timed."""
 LEAST, SLOW_SECONDS = 3, 0.5
-"""So many at least, unless they are slow."""
+"""So many runs are timed at least, unless they are slow."""
 
 
 class BuildOptions(NamedTuple):
@@ -36,10 +31,10 @@ class BuildOptions(NamedTuple):
     precision: str
     level: Optional[int]
     plugins: bool
-    keep_fp32: Tuple[str, ...] = ()
-    outputs: Tuple[str, ...] = ()
-    profile: Tuple[Tuple[str, Range], ...] = ()
-    quantized: Tuple[str, ...] = ()
+    keep_fp32: Tuple[str, ...]
+    outputs: Tuple[str, ...]
+    profile: Tuple[Tuple[str, Range], ...]
+    quantized: Tuple[str, ...]
 
 
 class Engine:
@@ -69,16 +64,14 @@ class Engine:
 class Backend:
     """A product as imported. ``facts``, ``scalars`` and ``counts`` go into the record.
 
-    ``memo``: where ONNX Runtime keeps outputs for cells of the same job with the same bytes. ``plans``: the
-    engines of cells of the same job. ``builder_seconds``: what the process's first Builder cost. ``word``:
-    what :meth:`remark` was given last.
+    ``plans``: the engines of cells of the same job. ``builder_seconds``: what the process's first Builder
+    cost. ``word``: what :meth:`remark` was given last.
     """
 
     has_streams = False
-    """Whether ``cuda`` and asynchronous runs on streams are there."""
+    """Whether ``cuda`` (:class:`trtprobe.cuda.Cuda`) and asynchronous runs on streams are there."""
 
     def __init__(self) -> None:
-        self.memo: Optional[Path] = None
         self.plans = Plans()
         self.builder_seconds: Optional[float] = None
         self.reset()
@@ -86,9 +79,9 @@ class Backend:
     def warm_up(self) -> None:
         """Do what the first build would do once a process."""
 
-    def begin(self, memo: Optional[Path], plans: Plans) -> None:
+    def begin(self, plans: Plans) -> None:
         """Start a cell: forget the one before."""
-        self.memo, self.plans = memo, plans
+        self.plans = plans
         self.reset()
 
     def trouble(self) -> str:
@@ -101,11 +94,6 @@ class Backend:
         self.scalars: Dict[str, float] = {}
         self.counts: Dict[str, float] = {}
         self.word = ""
-
-    @property
-    def cuda(self) -> Any:
-        """The CUDA driver (:class:`trtprobe.cuda.Cuda`) where ``has_streams``."""
-        raise NotImplementedError
 
     def build(
         self,
@@ -126,45 +114,34 @@ class Backend:
         leave in float32. ``outputs``: inner tensors that the engine must write too, so that it
         cannot fuse across them. ``profile``: by dynamic input its least, best and largest shape (or
         values, where the input is a shape tensor). ``quantized``: what the graph's QuantizeLinear
-        nodes round to, of :data:`QUANTIZED`; a strongly typed network does so anyway.
+        nodes round to, ``int8`` or ``fp8``; a strongly typed network does so anyway.
 
         Raises ``BuildFailed`` with the product's own messages, ``Unsupported`` where the product has
         no such precision, plugin, constraint or operator.
         """
-        unknown = [word for word in quantized if word not in QUANTIZED]
-        if unknown:
-            raise ValueError("quantized: %s; known are %s" % (", ".join(unknown), ", ".join(QUANTIZED)))
-        options = BuildOptions(
-            precision, level, plugins, tuple(keep_fp32), tuple(outputs), _ranges(profile or {}),
-            tuple(sorted(quantized)),
-        )  # fmt: skip
-        return self._build(model, options)
+        ranges = tuple(
+            (name, tuple(tuple(int(n) for n in shape) for shape in shapes))
+            for name, shapes in sorted((profile or {}).items())
+        )
+        kept, marked, rounded = tuple(keep_fp32), tuple(outputs), tuple(sorted(quantized))
+        return self._build(model, BuildOptions(precision, level, plugins, kept, marked, ranges, rounded))
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Build as the product does; see :meth:`build`."""
         raise NotImplementedError
 
     def measure(self, name: str, value: float) -> None:
-        """Put a number of the case's own into the record; limits and figures may name it.
-
-        ``TypeError`` or ``ValueError`` where the value is no number.
-        """
+        """Put a number of the case's own into the record; limits and figures may name it."""
         self.scalars[name] = float(value)
 
     def count(self, name: str, number: float) -> None:
-        """Add to a number that, unlike one of :meth:`measure`, is summed up over a case's processes.
-
-        ``TypeError`` or ``ValueError`` where it is no finite number.
-        """
+        """Add to a finite number that is summed up over a case's processes."""
         if not math.isfinite(number):
             raise ValueError("%s: %r is no count" % (name, number))
         self.counts[name] = self.counts.get(name, 0.0) + float(number)
 
     def remark(self, word: str) -> None:
-        """Put a word of at most 8 letters beside the cell's verdict; "?" where it cannot be seen.
-
-        ``ValueError`` where it is another text.
-        """
+        """Put a word of at most 8 letters beside the cell's verdict; "?" where it cannot be seen."""
         if not re.fullmatch(r"[a-z]{1,8}|\?", word):
             raise ValueError("%r is no remark: at most 8 small letters, or ?" % word)
         self.word = word
@@ -172,25 +149,6 @@ class Backend:
     def observed(self) -> Dict[str, Any]:
         """Return ``library`` (the version that was loaded) and what else the product tells."""
         raise NotImplementedError
-
-
-def _ranges(profile: Mapping[str, Sequence[Sequence[int]]]) -> Tuple[Tuple[str, Range], ...]:
-    """Return a profile as it can be compared and printed; ``ValueError`` names the input that is wrong."""
-    found = []
-    for name, shapes in sorted(profile.items()):
-        if len(shapes) != 3:
-            text = "profile of %s: %d shapes, not the least, the best and the largest"
-            raise ValueError(text % (name, len(shapes)))
-        least, best, most = (tuple(int(n) for n in shape) for shape in shapes)
-        if not len(least) == len(best) == len(most) or not all(
-            low <= middle <= high for low, middle, high in zip(least, best, most)
-        ):
-            text = (
-                "profile of %s: %s, %s, %s: three shapes of one length are wanted, none larger than the next"
-            )
-            raise ValueError(text % (name, least, best, most))
-        found.append((name, (least, best, most)))
-    return tuple(found)
 
 
 def fit_feed(inputs: Mapping[str, np.ndarray], name: str, wanted: np.dtype) -> np.ndarray:
@@ -207,18 +165,14 @@ def fit_feed(inputs: Mapping[str, np.ndarray], name: str, wanted: np.dtype) -> n
     if array.dtype == wanted:
         return array
     if array.dtype == np.float64 and wanted.kind == "f":
-        raise ends.Unsupported(
-            "input %s is float64 and the engine takes %s: TensorRT has no float64; export the model in "
-            "float32 and give its inputs so" % (name, wanted)
-        )
+        text = "input %s is float64 and the engine takes %s: TensorRT has no float64; export the model in "
+        raise ends.Unsupported((text + "float32 and give its inputs so") % (name, wanted))
     if wanted.kind in "iu" and array.dtype.kind in "iub":
         limits = np.iinfo(wanted)
         for value in (int(array.min()), int(array.max())) if array.size else ():
             if not limits.min <= value <= limits.max:
-                raise ends.Unsupported(
-                    "input %s holds %d, and the engine takes %s (%d to %d)"
-                    % (name, value, wanted, limits.min, limits.max)
-                )
+                text = "input %s holds %d, and the engine takes %s (%d to %d)"
+                raise ends.Unsupported(text % (name, value, wanted, limits.min, limits.max))
         return array.astype(wanted, order="C")
     if wanted.kind == "b" and array.dtype.kind in "iu" and not np.any((array != 0) & (array != 1)):
         return array.astype(wanted, order="C")
@@ -226,7 +180,7 @@ def fit_feed(inputs: Mapping[str, np.ndarray], name: str, wanted: np.dtype) -> n
 
 
 def time_runs(run: Callable[[], float], runs: int, seconds: float, least: int = LEAST) -> List[float]:
-    """Return what each of some runs took, in milliseconds, as ``run`` tells it."""
+    """Return what each of at most so many runs took, in milliseconds, as ``run`` tells it."""
     times: List[float] = []
     started = time.perf_counter()
     while len(times) < runs:

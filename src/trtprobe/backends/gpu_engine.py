@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple, Type
 import numpy as np
 
 from trtprobe import ends
-from trtprobe.backends.base import RUNS, SECONDS, Engine, fit_feed, sum_up, time_runs
+from trtprobe.backends.base import Engine, fit_feed, sum_up, time_runs
 from trtprobe.backends.kernels import launched_kernels, see_fusion
 from trtprobe.cuda import Cuda, Memory, Stream
 
@@ -26,6 +26,9 @@ DTYPES: Dict[str, Type[np.generic]] = {
 WARM_SECONDS = 0.05
 """How long a GPU is kept busy before it is timed: clocks rise from idle within some milliseconds."""
 
+RUNS, SECONDS = 50, 0.1
+"""At most so many runs, or about so long, are timed."""
+
 
 class GpuEngine(Engine):
     """A deserialized engine with one execution context."""
@@ -36,11 +39,11 @@ class GpuEngine(Engine):
         self.context = engine.create_execution_context()
         if self.context is None:
             raise backend.failure("no execution context", ends.RunFailed)
-        trt = backend.trt
-        tensors = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-        is_input = {n: engine.get_tensor_mode(n) == trt.TensorIOMode.INPUT for n in tensors}
-        self.inputs = [name for name in tensors if is_input[name]]
-        self.outputs = [name for name in tensors if not is_input[name]]
+        self.inputs: List[str] = []
+        self.outputs: List[str] = []
+        for name in map(engine.get_tensor_name, range(engine.num_io_tensors)):
+            is_input = engine.get_tensor_mode(name) == backend.trt.TensorIOMode.INPUT
+            (self.inputs if is_input else self.outputs).append(name)
         self._on_host: Dict[str, np.ndarray] = {}
         self._growing: Dict[str, Growing] = {}
         self._has_latency = False
@@ -65,15 +68,23 @@ class GpuEngine(Engine):
             array = fit_feed(inputs, name, self.dtype(name))
             self._set_shape(name, array.shape)
             if self._is_on_host(name):
-                self._on_host[name] = array.copy()
-                self.context.set_tensor_address(name, self._on_host[name].ctypes.data)
+                self._place_on_host(name, array.copy())
                 continue
             memory[name] = self.backend.cuda.alloc(array.nbytes)
             memory[name].put(array)
             self.context.set_tensor_address(name, memory[name].pointer)
-        self._check_shapes(inputs)
+        if self._on_host or any(map(self._is_dynamic, self.inputs)):
+            self._check_shapes(inputs)
         for name in self.outputs:
-            self._place_output(name, memory)
+            shape = self.shape(name)
+            if -1 in shape:
+                self._let_grow(name)
+            elif self._is_on_host(name):
+                self._place_on_host(name, np.zeros(shape, self.dtype(name)))
+            else:
+                size = int(np.prod(shape, dtype=np.int64)) * self.dtype(name).itemsize
+                memory[name] = self.backend.cuda.alloc(size)
+                self.context.set_tensor_address(name, memory[name].pointer)
         return memory
 
     def _set_shape(self, name: str, shape: Tuple[int, ...]) -> None:
@@ -83,10 +94,8 @@ class GpuEngine(Engine):
         if self._is_dynamic(name):  # the least, the best and the largest
             taken = list(self.engine.get_tensor_profile_shape(name, 0))
         ranges = "; ".join(str([int(n) for n in one]) for one in taken)
-        raise ends.RunFailed(
-            "input %s: the engine does not take the shape %s; it was built for %s"
-            % (name, list(shape), ranges)
-        )
+        text = "input %s: the engine does not take the shape %s; it was built for %s"
+        raise ends.RunFailed(text % (name, list(shape), ranges))
 
     def _is_dynamic(self, name: str) -> bool:
         return any(int(size) < 0 for size in self.engine.get_tensor_shape(name))
@@ -94,39 +103,29 @@ class GpuEngine(Engine):
     def _is_on_host(self, name: str) -> bool:
         return bool(self.engine.get_tensor_location(name) == self.backend.trt.TensorLocation.HOST)
 
+    def _place_on_host(self, name: str, array: np.ndarray) -> None:
+        self._on_host[name] = array
+        self.context.set_tensor_address(name, array.ctypes.data)
+
+    def _let_grow(self, name: str) -> None:
+        """Let TensorRT ask for an output's memory."""
+        if name not in self._growing:
+            self._growing[name] = Growing(self.backend.trt, self.backend.cuda)
+        if not self.context.set_output_allocator(name, self._growing[name].allocator):
+            raise ends.Unsupported("output %s has a shape that depends on the data: no allocator" % name)
+
     def _check_shapes(self, inputs: Mapping[str, np.ndarray]) -> None:
         """Let a dynamic engine say whether the inputs' shapes, and values that decide shapes, fit."""
-        if not self._on_host and not any(map(self._is_dynamic, self.inputs)):
-            return
-        given = ", ".join(
-            "%s = %s" % (name, self._on_host[name].tolist())
-            if name in self._on_host
-            else "%s %s" % (name, list(np.shape(inputs[name])))
-            for name in self.inputs
-        )
+        values = {name: "= %s" % array.tolist() for name, array in self._on_host.items()}
+        told = {name: values.get(name, str(list(np.shape(inputs[name])))) for name in self.inputs}
+        given = ", ".join("%s %s" % pair for pair in told.items())
         try:
             lacking = self.context.infer_shapes()
         except RuntimeError as error:
-            raise ends.RunFailed(
-                "the inputs' shapes do not fit each other or the profile: %s: %s" % (given, error)
-            ) from error
+            text = "the inputs' shapes do not fit each other or the profile: %s: %s"
+            raise ends.RunFailed(text % (given, error)) from error
         if lacking:
             raise ends.RunFailed("shapes of %s are not known, with %s" % (", ".join(lacking), given))
-
-    def _place_output(self, name: str, memory: Dict[str, Memory]) -> None:
-        shape = self.shape(name)
-        if -1 in shape:
-            if name not in self._growing:
-                self._growing[name] = Growing(self.backend.trt, self.backend.cuda)
-            if not self.context.set_output_allocator(name, self._growing[name].allocator):
-                raise ends.Unsupported("output %s has a shape that depends on the data: no allocator" % name)
-        elif self._is_on_host(name):
-            self._on_host[name] = np.zeros(shape, self.dtype(name))
-            self.context.set_tensor_address(name, self._on_host[name].ctypes.data)
-        else:
-            elements = int(np.prod(shape, dtype=np.int64))
-            memory[name] = self.backend.cuda.alloc(elements * self.dtype(name).itemsize)
-            self.context.set_tensor_address(name, memory[name].pointer)
 
     def shape(self, name: str) -> List[int]:
         """Return a tensor's shape for the inputs that were bound; -1 where it depends on the data."""
@@ -152,9 +151,7 @@ class GpuEngine(Engine):
             return self.read(name, memory[name])
         growing = self._growing[name]
         y: np.ndarray = np.empty(growing.shape, self.dtype(name))
-        if growing.memory is not None and y.size:
-            growing.memory.get(y)
-        return y
+        return growing.memory.get(y) if growing.memory is not None and y.size else y
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         """Run twice on one stream and keep the second: the first also loads the kernels.
@@ -184,10 +181,9 @@ class GpuEngine(Engine):
         kernels = launched_kernels(lambda: self.enqueue(stream))
         stream.synchronize()
         del memory
-        facts = self.backend.facts
-        facts["kernels"] = kernels and list(dict.fromkeys(kernels))[:100]
-        facts["fusion"] = see_fusion(self.names, kernels)
-        return str(facts["fusion"])
+        seen = see_fusion(self.names, kernels)
+        self.backend.facts.update(kernels=kernels and list(dict.fromkeys(kernels))[:100], fusion=seen)
+        return seen
 
     def latency(self, inputs: Mapping[str, np.ndarray], runs: int = 50) -> float:
         """Return the median of single runs between events; idle clocks are left behind first."""

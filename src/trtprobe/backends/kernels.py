@@ -27,12 +27,9 @@ class CallbackData(ctypes.Structure):
     """CUpti_CallbackData, as far as it is read here."""
 
     _fields_ = [
-        ("site", ctypes.c_int),
-        ("function", ctypes.c_char_p),
-        ("params", ctypes.c_void_p),
-        ("returned", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-    ]
+        ("site", ctypes.c_int), ("function", ctypes.c_char_p), ("params", ctypes.c_void_p),
+        ("returned", ctypes.c_void_p), ("symbol", ctypes.c_char_p),
+    ]  # fmt: skip
 
 
 Callback = ctypes.CFUNCTYPE(
@@ -47,21 +44,20 @@ def launched_kernels(call: Callable[[], None]) -> Optional[List[str]]:
     whole CUDA graph, whose kernels have no names here.
     """
     library = open_cupti()
-    if library is None:
-        call()
-        return None
     names: List[str] = []
-    hidden: List[str] = []
+    hidden: List[bytes] = []
 
     def note(_user: Any, _domain: int, _id: int, data: Any) -> None:
         launch = data.contents
         if launch.site != ENTER or not launch.function.startswith((b"cuLaunch", b"cuGraphLaunch")):
             return
-        name = launch.symbol if launch.function.startswith(b"cuLaunch") else None
-        (names if name else hidden).append((name or launch.function).decode("utf-8", "replace"))
+        if launch.symbol and launch.function.startswith(b"cuLaunch"):
+            names.append(launch.symbol.decode("utf-8", "replace"))
+        else:
+            hidden.append(launch.function)
 
     callback, subscriber = Callback(note), ctypes.c_void_p()
-    if library.cuptiSubscribe(ctypes.byref(subscriber), callback, None):
+    if library is None or library.cuptiSubscribe(ctypes.byref(subscriber), callback, None):
         call()
         return None
     try:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Type
+from typing import Any, Dict, List, NamedTuple, Sequence, Type
 
 from trtprobe import ends
-from trtprobe.onnxfile import ONNX, Node, OnnxFile
+from trtprobe.onnxfile import Node, OnnxFile
 
 UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supported in TensorRT-RTX")
 """What TensorRT's parser says of an operator that is neither ONNX's, as far as it knows, nor a plugin's."""
-
-MORE_OUTPUTS = re.compile(r"support mo[dr]e than 1 outputs")
-"""What it says of an operator of which it has the first output only; TensorRT-RTX 1.7 misspells it so."""
 
 WHILE_PARSING = re.compile(r'While parsing node number \d+ \[(\S+) -> "')
 """How the parser's log names the operator at which it stops."""
@@ -50,18 +47,11 @@ def read_errors(parser: Any, onnx: OnnxFile, logged: Sequence[str]) -> List[Refu
         error = parser.get_error(index)
         name, operator = (str(getattr(error, word, str)()) for word in ("node_name", "node_operator"))
         operator = operator or (named[index] if index < len(named) else "")
-        node, at, code = (
-            Node(name, operator, ""),
-            getattr(error, "node", int)(),
-            getattr(error, "code", str)(),
-        )
-        beside = onnx.nodes[at] if 0 <= at < len(onnx.nodes) else Node("", "", "")
+        at, code = getattr(error, "node", int)(), getattr(error, "code", str)()
+        beside = onnx.nodes[at] if 0 <= at < len(onnx.nodes) else Node("", "")
         if beside.operator == operator or not operator:
-            node = beside._replace(name=node.name or beside.name)
-        if MORE_OUTPUTS.search(str(error)) and node.outputs > 1:
-            count = {2: "two", 3: "three"}.get(node.outputs, str(node.outputs))
-            node = node._replace(operator="%s with %s outputs" % (node.operator, count))
-        errors.append(Refused(str(getattr(code, "name", code)), str(error), node))
+            name, operator = name or beside.name, beside.operator
+        errors.append(Refused(str(getattr(code, "name", code)), str(error), Node(name, operator)))
     return errors
 
 
@@ -75,9 +65,9 @@ def parser_end(version: str, onnx: OnnxFile, errors: Sequence[Refused]) -> ends.
     unknown = [error.node for error in errors if UNKNOWN_OPERATOR.search(error.text)]
     unsupported = [error.node for error in errors if error.code.startswith("UNSUPPORTED")]
     kind: Type[ends.CellEnd] = ends.Unsupported if unknown or unsupported else ends.BuildFailed
-    why = "no importer for " if unknown else "it does not support "
+    why = "no importer for" if unknown else "it does not support"
     nodes = _list([node for node in unknown or unsupported if node.operator])
-    head = "%s cannot parse %s: %s%s; " % (version, _opset(onnx), why, nodes) if nodes else ""
+    head = "%s cannot parse %s: %s %s; " % (version, onnx, why, nodes) if nodes else ""
     return kind((head + said)[:2000])
 
 
@@ -85,33 +75,23 @@ def onnxruntime_end(version: str, onnx: OnnxFile, text: str) -> ends.CellEnd:
     """Return how a cell ends whose graph ONNX Runtime refuses with a text."""
     text = ORT_PLACE.sub("", text)
     if ORT_VERSION.search(text):
-        what = _opset(onnx) + (", IR version %d" % onnx.ir if "IR version" in text else "")
         limit = ORT_LIMIT.search(text)  # where it tells, the rest of its words says no more
         most = ", only up to %s" % " ".join(filter(None, limit.groups())) if limit else "; " + text
-        return ends.Unsupported(("ONNX Runtime %s cannot read %s%s" % (version, what, most))[:2000])
+        return ends.Unsupported(("ONNX Runtime %s cannot read %s%s" % (version, onnx, most))[:2000])
     found = ORT_OPERATOR.search(text)
     if found is None:
         return ends.BuildFailed(text[:2000])
     operator = re.split(r"::|:|\.", next(filter(None, found.groups()), ""))[-1]
     nodes = _list([node for node in onnx.nodes if node.operator == operator]) or operator
-    head = "ONNX Runtime %s cannot run %s: it has no operator %s; " % (version, _opset(onnx), nodes)
+    head = "ONNX Runtime %s cannot run %s: it has no operator %s; " % (version, onnx, nodes)
     return ends.Unsupported((head + text)[:2000])
-
-
-def _opset(onnx: OnnxFile) -> str:
-    own = ["%s %d" % (domain, number) for domain, number in sorted(onnx.opsets.items()) if domain not in ONNX]
-    words = ["opset %d" % onnx.opset] if onnx.opset else []
-    return " with ".join([*words, " and ".join(own)] if own else words) or "the graph"
 
 
 def _list(nodes: Sequence[Node], most: int = 4) -> str:
     """Return ``LayerNormalization (node /ln/LayerNormalization)`` for each of the first operators."""
-    by_operator: Dict[Tuple[str, str], Node] = {}  # the first node of each
+    first: Dict[str, str] = {}
     for node in nodes:
-        by_operator.setdefault((node.domain, node.operator), node)
-    words = []
-    for node in by_operator.values():
-        of = "" if node.domain in ONNX else " of the domain %s" % node.domain
-        words.append(node.operator + of + (" (node %s)" % node.name if node.name else ""))
+        first.setdefault(node.operator, " (node %s)" % node.name if node.name else "")
+    words = [operator + name for operator, name in first.items()]
     more = ["and %d more" % (len(words) - most)] if len(words) > most else []
     return ", ".join([*words[:most], *more])

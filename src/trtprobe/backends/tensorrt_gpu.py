@@ -39,6 +39,8 @@ class TensorRtBackend(Backend):
 
     module = "tensorrt"
     has_streams = True
+    last_weak = 10
+    """The last major release whose builder may choose types; a strongly typed network has its graph's."""
 
     def __init__(self) -> None:
         """Import the bindings; ``ComponentMissing`` where they are not there."""
@@ -53,16 +55,16 @@ class TensorRtBackend(Backend):
         self._cuda: Optional[Cuda] = None
         self._builder: Any = None
         self._runtime: Any = None
-        self._version: Optional[str] = None
+        self._version = ""
         self._plugins = self._plugins_before = False
 
     def warm_up(self) -> None:
         """Make the Builder."""
         self.builder  # noqa: B018 - it is made on first use
 
-    def begin(self, memo: Optional[Path], plans: Plans) -> None:
+    def begin(self, plans: Plans) -> None:
         """Start a cell; plugins that an earlier one has registered stay registered, and are remembered."""
-        super().begin(memo, plans)
+        super().begin(plans)
         self.messages.clear()
         self._plugins_before = self._plugins
 
@@ -86,7 +88,7 @@ class TensorRtBackend(Backend):
 
     @property
     def builder(self) -> Any:
-        """The process's one Builder."""
+        """The process's one Builder; the driver is opened first: a missing one is told from its failing."""
         self._before_builder()
         if self._builder is None:
             started = time.perf_counter()
@@ -95,20 +97,18 @@ class TensorRtBackend(Backend):
         return self._builder
 
     def _before_builder(self) -> None:
-        """Open the driver first, so that a missing one is told from a failing Builder."""
         cuda = self.cuda
         if self._builder is None:
             cuda.synchronize()
 
     def observed(self) -> Dict[str, Any]:
         """Return the library's version (from the library itself) and the bindings'."""
-        version = self.trt.__version__
-        if self._version is None:
-            self._version = _library_version(LIBRARY) or version
-        return {"library": self._version, "bindings": version}
+        bindings = self.trt.__version__
+        self._version = self._version or _library_version(LIBRARY) or bindings
+        return {"library": self._version, "bindings": bindings}
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
-        """Parse and build; see :meth:`Backend.build`."""
+        """Parse and build, or take the plan that another cell has built; see :meth:`Backend.build`."""
         self.messages.clear()
         if options.plugins:
             self._register_plugins()
@@ -136,9 +136,8 @@ class TensorRtBackend(Backend):
         if options.keep_fp32:
             self._constrain(network, config, options.keep_fp32)
         _add_profile(self.builder, network, config, options.profile)
-        _mark_outputs(
-            network, options.outputs, self.trt.float16 if options.precision == "fp16-flag" else None
-        )
+        is_half = options.precision == "fp16-flag"
+        _mark_outputs(network, options.outputs, self.trt.float16 if is_half else None)
         started = time.perf_counter()
         plan = self.builder.build_serialized_network(network, config)
         seconds = time.perf_counter() - started
@@ -154,12 +153,10 @@ class TensorRtBackend(Backend):
         """
         told: Dict[str, Any] = {"name": name, "build_seconds": build_seconds}
         self.facts.setdefault("engines", []).append(told)
-        self.facts["engine_bytes"] = engine_bytes
-        self.facts.pop("build_seconds", None)
+        self.facts.update(engine_bytes=engine_bytes, build_seconds=build_seconds)
         if shared_with:
             told["shared_with"] = shared_with
-        else:
-            self.facts["build_seconds"] = build_seconds
+            del self.facts["build_seconds"]
 
     def _engine(self, plan: Any) -> Engine:
         if self._runtime is None:
@@ -195,17 +192,18 @@ class TensorRtBackend(Backend):
 
     def _configure(self, config: Any, options: BuildOptions) -> None:
         """Set precision explicitly (TF32 is on by default), workspace, level and verbosity."""
-        trt = self.trt
+        trt, precision = self.trt, options.precision
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, WORKSPACE)
-        if options.precision == "fp32":
+        if precision == "fp32":
             config.clear_flag(trt.BuilderFlag.TF32)
         else:
             config.set_flag(trt.BuilderFlag.TF32)
-        if options.precision == "fp16-flag" or (options.precision == "fp16" and not _has_strong_types(trt)):
+        is_strong = precision == "fp16" and hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
+        if precision.startswith("fp16") and not is_strong:
             if not hasattr(trt.BuilderFlag, "FP16"):
                 raise ends.Unsupported("networks are strongly typed here: there is no FP16 flag")
             config.set_flag(trt.BuilderFlag.FP16)
-        if self._is_weakly_typed(options.precision):
+        if self.major <= self.last_weak and not is_strong:
             for word in options.quantized:  # what the graph's QuantizeLinear nodes round to
                 flag = getattr(trt.BuilderFlag, word.upper(), None)
                 if flag is None:
@@ -216,10 +214,6 @@ class TensorRtBackend(Backend):
             config.builder_optimization_level = options.level
         if hasattr(trt, "ProfilingVerbosity"):
             config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-
-    def _is_weakly_typed(self, precision: str) -> bool:
-        """Whether the builder chooses types; a strongly typed network has those of its graph."""
-        return self.major < 11 and not (precision == "fp16" and _has_strong_types(self.trt))
 
     def _register_plugins(self) -> None:
         """Make NVIDIA's plugins known to the parser; a second time does nothing."""
@@ -233,7 +227,7 @@ class TensorRtBackend(Backend):
             raise ends.Unsupported("networks are strongly typed here: there are no precision constraints")
         config.set_flag(self.trt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
         kinds = {operator.upper() for operator in operators}
-        for layer in (network.get_layer(i) for i in range(network.num_layers)):
+        for layer in map(network.get_layer, range(network.num_layers)):
             kind = layer.type
             if kind.name in kinds:
                 layer.precision = self.trt.float32
@@ -252,6 +246,7 @@ class RtxBackend(TensorRtBackend):
 
     module = "tensorrt_rtx_bindings"
     has_streams = False
+    last_weak = 0
 
     def _before_builder(self) -> None:
         """Need no driver."""
@@ -280,19 +275,10 @@ class RtxBackend(TensorRtBackend):
             options = options._replace(precision="tf32")
         super()._configure(config, options)
 
-    def _is_weakly_typed(self, precision: str) -> bool:
-        """Return no: there is no other typing."""
-        del precision
-        return False
-
     def _engine(self, plan: Any) -> Engine:
         """End the cell: an engine was built, and this host cannot run it."""
         del plan
         raise ends.BuiltOnly("parsed and built, %d bytes; not run" % self.facts["engine_bytes"])
-
-
-def _has_strong_types(trt: Any) -> bool:
-    return hasattr(trt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED")
 
 
 def _make_logger(trt: Any, messages: List[str]) -> Any:
@@ -312,47 +298,32 @@ def _make_logger(trt: Any, messages: List[str]) -> Any:
 
 
 def _add_profile(builder: Any, network: Any, config: Any, ranges: Tuple[Tuple[str, Range], ...]) -> None:
-    """Give the builder the range of each dynamic input; does nothing where no input is dynamic.
-
-    ``BuildFailed`` names the input that has no range, or whose range does not fit it.
-    """
-    inputs = {t.name: t for t in map(network.get_input, range(network.num_inputs))}
-    asked = dict(ranges)
-    unknown = sorted(set(asked) - set(inputs))
-    if unknown:
-        raise ends.BuildFailed(
-            "the profile names %s; the network's inputs are %s" % (", ".join(unknown), ", ".join(inputs))
-        )
-    wanting = [n for n, t in inputs.items() if t.is_shape_tensor or any(int(size) < 0 for size in t.shape)]
-    lacking = [name for name in wanting if name not in asked]
+    """Give the builder the range of each dynamic input; ``BuildFailed`` where one has none, or is refused."""
+    inputs, asked = list(map(network.get_input, range(network.num_inputs))), dict(ranges)
+    wanting = [t for t in inputs if t.is_shape_tensor or any(int(size) < 0 for size in t.shape)]
+    lacking = ["%s %s" % (t.name, list(t.shape)) for t in wanting if t.name not in asked]
     if lacking:
-        words = ["%s %s" % (name, list(inputs[name].shape)) for name in lacking]
-        raise ends.BuildFailed("dynamic inputs without shapes in the profile: %s" % ", ".join(words))
+        raise ends.BuildFailed("dynamic inputs without shapes in the profile: %s" % ", ".join(lacking))
     if not wanting:
         return
     profile = builder.create_optimization_profile()
-    for name in wanting:
-        tensor, shapes = inputs[name], asked[name]
-        shape = [int(size) for size in tensor.shape]
+    for tensor in wanting:
+        name, shapes = tensor.name, asked[tensor.name]
         try:
             if tensor.is_shape_tensor:
                 profile.set_shape_input(name, *map(list, shapes))
-                continue
-            for wanted in shapes:
-                if len(wanted) != len(shape) or any(own >= 0 and own != n for own, n in zip(shape, wanted)):
-                    text = "the profile of %s is refused: %s is no shape of the input, which is %s"
-                    raise ends.BuildFailed(text % (name, list(wanted), shape))
-            profile.set_shape(name, *shapes)
+            else:
+                profile.set_shape(name, *shapes)
         except (ValueError, RuntimeError, TypeError) as error:
             raise ends.BuildFailed("the profile of %s is refused: %s" % (name, error)) from error
     if config.add_optimization_profile(profile) < 0:
-        words = ["%s %s" % (name, " to ".join(map(str, asked[name]))) for name in wanting]
+        words = ["%s %s" % (t.name, " to ".join(map(str, asked[t.name]))) for t in wanting]
         raise ends.BuildFailed("the optimization profile is refused: %s" % ", ".join(words))
 
 
 def _mark_outputs(network: Any, names: Sequence[str], dtype: Any) -> None:
     """Make inner tensors outputs of the network; ``BuildFailed`` where it has none of that name."""
-    layers = [network.get_layer(i) for i in range(network.num_layers)] if names else []
+    layers = map(network.get_layer, range(network.num_layers)) if names else ()
     tensors = {t.name: t for layer in layers for t in map(layer.get_output, range(layer.num_outputs))}
     for name in names:
         if name not in tensors:

@@ -98,6 +98,7 @@ def init_libnvinfer_plugins(logger: ILogger, namespace: str) -> bool:
 
 class ITensor:
     is_shape_tensor = False
+    name = ""
     shape: tuple[int, ...] = ()
 
     def __init__(self, name: str) -> None:

@@ -90,12 +90,12 @@ def test_the_lost_scale_is_found_in_both_of_torch_s_exports_alone() -> None:
 
     size = block.Size(batch=1, length=16, heads=2, head_size=8)
     weights = block.Weights.draw(TorchRandom(0), size.embed)
-    for wrong in (block.sdpa(size, weights), block.sdpa_default(size, weights)):
+    for wrong in (block.build(size, weights, "sdpa"), block.build(size, weights, "sdpa-default")):
         (group,) = found(wrong, "10.3.0", "10.7.0", "10.8.0")
         assert (group.repro, group.operator, len(group.nodes)) == ("sdpa-scale", "MatMul", 1)
         assert [(item.version, item.is_sure) for item in group.at] == [("10.3.0", False), ("10.7.0", True)]
-    on_q = block.sdpa(size, weights, q_factor=size.scale, k_factor=1.0)
-    for right in (block.explicit(size, weights), block.mha(size, weights), on_q):
+    on_q = block.build(size, weights, "sdpa", factors=(size.scale, 1.0))
+    for right in (block.build(size, weights), block.build(size, weights, "mha"), on_q):
         assert not found(right, "10.7.0")
 
 

@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto
 from onnxmodels import FLOAT, Array, make_model, node, normal, run, saved
 
-from trtmatrix.authoring import attention, masked_attention
+from trtmatrix.authoring import attention
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, round_fp16, round_tf32
 from trtmatrix.authoring.randoms import TorchRandom
 from trtmatrix.onnxmodel.computing import Graph, Way, compute
@@ -91,7 +91,7 @@ def test_the_floor_of_attention_is_that_of_the_arithmetic(kind: str, tmp_path: P
     random = TorchRandom(0)
     x = (8 * random.rand(*size.x) - 4).astype(np.float32)
     weights = attention.Weights.draw(random, size.embed)
-    model = masked_attention.build(size, weights, formulation="explicit", mask="none")
+    model = attention.build(size, weights)
 
     def by_hand(arithmetic: Any) -> Array:
         return np.asarray(attention.compute(x, size, weights, arithmetic=arithmetic))
