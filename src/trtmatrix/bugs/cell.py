@@ -90,7 +90,7 @@ def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Fou
     mine = [e for e in entries if (e.cell.id.repro, e.cell.id.case) == (cell.repro, cell.case)]
     entry = next((e for e in mine if e.cell.id == cell), None)
     if not (entry and entry.record and entry.outcome and entry.outcome.verdict in FAILURES):
-        raise UsageError(f"{cell}: {_why_nothing(entry, _run_line(cell, model))}")
+        raise UsageError(f"{cell}: {_why_nothing(entry, cell, model)}")
     calibration = read_calibration()
     same = (e for e in mine if e.cell.version.product is version.product)
     row = tuple(sorted(same, key=lambda e: e.cell.version.release))
@@ -139,28 +139,22 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
     return models[0]
 
 
-def _why_nothing(entry: Entry | None, run_line: str) -> str:
+def _why_nothing(entry: Entry | None, cell: CellId, options: ModelOptions) -> str:
     """Say why a cell makes no archive, and what to type."""
-    if entry is None or entry.evidence is Evidence.NONE or entry.outcome is None:
-        why = f" ({entry.excluded.detail})" if entry and entry.excluded and entry.excluded.detail else ""
-        return f"there is no record of it: nobody ran it{why}\n  {run_line}"
-    if entry.record is None:
-        source = entry.expectation.source if entry.expectation else ""
-        return (
-            f"it is only reported ({source or 'by its repro'}), not measured: an archive shows what was "
-            f"measured\n  {run_line}"
-        )
-    said = f"{full_words(entry.outcome)} {entry.figure}".strip()
-    reason = f": {entry.outcome.reason}" if entry.outcome.reason else ""
-    if entry.outcome.verdict is Verdict.PASS:
-        return f"it does not fail, it is {said}{reason}\n  there is nothing to show; {run_line}"
-    return f"it is {said}{reason}\n  that is no failure to show; {run_line}"
-
-
-def _run_line(cell: CellId, options: ModelOptions) -> str:
     model = f" --model {options.model}" if options.model else f" --repro {cell.repro} --case {cell.case}"
     gpu = "" if cell.gpu in {CPU.slug, NO_GPU.slug} else f" --gpu {cell.gpu}"
-    return f"run it: python -m trtmatrix run --trt {cell.version}{model}{gpu} --rerun"
+    run = f"run it: python -m trtmatrix run --trt {cell.version}{model}{gpu} --rerun"
+    if entry is None or entry.evidence is Evidence.NONE or entry.outcome is None:
+        why = f" ({entry.excluded.detail})" if entry and entry.excluded and entry.excluded.detail else ""
+        return f"there is no record of it: nobody ran it{why}\n  {run}"
+    if entry.record is None:
+        return f"it is only reported, not measured: an archive shows what was measured\n  {run}"
+    said = f"{full_words(entry.outcome)} {entry.figure}".strip()
+    reason = f": {entry.outcome.reason}" if entry.outcome.reason else ""
+    does = (
+        "it does not fail, it is" if entry.outcome.verdict is Verdict.PASS else "that is no failure to show:"
+    )
+    return f"{does} {said}{reason}\n  {run}"
 
 
 def _failing_record(entry: Entry, calibration: Calibration) -> Record:

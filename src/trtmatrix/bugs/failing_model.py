@@ -1,8 +1,7 @@
-"""A failing model with what it is fed: read, written, computed, cut to one sample or to fewer rows."""
+"""A failing model with what it is fed: read, written, computed."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -57,15 +56,10 @@ class FailingModel:
         return total.hexdigest()
 
     @property
-    def nodes(self) -> int:
-        """How many nodes it has."""
-        return len(self.model.graph.node)
-
-    @property
     def size(self) -> dict[str, int]:
         """What a reader counts."""
         return {
-            "nodes": self.nodes, "inputs": len(self.inputs), "samples": len(self.samples),
+            "nodes": len(self.model.graph.node), "inputs": len(self.inputs), "samples": len(self.samples),
             "values": sum(array.size for sample in self.samples for array in sample.values()),
             "weights": sum(prod(tensor.dims) for tensor in self.model.graph.initializer),
         }  # fmt: skip
@@ -102,39 +96,7 @@ def write_failing_model(failing: FailingModel, folder: Path) -> tuple[Path, Path
 
 def compute(model: ModelProto, sample: Sample) -> dict[str, Array]:
     """Return a model's outputs; :class:`NotComputedError` where ONNX Runtime cannot run it."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.onnx"
-        file.write_bytes(model.SerializeToString())
-        return Session(file).run(sample)
-
-
-def batch_of(failing: FailingModel) -> int:
-    """Return the batch: the first dimension of the first input; 0 where inputs differ, or have none."""
-    if len(failing.samples) != 1 or failing.is_dynamic:
-        return 0
-    sizes = {array.shape[:1] for array in failing.samples[0].values()}
-    (size, *_) = sizes.pop() if len(sizes) == 1 else (0,)
-    return int(size)
-
-
-def with_batch(failing: FailingModel, rows: int) -> FailingModel:
-    """Return the model with the first rows of each input; :class:`NotComputedError` where it needs more.
-
-    Only what inputs and outputs say of their shapes is rewritten: a graph whose weights or Reshapes hold the
-    batch stays as it is.
-    """
-    model = ModelProto()
-    model.CopyFrom(failing.model)
-    del model.graph.value_info[:]
-    sample = {name: array[:rows] for name, array in failing.samples[0].items()}
-    for info in model.graph.input:
-        if info.name in sample:
-            info.type.tensor_type.shape.dim[0].dim_value = rows
-    outputs = compute(model, sample)
-    for info in model.graph.output:
-        for dim, size in zip(info.type.tensor_type.shape.dim, outputs[info.name].shape, strict=True):
-            dim.dim_value = size
-    return replace(failing, model=model, samples=(sample,), profile={})
+    return Session(bytes(model.SerializeToString())).run(sample)
 
 
 def size_text(size: Mapping[str, int]) -> str:

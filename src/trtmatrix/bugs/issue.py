@@ -14,11 +14,10 @@ from pathlib import Path
 from trtmatrix.api.section import read_store
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind
-from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN
-from trtmatrix.judge.words import EVIDENCE_MEANINGS, PRODUCT_NAMES, full_words
+from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.suite.model import Control, Evidence, Product, Verdict, release_of
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 
@@ -128,7 +127,7 @@ def _description(report: Report) -> str:
     source = ""
     if not found.own_model and "#" in repro.upstream:
         source = f"First reported as {link(repro.url, repro.upstream)}."
-    rows, known = _output_rows(found), _known(found)
+    rows = _output_rows(found)
     parts = [
         CONTROL if found.case.control is Control.NEGATIVE else "",
         _what(report),
@@ -138,7 +137,6 @@ def _description(report: Report) -> str:
         _since(found),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
         f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
-        fold(f"This case at {len(known)} versions", _versions(found)) if known else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -187,15 +185,13 @@ def _reference(found: Found) -> str:
     return words
 
 
-def _known(found: Found) -> list[Entry]:
-    return [entry for entry in found.row if entry.evidence is not Evidence.NONE and entry.outcome]
-
-
 def _since(found: Found) -> str:
     """Return since which version it fails, and whether an earlier or a later one is right."""
     decided = {Verdict.PASS: True, Verdict.FAIL: False, Verdict.FLAKY: False}
-    known = [(e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in _known(found)
-             if e.outcome and e.outcome.verdict in decided]  # fmt: skip
+    known = [
+        (e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in found.row
+        if e.evidence is not Evidence.NONE and e.outcome and e.outcome.verdict in decided
+    ]  # fmt: skip
     names = [plain(name + " (reported)" * (by is Evidence.REPORTED)) for name, _, by in known]
     version = found.entry.cell.version.name
     here = next((i for i, (name, _, _) in enumerate(known) if name == version), None)
@@ -209,19 +205,6 @@ def _since(found: Found) -> str:
     words += [f"right again at {names[after]}"] if after is not None else []
     words += ["no version is known to be right"] if before is None and after is None else []
     return f"**Since which version**: {', '.join(words)}."
-
-
-def _versions(found: Found) -> str:
-    rows, cell = [], found.entry.cell
-    for entry in _known(found):
-        outcome, name = entry.outcome, plain(entry.cell.version.name)
-        source = entry.expectation.source if entry.expectation and entry.evidence is Evidence.REPORTED else ""
-        rows.append([
-            f"**{name}** (this report)" if name == plain(cell.version.name) else name,
-            plain(full_words(outcome)) if outcome else "–", plain(entry.figure),
-            link(source, "reported") if source else plain(EVIDENCE_MEANINGS[entry.evidence]),
-        ])  # fmt: skip
-    return table(("version", "verdict", cell.repro.figure.label or "figure", "evidence"), rows)
 
 
 def _on_cpu(report: Report) -> str:

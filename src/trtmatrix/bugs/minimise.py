@@ -1,6 +1,6 @@
 """The command minimise: the smallest graph of a failing cell that still fails in the same way.
 
-Nodes are taken away by Polygraphy's reducer, samples and rows of the batch here. Each smaller model is run at
+Nodes are taken away by Polygraphy's reducer, samples here. Each smaller model is run at
 the cell's version as any model of one's own, its reference computed anew, and kept only where it fails in the
 same way and, with ``--good``, where that version is right. What is asked stays open over all of that.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.bugs.cell import find_cell, read_cell_id
-from trtmatrix.bugs.failing_model import FailingModel, batch_of, size_text, with_batch, write_failing_model
+from trtmatrix.bugs.failing_model import FailingModel, size_text, write_failing_model
 from trtmatrix.bugs.manner import Kind, Manner, same_manner
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
 from trtmatrix.bugs.trials import Start, Trials, find_start
@@ -207,25 +207,19 @@ class Minimiser:
             )
 
     def _reduce(self) -> None:
-        """Make it smaller: first what makes each further trial cheap, then the nodes, then the rest."""
-        for number in range(len(self.best.samples)):
-            if len(self.best.samples) > 1:
-                one = (self.best.samples[number],)
-                self._try(f"sample {number} alone", partial(replace, self.best, samples=one))
-        if len(self.best.samples) == 1:
-            self._try("shapes fixed, constants folded", lambda: fold_to_static(self.best))
-            self._reduce_batch()
-            self._reduce_nodes()
-            self._reduce_batch()
-
-    def _reduce_nodes(self) -> None:
-        """Let Polygraphy take nodes away: by halving, then node by node until nothing more goes."""
+        """Make it smaller: first what makes each further trial cheap, then the nodes."""
+        samples = self.best.samples if len(self.best.samples) > 1 else ()
+        for number, sample in enumerate(samples):
+            self._try(f"sample {number} alone", partial(replace, self.best, samples=(sample,)))
+        if len(self.best.samples) > 1:
+            return
+        self._try("shapes fixed, constants folded", lambda: fold_to_static(self.best))
         if self.best.is_dynamic:
             self._note("it fails with dynamic shapes only, which Polygraphy's reducer would fix: nodes stay")
             return
         for mode in ("bisect", "linear", "linear", "linear"):
             before = self.best
-            if before.nodes == 1 or not self._has_time():
+            if before.size["nodes"] == 1 or not self._has_time():
                 return
             if ended := reduce_nodes(before, mode, partial(self._is_kept, mode), self._has_time):
                 self._note(f"Polygraphy's reducer ({mode}): {ended}")
@@ -234,14 +228,10 @@ class Minimiser:
 
     def _is_kept(self, mode: str, model: FailingModel) -> bool:
         """Try a graph of Polygraphy's, unless it has as many nodes as what was found already."""
-        if model.nodes >= self.best.nodes:
+        nodes = model.size["nodes"]
+        if nodes >= self.best.size["nodes"]:
             return False
-        return self._try(f"Polygraphy, by {mode}: {model.nodes} nodes", lambda: model)
-
-    def _reduce_batch(self) -> None:
-        for rows in (1 << bits for bits in range(max(0, batch_of(self.best) - 1).bit_length())):
-            if self._try(f"batch of {rows}", partial(with_batch, self.best, rows)):
-                return
+        return self._try(f"Polygraphy, by {mode}: {nodes} nodes", lambda: model)
 
     def _try(self, what: str, make: Callable[[], FailingModel]) -> bool:
         """Make a smaller model, run it, and keep it where it fails in the same way; whether it does."""
@@ -249,13 +239,18 @@ class Minimiser:
             return False
         try:
             model = make()
+            if model.digest in self._seen:
+                return False
+            self._seen.add(model.digest)
+            answer, said = self._check(model)
         except NotComputedError as error:
-            self._learn(Step(what=what, answer=CANNOT_SAY, said=str(error)[:300]), None)
-            return False
-        if model.digest in self._seen:
-            return False
-        answer, said = self._check(model)
-        self._learn(Step(what=what, answer=answer, said=said), model)
+            answer, said = CANNOT_SAY, str(error)[:300]
+        step = Step(what=what, answer=answer, said=said)
+        self.tried.append(step)
+        if answer == SAME:
+            self.best = model
+            write_minimised(self.target, model, self._end("it was ended before its end"))
+        _tell(step.line(len(self.tried), size_text(self.best.size)))
         return answer == SAME
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
@@ -282,15 +277,6 @@ class Minimiser:
         if found.kind is Kind.SHAPE and self.wanted.kind is Kind.WRONG:
             return ""
         return same_manner(self.wanted, found)
-
-    def _learn(self, step: Step, model: FailingModel | None) -> None:
-        self.tried.append(step)
-        if model is not None:
-            self._seen.add(model.digest)
-        if step.answer == SAME and model is not None:
-            self.best = model
-            write_minimised(self.target, model, self._end("it was ended before its end"))
-        _tell(step.line(len(self.tried), size_text(self.best.size)))
 
     def _has_time(self) -> bool:
         return len(self.tried) < self.steps and time.monotonic() < self.deadline
@@ -322,17 +308,14 @@ class Minimiser:
         try:
             ran = self.trials.run(self.best, self.start.version, lasting=True)
         except KeyboardInterrupt:
-            end = replace(end, last_said="it was interrupted before it was run once more")
-            return end, ExitCode.INTERRUPTED
+            said = "it was interrupted before it was run once more"
+            return replace(end, last_said=said), ExitCode.INTERRUPTED
         differs = self._differs(ran.manner) if ran.manner else ran.said
-        if differs:
-            end, code = replace(end, last_said=f"run once more: {differs}"), ExitCode.SURPRISE
-        else:
-            some = "in some of its engines only: " if ran.some else ""
-            said = f"run once more: {some}{ran.said}"
-            end, code = replace(end, smallest=ran.cell, last_said=said), ExitCode.AS_EXPECTED
+        some = "in some of its engines only: " * (ran.some and not differs)
+        smallest = "" if differs else ran.cell
+        end = replace(end, smallest=smallest, last_said=f"run once more: {some}{differs or ran.said}")
         write_minimised(self.target, self.best, end)
-        return end, code
+        return end, ExitCode.SURPRISE if differs else ExitCode.AS_EXPECTED
 
 
 def check_target(target: Path, cell: str) -> None:

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +94,8 @@ def reduce_nodes(
     def answer(folder: Path) -> bytes:
         try:
             model = onnx.load(str(folder / GRAPH))
-            if missing := set(_entering(model)) - set(known):
+            weights = {tensor.name for tensor in model.graph.initializer}
+            if missing := {info.name for info in model.graph.input} - weights - set(known):
                 whole = onnx.ModelProto()
                 whole.CopyFrom(failing.model)
                 del whole.graph.output[:]
@@ -112,44 +113,30 @@ def reduce_nodes(
         (folder / "load.py").write_text(LOADER, encoding="utf-8")
         words = ["debug", "reduce", "model.onnx", "-o", "reduced.onnx", "--mode", mode]
         words += ["--data-loader-script", "load.py", "--fail-code", str(FAIL_CODE)]
-        check = ["--check", sys.executable, "-S", "-c", ASK, "ask"]
-        with socket.socket(socket.AF_UNIX) as listener:
+        words += ["--check", sys.executable, "-S", "-c", ASK, "ask"]
+        with socket.socket(socket.AF_UNIX) as listener, (folder / "log").open("w+b") as log:
             listener.bind(str(folder / "ask"))
             listener.listen()
             listener.settimeout(POLL_SECONDS)
-            return _converse([*POLYGRAPHY, *words, *check], folder, listener, lambda: answer(folder), goes_on)
-
-
-def _entering(model: onnx.ModelProto) -> list[str]:
-    weights = {tensor.name for tensor in model.graph.initializer}
-    return [info.name for info in model.graph.input if info.name not in weights]
-
-
-def _converse(
-    command: Sequence[str], folder: Path, listener: socket.socket, answer: Callable[[], bytes],
-    goes_on: Callable[[], bool],
-) -> str:  # fmt: skip
-    """Run Polygraphy and answer what it asks, until it ends."""
-    with (folder / "log").open("w+b") as log:
-        process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            while process.poll() is None:
-                if not goes_on():
-                    return "the budget is spent"
-                with contextlib.suppress(TimeoutError):
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.sendall(answer())
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        if not process.returncode:
-            return ""
-        log.seek(0)
-        return f"exit code {process.returncode}: {_last_line(log.read().decode(errors='replace'))}"
+            process = subprocess.Popen(
+                [*POLYGRAPHY, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                while process.poll() is None:
+                    if not goes_on():
+                        return "the budget is spent"
+                    with contextlib.suppress(TimeoutError):
+                        connection, _ = listener.accept()
+                        with connection:
+                            connection.sendall(answer(folder))
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            log.seek(0)
+            said = _last_line(log.read().decode(errors="replace"))
+            return f"exit code {process.returncode}: {said}" if process.returncode else ""
 
 
 def _last_line(text: str) -> str:
