@@ -14,7 +14,7 @@ import onnx
 
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.issue import Report, render_issue
-from trtmatrix.bugs.recipe import Limits, Recipe, polygraphy_lines, read_recipe, trtexec_lines
+from trtmatrix.bugs.recipe import Limits, Recipe, read_recipe, trtexec_lines
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, clean_graph
 from trtmatrix.bugs.script import fill_template, limits_of, script_values, why_no_script
 from trtmatrix.common.errors import UsageError
@@ -107,7 +107,11 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
     for constant in ("LIMITS", "PROFILE"):
         values[constant] = {rename(key, renamed): value for key, value in values[constant].items()}
     script = redactor.clean(SCRIPT, fill_template(values))
-    report = _report(found, name, recipe, limits, script)
+    facts = environment_of(found)
+    report = Report(
+        found=found, facts=facts, archive=name, run="python3 repro.py" + " --onnxruntime" * on_cpu,
+        trtexec=[] if on_cpu else trtexec_lines(recipe, facts.get("library", "")), files=WHAT, script=script,
+    )  # fmt: skip
     return {ISSUE: redactor.clean(ISSUE, render_issue(report)).encode(), **files, SCRIPT: script.encode()}
 
 
@@ -116,16 +120,6 @@ def _builds_of(found: Found) -> int:
     outcome = found.entry.outcome
     some = outcome is not None and 0 < outcome.failed < outcome.builds
     return min(max(outcome.builds, 3), 20) if outcome and some else 1
-
-
-def _report(found: Found, name: str, recipe: Recipe, limits: Limits, script: str) -> Report:
-    """Return what the issue tells."""
-    facts, on_cpu = environment_of(found), found.product is Product.ONNXRUNTIME
-    library = facts.get("library", "")
-    tools = {} if on_cpu else {"trtexec": trtexec_lines(recipe, library)}
-    tools["Polygraphy"] = polygraphy_lines(recipe, found.product, library, limits)
-    run = "python3 repro.py" + " --onnxruntime" * on_cpu
-    return Report(found=found, facts=facts, archive=name, run=run, tools=tools, files=WHAT, script=script)
 
 
 def names_in(model: bytes) -> frozenset[str]:

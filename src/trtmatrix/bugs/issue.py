@@ -48,7 +48,7 @@ class Report:
     """All that the text says.
 
     ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``run``: the line that runs the
-    archive, ``script``: what that runs. ``tools``: tool → its lines. ``files``: name → what is in it.
+    archive, ``script``: what that runs. ``trtexec``: lines that do the same. ``files``: name → what is in it.
     """
 
     found: Found
@@ -56,7 +56,7 @@ class Report:
     archive: str
     run: str
     files: Mapping[str, str]
-    tools: Mapping[str, Sequence[str]]
+    trtexec: Sequence[str]
     script: str
 
     @property
@@ -231,9 +231,8 @@ def _commands(report: Report, script: str) -> str:
         gpus = "--gpus all " if report.facts.get("gpu") else ""
         lines.append(f'docker run --rm {gpus}-v "$PWD:/bug:ro" -w /bug --entrypoint "" {image} {report.run}')
     parts = [fence("\n".join(lines)), "Exit code: 1 the failure came back, 0 it did not, 125 cannot be said."]
-    parts += [
-        f"The same engine by {name}:\n\n{fence(chr(10).join(lines))}" for name, lines in report.tools.items()
-    ]
+    if report.trtexec:
+        parts.append("The same engine by trtexec:\n\n" + fence("\n".join(report.trtexec)))
     if script:
         parts.append(fold("repro.py", fence(script.rstrip()).replace("```sh", "```python", 1)))
     else:

@@ -1,13 +1,11 @@
-"""What a repro asks of the build, and the same engine by NVIDIA's own tools, trtexec and Polygraphy.
+"""What a repro asks of the build, and the same engine by NVIDIA's own tool, trtexec.
 
 The repro's ``run`` is called with a stand-in that notes what it asks for, and runs nothing. Options:
-https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/command-line-programs.html and
-https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy.
+https://docs.nvidia.com/deeplearning/tensorrt/latest/reference/command-line-programs.html.
 """
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -139,57 +137,26 @@ def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
         "for i, (_, a) in enumerate(sorted(np.load('inputs.npz').items()))]"
     )
     words = ["--onnx=model.onnx", *([] if recipe.precision != "fp32" else ["--noTF32"])]
-    words += _types(recipe, library, strong="--stronglyTyped")
+    words += _types(recipe, library)
     if recipe.level is not None and not _before(library, "8.6"):
         words.append(f"--builderOptimizationLevel={recipe.level}")
-    ranges = [(f"{option}Shapes", shapes) for option, shapes in _profiles(recipe)]
-    for option, shapes in [*ranges, ("shapes", recipe.shapes)] if ranges else []:
-        told = [f"{name}:{'x'.join(map(str, shapes[name]))}" for name in recipe.profile]
-        words.append(f"--{option}={','.join(told)}")
+    for which, option in enumerate(
+        ("minShapes", "optShapes", "maxShapes", "shapes") if recipe.profile else ()
+    ):
+        shapes = {n: (*ranges, recipe.shapes[n])[which] for n, ranges in recipe.profile.items()}
+        words.append(f"--{option}=" + ",".join(f"{n}:{'x'.join(map(str, s))}" for n, s in shapes.items()))
     files = [f"{name}:input-{number}.bin" for number, name in enumerate(sorted(recipe.shapes))]
     words += [f"--loadInputs={','.join(files)}"] if files else []
     words += ["--iterations=1", "--warmUp=0", "--duration=0", "--exportOutput=outputs.json"]
     return [f'python3 -c "{binaries}"', shlex.join(["trtexec", *words])]
 
 
-def polygraphy_lines(recipe: Recipe, product: Product, library: str, limits: Limits) -> list[str]:
-    """Return the lines that do it by Polygraphy; where there is no plugin, beside ONNX Runtime.
-
-    What passes is an error that the script takes as right, as a signal-to-noise ratio in decibels.
-    """
-    load = (
-        "import numpy as np; from polygraphy.json import save_json; "
-        "save_json([dict(np.load('inputs.npz'))], 'inputs.json')"
-    )
-    words, on_trt = ["run", "model.onnx"], product is not Product.ONNXRUNTIME
-    if on_trt:
-        words += ["--trt", *([] if recipe.precision == "fp32" else ["--tf32"])]
-        words += _types(recipe, library, strong="--strongly-typed")
-        if recipe.level is not None and not _before(library, "8.6"):
-            words += ["--builder-optimization-level", str(recipe.level)]
-        for option, shapes in _profiles(recipe):
-            told = (f"{name}:[{','.join(map(str, shape))}]" for name, shape in shapes.items())
-            words += [f"--trt-{option}-shapes", *told]
-    words += [] if recipe.plugins else ["--onnxrt"]
-    words += ["--load-inputs", "inputs.json"]
-    ratios = {n: -20 * math.log10(low) for n, (low, _) in limits.items() if 0 < low < 1 and " in " not in n}
-    if on_trt and not recipe.plugins and ratios:
-        words += ["--compare", "snr", "--snr-threshold", *(f"{n}:{ratio:.1f}" for n, ratio in ratios.items())]
-    return [f'python3 -c "{load}"', shlex.join(["polygraphy", *words])]
-
-
-def _profiles(recipe: Recipe) -> list[tuple[str, Mapping[str, Shape]]]:
-    """Return the least, the usual and the largest shapes of the inputs that have a profile."""
-    names = ("min", "opt", "max") if recipe.profile else ()
-    return [(name, {n: shapes[i] for n, shapes in recipe.profile.items()}) for i, name in enumerate(names)]
-
-
-def _types(recipe: Recipe, library: str, *, strong: str) -> list[str]:
+def _types(recipe: Recipe, library: str) -> list[str]:
     """Return the options about the types that the builder may use."""
     if not _before(library, "11") and recipe.precision in TYPED:
         return []
     if recipe.precision in TYPED and not _before(library, "9"):
-        return [strong]
+        return ["--stronglyTyped"]
     half = ["--fp16"] if recipe.precision.startswith("fp16") else []
     return half + [f"--{word}" for word in recipe.quantized]
 

@@ -154,30 +154,30 @@ class Runs:
         """
         from trtmatrix.onnxmodel.preparing import mark_of
 
-        found: list[Errors] = []
         record, count, names = self.entry.record, len(self.inputs.samples), self._names
         if record is None:
             return 0, "there is no record of it"
+        own, found = frozenset(names.values()), list[Errors | str]()
         for number in range(count):
             if other_shapes(record):
-                errors = self.measure("", number)
+                found.append(self.measure("", number))
             else:
-                own, mark = frozenset(names.values()), mark_of(number, count)
-                errors = errors_of(record, self.entry, names, self.calibration, own, mark)
-            if isinstance(errors, str):
-                return number, errors
-            found.append(errors)
-        worst = [max(map(_size, errors.floors.values()), default=-1.0) for errors in found]
-        sample = max(range(count), key=worst.__getitem__)
+                mark = mark_of(number, count)
+                found.append(errors_of(record, self.entry, names, self.calibration, own, mark))
+        sizes = [
+            math.inf if isinstance(e, str) else max(map(_size, e.floors.values()), default=-1.0)
+            for e in found
+        ]
+        sample = sizes.index(max(sizes))
         return sample, found[sample]
 
     def measure(self, tensor: str, sample: int) -> Errors | str:
         """Return the errors of the outputs and of a marked tensor, or why there are none."""
         outcome = self.entry.outcome
-        every = outcome is None or outcome.failed >= outcome.builds
+        some = outcome is not None and outcome.failed < outcome.builds
         try:
             marked = self._open_marked(tensor, sample)
-            found = self.session.ask(model_repro(marked), builds=1 if every else 0)
+            found = self.session.ask(model_repro(marked), builds=0 if some else 1)
         except (TrtMatrixError, OSError) as error:
             return " ".join(str(error).split())[:300]
         if found.record is None:

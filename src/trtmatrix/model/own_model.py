@@ -52,6 +52,12 @@ BUILT_AS: Mapping[str, Mapping[str, str]] = {
 }
 """The graph's type → the precision asked for → the probe's. ``fp16``: strongly typed where there is that."""
 
+TYPED: Mapping[str, str] = {
+    "bfloat16": "bfloat16 needs TensorRT 9.2 or later: below it the parser refuses the graph",
+    "float64": "the graph is typed in float64, which TensorRT does not compute in: it takes float32",
+}
+"""The graph's type → what is told of it."""
+
 SECONDS = 1800.0
 """The time limit of a build and its runs: a model of one's own may be large."""
 
@@ -336,10 +342,7 @@ def _write_files(folder: Path, cache: Path, model: ModelFile, inputs: Inputs) ->
 
 def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
     """Return what a report tells of the model, by content alone: nothing of where it lies."""
-    shapes = [
-        f"{name} {' to '.join(dict.fromkeys(map(shape_text, ranges)))}"
-        for name, ranges in inputs.profile.items()
-    ]
+    ranges = [f"{n} {' to '.join(dict.fromkeys(map(shape_text, r)))}" for n, r in inputs.profile.items()]
     facts = [
         ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),
         ("inputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.inputs)),
@@ -348,14 +351,10 @@ def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
         ("external files", ", ".join(sorted(model.files)) or "none"),
         ("quantized to", ", ".join(model.quantized) or "nothing"),
         ("built as", BUILT_AS.get(model.typed, BUILT_AS["float32"])[precision]),
-        ("profile", "; ".join(shapes) or "none: all shapes are static"),
+        ("profile", "; ".join(ranges) or "none: all shapes are static"),
         ("samples", f"1, {inputs.words}" if inputs.drawn else inputs.words),
     ]  # fmt: skip
-    told = [*model.troubles]
+    told = [*model.troubles, *([TYPED[model.typed]] if model.typed in TYPED else [])]
     if model.typed in {"float16", "bfloat16"} and precision != "fp16":
         told.append(f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says")
-    if model.typed == "bfloat16":
-        told.append("bfloat16 needs TensorRT 9.2 or later: below it the parser refuses the graph")
-    if model.typed == "float64":
-        told.append("the graph is typed in float64, which TensorRT does not compute in: it takes float32")
     return {"facts": facts, "troubles": told, "drawn": inputs.drawn}

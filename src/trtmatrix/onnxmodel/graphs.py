@@ -26,10 +26,8 @@ OWN = frozenset({"", "ai.onnx", "ai.onnx.ml"})
 """Domains of operators that are ONNX's own."""
 
 CASE_NAMES = frozenset(
-    {
-        "model.onnx", "check.onnx", "case.json", "noise.json", "inputs", "reference", "extra", "others",
-        "defects",
-    }
+    ("model.onnx", "check.onnx", "case.json", "noise.json", "inputs", "reference", "extra", "others",
+     "defects")
 )  # fmt: skip
 """What lies in a case's folder already."""
 

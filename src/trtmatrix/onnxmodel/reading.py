@@ -147,18 +147,14 @@ def _malformed(model: ModelProto) -> Iterator[str]:
 
 
 def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:
-    kind = info.type.WhichOneof("value")
+    kind, tensor = str(info.type.WhichOneof("value") or "of no type"), info.type.tensor_type
     if kind != "tensor_type":
-        said = str(kind or "of no type").removesuffix("_type").replace("_", " ")
+        said = kind.removesuffix("_type").replace("_", " ")
         raise UsageError(
             f"--model {path}: {what} {info.name} is no tensor ({said}): only tensors can be fed and compared"
         )
-    tensor = info.type.tensor_type
-    shape: tuple[Dim, ...] | None = None
-    if tensor.HasField("shape"):
-        shape = tuple(
-            dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim
-        )
+    dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
+    shape: tuple[Dim, ...] | None = tuple(dims) if tensor.HasField("shape") else None
     return Tensor(name=info.name, dtype=_dtype(tensor.elem_type), shape=shape)
 
 
