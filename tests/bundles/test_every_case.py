@@ -14,8 +14,7 @@ import pytest
 
 from tests.models.conftest import REPOSITORY
 from tests.probe.pythons import cache_folder, environment
-from trtmatrix.bugs.recipe import read_recipe
-from trtmatrix.bugs.script import fill_template, limits_of, script_values
+from trtmatrix.bugs.script import fill_template, limits_of, read_recipe, script_values
 from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.judge import judge, subject_of
 from trtmatrix.judge.record import Record, record_from

@@ -14,9 +14,17 @@ import onnx
 
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.issue import Report, render_issue
-from trtmatrix.bugs.recipe import Limits, Recipe, read_recipe, trtexec_lines
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, clean_graph
-from trtmatrix.bugs.script import fill_template, limits_of, script_values, why_no_script
+from trtmatrix.bugs.script import (
+    Limits,
+    Recipe,
+    fill_template,
+    limits_of,
+    read_recipe,
+    script_values,
+    trtexec_lines,
+    why_no_script,
+)
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.numbers import judge_build, nan_last, read_floors
 from trtmatrix.judge.record import RAN

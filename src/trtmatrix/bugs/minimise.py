@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.bugs.cell import find_cell, read_cell_id
-from trtmatrix.bugs.failing_model import FailingModel, size_text, write_failing_model
 from trtmatrix.bugs.manner import Kind, Manner, same_manner
 from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
-from trtmatrix.bugs.trials import Start, Trials, find_start
+from trtmatrix.bugs.trials import FailingModel, Start, Trials, find_start, size_text, write_failing_model
 from trtmatrix.common.border import read_json, remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from trtmatrix.bugs.failing_model import FailingModel, compute
+from trtmatrix.bugs.trials import FailingModel, compute
 from trtmatrix.common.errors import UsageError
 from trtmatrix.onnxmodel.sessions import NotComputedError
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judge.test_numbers import FLOOR, make_build, make_noise, make_subject
 
-from trtmatrix.bugs.recipe import Limits
-from trtmatrix.bugs.script import fill_template, limits_of, read_recorded
+from trtmatrix.bugs.script import Limits, fill_template, limits_of, read_recorded
 from trtmatrix.judge.numbers import judge_build
 from trtmatrix.suite.model import Verdict
 
