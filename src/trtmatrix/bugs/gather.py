@@ -28,6 +28,7 @@ from trtmatrix.bugs.script import (
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.numbers import judge_build, nan_last, read_floors
 from trtmatrix.judge.record import RAN
+from trtmatrix.onnxmodel.graphs import load_whole
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.matrix import ImageOrigin
@@ -172,7 +173,7 @@ def graph_files(
     """
     check, mark = folder / "check.onnx", mark_of(sample, recipe.samples)
     file = check if on_cpu and check.is_file() else folder / MODEL
-    model = onnx.load(str(file))
+    model = load_whole(file)
     known = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in recipe.marked if n not in known)
     renamed = clean_graph(model, redactor, MODEL)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto
 
@@ -25,7 +24,7 @@ from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, profile_texts
-from trtmatrix.onnxmodel.graphs import find_external
+from trtmatrix.onnxmodel.graphs import find_external, load_whole
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.onnxmodel.samples import digest_samples
 from trtmatrix.onnxmodel.sessions import Session as Loaded
@@ -91,7 +90,7 @@ def read_failing_model(file: Path, samples: Sequence[Sample], profile: Mapping[s
     size = sum(path.stat().st_size for path in [file, *find_external(file).values()])
     if size > LARGEST:
         raise UsageError(f"the model has {size >> 20} MiB: every step of the search would write them again")
-    model = onnx.load(str(file))
+    model = load_whole(file)
     return FailingModel(model=model, samples=(), profile=dict(profile)).fed_with(model, samples)
 
 

@@ -23,7 +23,7 @@ from onnx.inliner import inline_local_functions
 
 from trtmatrix.authoring.arithmetic import round_bf16, round_fp16, round_tf32
 from trtmatrix.judge.factors import ALLOWED
-from trtmatrix.onnxmodel.graphs import FLOATS, attribute_of, find_external, infer, known_of
+from trtmatrix.onnxmodel.graphs import FLOATS, attribute_of, find_external, infer, known_of, whole_tensor
 from trtmatrix.onnxmodel.sessions import NotComputedError, Session, SingleNode, name_runner
 from trtmatrix.onnxmodel.tensors import Tensor, fits_shape, shape_text
 from trtprobe.measure import measure_output
@@ -178,7 +178,10 @@ class Graph:
 
         def fetch(name: str, *, as_given: bool = False) -> Any:  # noqa: ANN401 - an array, or a sequence
             if name in self.weights and name not in exact:
-                value = _to(dtype, _read_weights(self.weights[name], self.file.parent))
+                value = _to(
+                    dtype,
+                    np.asarray(numpy_helper.to_array(whole_tensor(self.weights[name], self.file.parent))),
+                )
                 is_half = self.known.types.get(name) in HALF  # those are of few bits
                 return value if as_given or is_half else self._store(name, value, way)
             return (exact if as_given else rounded)[name]
@@ -301,18 +304,6 @@ def _summed_axes(node: NodeProto, feeds: Mapping[str, Any]) -> tuple[int, int, i
 def _is_plain(kind: int) -> bool:
     """Whether NumPy itself has a type; what it has not is fed to nobody."""
     return kind == TensorProto.BFLOAT16 or helper.tensor_dtype_to_np_dtype(kind).kind in "fiubSUO"
-
-
-def _read_weights(tensor: TensorProto, folder: Path) -> Array:
-    """Return a constant; external data is read by hand, as onnx refuses files that have several names."""
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    if tensor.data_location != TensorProto.EXTERNAL:
-        return np.asarray(numpy_helper.to_array(tensor))
-    whole = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
-    with (folder / entries["location"]).open("rb") as stream:
-        stream.seek(int(entries.get("offset", 0)))
-        whole.raw_data = stream.read(int(entries["length"]) if "length" in entries else -1)
-    return np.asarray(numpy_helper.to_array(whole))
 
 
 def _is_real(value: Any) -> bool:  # noqa: ANN401 - an array, or a sequence

@@ -173,6 +173,27 @@ def _without_data(model: ModelProto) -> ModelProto:
     return ModelProto(ir_version=model.ir_version, opset_import=opsets, functions=functions, graph=graph)
 
 
+def load_whole(file: Path) -> ModelProto:
+    """Load a model with its external data, which onnx itself refuses where a file has several names."""
+    find_external(file)
+    model = onnx.load(str(file), load_external_data=False)
+    for tensor in all_tensors(model):
+        tensor.CopyFrom(whole_tensor(tensor, file.parent))
+    return model
+
+
+def whole_tensor(tensor: TensorProto, folder: Path) -> TensorProto:
+    """Return a tensor with its data, read from beside the model where it is external."""
+    if tensor.data_location != TensorProto.EXTERNAL:
+        return tensor
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    whole = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+    with (folder / entries["location"]).open("rb") as stream:
+        stream.seek(int(entries.get("offset", 0)))
+        whole.raw_data = stream.read(int(entries["length"]) if "length" in entries else -1)
+    return whole
+
+
 def find_external(model: Path, loaded: ModelProto | None = None) -> dict[str, Path]:
     """Return the files with a model's external data: their relative name → where they are.
 
