@@ -15,7 +15,7 @@ from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, stored_models
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.plan.survey import Survey, entries_of, take_survey
+from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.cells import Selection, nearest_names, unlisted_version
 from trtmatrix.suite.model import CPU, NO_GPU, CellId, Evidence, Product, Verdict
 from trtmatrix.suite.plan import Pull
@@ -34,7 +34,6 @@ class Found:
     """
 
     context: Context
-    survey: Survey
     loaded: LoadedRepro
     entry: Entry
     record: Record
@@ -95,7 +94,7 @@ def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Fou
     same = (e for e in mine if e.cell.version.product is version.product)
     row = tuple(sorted(same, key=lambda e: e.cell.version.release))
     return Found(
-        context=context, survey=survey, loaded=loaded, entry=entry, calibration=calibration,
+        context=context, loaded=loaded, entry=entry, calibration=calibration,
         record=_failing_record(entry, calibration), row=row,
         others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != project.repros,
     )  # fmt: skip
