@@ -58,13 +58,13 @@ class Bench:
         """Return an image's name at the registry, or at what stands before it."""
         return f"{host or self.serving.host}/{repository}:{tag}"
 
-    def images(self, keep: Keep = Keep.ALL, cache: Path | None = None) -> Images:
-        """Return what has images, with a ledger in ``cache``, else in a folder of its own."""
+    def images(self, keep: Keep = Keep.ALL) -> Images:
+        """Return what has images."""
         puller = Puller(
             pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
             command=COMMAND,
         )  # fmt: skip
-        return Images(cache=cache or self.cache, puller=puller, keep=keep)
+        return Images(puller=puller, keep=keep)
 
     def have(self, images: Images, launch: Launch) -> str:
         """Have an image, which goes again with this bench."""

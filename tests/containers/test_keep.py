@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.registry import TEST_IMAGE, Registry, Serving, forget, open_registry
+from bench.registry import Registry, Serving, forget, open_registry
 
-from tests.containers.conftest import GOOD, Project, containers_of, wait_until
+from tests.containers.conftest import Project
 from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
-from trtmatrix.common.paths import own_identity
 from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.pulled import open_ledger, read_ledger
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Keep, Launch, short_name
 
@@ -65,21 +60,6 @@ def test_an_image_that_was_here_before_stays(registry: Registry, image: str, pro
     assert is_here(registry, image)
 
 
-def test_what_a_killed_run_wanted_gone_goes_at_the_next_start(
-    registry: Registry, image: str, project: Project, started: Callable[..., subprocess.Popen[str]]
-) -> None:
-    write_matrix(project, {FIRST: image, GOOD + ".2": TEST_IMAGE})
-    run = started("--trt", FIRST, "--repro", "endings", "--case", "hangs", "--keep", "none")
-    wait_until(lambda: bool(containers_of(run.pid)), 30, "its container runs")
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    assert is_here(registry, image)
-    done = project.run("--trt", GOOD + ".2", *PASSES)
-    assert f"removed {image}" in done.told
-    assert not is_here(registry, image)
-    assert is_here(registry, TEST_IMAGE)
-
-
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     with serve_registry(tmp_path_factory.mktemp("registry")) as opened:
@@ -104,27 +84,15 @@ def have(bench: Bench, images: Images, launch: Launch) -> Launch:
     return launch
 
 
-def test_locked_ones_stay_and_others_go(bench: Bench, tmp_path: Path) -> None:
-    images = bench.images(Keep.LOCKED, tmp_path)
-    launches = [want(bench.push(tag)[0], locked=tag == "locked") for tag in ("locked", "loose")]
-    for launch in [have(bench, images, launch) for launch in launches]:
-        images.ended(launch)
-    locked, loose = (launch.version.origin for launch in launches)
-    assert isinstance(locked, ImageOrigin)
-    assert isinstance(loose, ImageOrigin)
-    assert bench.is_here(locked.reference)
-    assert not bench.is_here(loose.reference)
-
-
 @pytest.mark.parametrize("locked", [True, False])
-def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_path: Path) -> None:
+def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench) -> None:
     name, theirs = bench.push("theirs")[0], "small/theirs:1"
     launch = want(name, locked=locked)
     by_hand = bench.client.images.pull(name)
     by_hand.tag(*theirs.split(":"))
     bench.client.images.remove(name)
     bench.names.append(theirs)
-    images = bench.images(Keep.NONE, tmp_path)
+    images = bench.images(Keep.NONE)
     images.ended(have(bench, images, launch))
     assert bench.is_here(theirs)
     assert bench.told == []
@@ -132,11 +100,9 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench, tmp_
 
 @pytest.mark.engines
 @pytest.mark.parametrize("locked", [True, False])
-def test_an_image_of_several_names_goes_after_the_last_of_them(
-    locked: bool, bench: Bench, tmp_path: Path
-) -> None:
+def test_an_image_of_several_names_goes_after_the_last_of_them(locked: bool, bench: Bench) -> None:
     names = bench.push_under("first", "second", "third")
-    images = bench.images(Keep.NONE, tmp_path)
+    images = bench.images(Keep.NONE)
     launches = [with_cells(want(name, locked=locked)) for name in names]
     images.expect(launches)
     for launch in launches[:2]:
@@ -147,7 +113,6 @@ def test_an_image_of_several_names_goes_after_the_last_of_them(
     bench.have(images, launches[2])
     images.ended(launches[2])
     assert not any(bench.is_here(reference_of(launch)) for launch in launches)
-    assert read_ledger(tmp_path).pulled == []
 
 
 def reference_of(launch: Launch) -> str:
@@ -156,28 +121,21 @@ def reference_of(launch: Launch) -> str:
 
 
 @pytest.mark.engines
-def test_what_a_container_needs_goes_later(bench: Bench, tmp_path: Path) -> None:
-    images = bench.images(Keep.NONE, tmp_path)
+def test_what_a_container_needs_stays(bench: Bench) -> None:
+    images = bench.images(Keep.NONE)
     launch = have(bench, images, want(bench.push("shared")[0]))
-    (pulled,) = read_ledger(tmp_path).pulled
-    container = bench.client.containers.create(pulled.reference, ["nothing"])
+    container = bench.client.containers.create(reference_of(launch), ["nothing"])
     try:
         images.ended(launch)
-        assert bench.told[-1].startswith(f"{pulled.reference} stays: ")
-        assert bench.is_here(pulled.reference)
+        assert bench.told[-1].startswith(f"{reference_of(launch)} stays: ")
+        assert bench.is_here(reference_of(launch))
     finally:
         container.remove()
-    with open_ledger(tmp_path) as ledger:  # as if this run were gone
-        gone = own_identity().rsplit(":", 1)[0] + ":0"
-        ledger.pulled = [ledger.pulled[0].model_copy(update={"owner": gone})]
-    bench.images(Keep.ALL, tmp_path).drop_leftovers([])
-    assert not bench.is_here(pulled.reference)
-    assert read_ledger(tmp_path).pulled == []
 
 
 def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:
     base, made = bench.push("base")[0], "small/made:1"
-    images = bench.images(Keep.NONE, tmp_path)
+    images = bench.images(Keep.NONE)
     code = f"import subprocess\nsubprocess.run([{COMMAND!r}, 'tag', {base!r}, {made!r}], check=True)\n"
     (tmp_path / "build").write_text(code)
     images.builder = (str(tmp_path / "build"),)

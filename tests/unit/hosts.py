@@ -144,7 +144,7 @@ TO_BUILD = Case_(
 
 def bad(trouble: Any) -> RegistryError:
     """A registry's bad answer."""
-    return RegistryError(f"nvcr.io: {trouble.value}\n  docker login nvcr.io", trouble=trouble, host="nvcr.io")
+    return RegistryError(f"nvcr.io: {trouble.name}\n  docker login nvcr.io", trouble=trouble, host="nvcr.io")
 
 
 def kinds(plan: Plan) -> set[Exclusion]:

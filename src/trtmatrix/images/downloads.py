@@ -131,8 +131,8 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
     for download in downloads:
         packed = USUAL_UNLOCKED if download.added is None else download.added
         usual = packed * USUAL_FACTOR + (USUAL_BUILT if download.built else 0)
-        stays = keep is Keep.ALL or (keep is Keep.LOCKED and download.layers is not None)
-        (stay if stays or download.built else go).append(Need(least=download.added or 0, usual=usual))
+        stays = keep is Keep.ALL or download.built
+        (stay if stays else go).append(Need(least=download.added or 0, usual=usual))
     together = [*stay, *sorted(go, key=lambda need: need.usual)[-2:]]
     largest = max((layer.size for download in downloads for layer in download.layers or ()), default=0)
     least = largest + sum(need.least for need in together)

@@ -166,7 +166,7 @@ def hold_images(
             pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
         )
         builder = builder_command(project.image_builder, project.matrix)
-        store = Images(cache=project.cache, puller=puller, builder=builder)
+        store = Images(puller=puller, builder=builder)
         for version in versions:
             if not isinstance(version.origin, ImageOrigin):
                 continue

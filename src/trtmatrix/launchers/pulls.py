@@ -13,7 +13,7 @@ import docker.errors
 import requests.exceptions
 
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.launchers.references import Trouble, parse_reference, remedy_for
+from trtmatrix.launchers.references import Trouble, parse_reference
 from trtmatrix.tables.table import one_line
 
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
@@ -106,7 +106,7 @@ def explain_pull(reference: str, said: str, command: str = "docker") -> tuple[Ma
         host = "its registry"
     error = MachineryError(
         f"{reference} cannot be had: {text[:LONGEST]}\n"
-        f"  {sign.remedy.format(host=host) or remedy_for(sign.trouble, host, reference)}\n"
+        f"  {sign.remedy.format(host=host) or sign.trouble.remedy(host)}\n"
         f"  try it by hand: {command} pull {reference}"
     )
     return error, sign.again

@@ -56,15 +56,10 @@ class Reference:
         """The host that answers for it, with its port: Docker Hub's is called otherwise than its images."""
         return "registry-1.docker.io" if self.host == HUB else self.host
 
-    @property
-    def name(self) -> str:
-        """Host and repository."""
-        return f"{self.host}/{self.repository}"
-
     def __str__(self) -> str:
         """Return the whole reference."""
         tag = f":{self.tag}" if self.tag else ""
-        return self.name + tag + (f"@{self.digest}" if self.digest else "")
+        return f"{self.host}/{self.repository}{tag}" + (f"@{self.digest}" if self.digest else "")
 
 
 def parse_reference(text: str) -> Reference:
@@ -90,20 +85,39 @@ def parse_reference(text: str) -> Reference:
 
 
 class Trouble(Enum):
-    """What can be wrong with asking a registry."""
+    """What can be wrong with asking a registry: what is said of it, and what to do about it."""
 
-    UNREACHABLE = "unreachable"
-    """Nobody answers there, or nobody who can be trusted."""
-    NEEDS_LOGIN = "needs login"
-    WRONG_LOGIN = "wrong login"
-    """There is a login, and it is refused, or may not read this."""
-    MISSING = "missing"
-    LIMITED = "limited"
-    """The registry says to ask later."""
-    DAMAGED = "damaged"
-    """What it sent is not what its digest says."""
-    BROKEN = "broken"
-    """It answers with what no registry should."""
+    UNREACHABLE = (
+        "{host} cannot be reached for {what}",
+        "check the network and the proxy (HTTPS_PROXY, NO_PROXY), or name a mirror: --registry HOST/PATH",
+    )
+    NEEDS_LOGIN = ("{host} wants a login for {what}, or has no such image", "log in: {login}")
+    WRONG_LOGIN = ("{host} refuses the login that is used for {what}", "log in again: {login}")
+    MISSING = (
+        "{host} has no {what}",
+        "check the tag on the registry's pages: it was taken away, or never was there (nox -s lock shows what"
+        " a tag stands for now; nox -s pack hands on an image that another host has)",
+    )
+    LIMITED = (
+        "{host} says to ask later for {what}",
+        "try again later; a login usually has a higher limit: {login}",
+    )
+    DAMAGED = (
+        "{host} sent other bytes than their digest says for {what}",
+        "ask again: something between here and the registry changes what it sends; with a proxy or mirror, "
+        "ask without it",
+    )
+    BROKEN = (
+        "{host} gave no usable answer for {what}",
+        "try again later; with a proxy or mirror, ask without it",
+    )
+
+    def remedy(self, host: str) -> str:
+        """Return the next thing to do. Source: https://docs.nvidia.com/ngc/ngc-catalog-user-guide/."""
+        login = f"docker login {host}" if host != HUB else "docker login"
+        if host == "nvcr.io":
+            login = "docker login nvcr.io --username '$oauthtoken' (its password is an NGC API key)"
+        return str(self.value[1]).format(login=login)
 
 
 class RegistryError(MachineryError):
@@ -114,47 +128,10 @@ class RegistryError(MachineryError):
         self.trouble, self.host = trouble, host
 
 
-_TROUBLES = {  # what happened, and what to do about it
-    Trouble.UNREACHABLE: ("{host} cannot be reached for {what}", "check the network and the proxy "
-        "(HTTPS_PROXY, NO_PROXY), or name a mirror: --registry HOST/PATH"),
-    Trouble.NEEDS_LOGIN: ("{host} wants a login for {what}, or has no such image", "log in: {login}"),
-    Trouble.WRONG_LOGIN: ("{host} refuses the login that is used for {what}", "log in again: {login}"),
-    Trouble.MISSING: ("{host} has no {what}", "check the tag on the registry's pages: it was taken away, or "
-        "never was there"),
-    Trouble.LIMITED: ("{host} says to ask later for {what}", "try again later; a login usually has a higher "
-        "limit: {login}"),
-    Trouble.DAMAGED: ("{host} sent other bytes than their digest says for {what}", "ask again: something "
-        "between here and the registry changes what it sends; with a proxy or mirror, ask without it"),
-    Trouble.BROKEN: ("{host} gave no usable answer for {what}", "try again later; with a proxy or "
-        "mirror, ask without it"),
-}  # fmt: skip
-_GONE = (
-    "a digest that was there is gone from it: nox -s lock shows what the tag stands for now; a host that has "
-    "the image can hand it on: nox -s pack"
-)
-
-
 def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> RegistryError:
     """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
-    said = f": {why}" if why else ""
-    message = (
-        f"{_TROUBLES[trouble][0].format(host=host, what=what)}{said}\n  {remedy_for(trouble, host, what)}"
-    )
-    return RegistryError(message, trouble=trouble, host=host)
-
-
-def remedy_for(trouble: Trouble, host: str, what: str = "") -> str:
-    """Return the next thing to do about a registry's trouble. ``what``: the name that was asked for."""
-    if trouble is Trouble.MISSING and "@" in what:
-        return _GONE
-    return _TROUBLES[trouble][1].format(login=login_command(host))
-
-
-def login_command(host: str) -> str:
-    """Return the command that logs in to a registry. Source: https://docs.nvidia.com/ngc/ngc-catalog-user-guide/."""
-    if host == "nvcr.io":
-        return "docker login nvcr.io --username '$oauthtoken' (its password is an NGC API key)"
-    return "docker login" if host == HUB else f"docker login {host}"
+    said = str(trouble.value[0]).format(host=host, what=what) + (f": {why}" if why else "")
+    return RegistryError(f"{said}\n  {trouble.remedy(host)}", trouble=trouble, host=host)
 
 
 def with_own_images(
@@ -183,10 +160,8 @@ def with_own_images(
         elif image.endswith(SUFFIXES[engine]):
             origins[name] = read_file(image)
         else:
-            taken = "; ".join(f"--engine {name}: {suffix}" for name, suffix in SUFFIXES.items())
-            raise UsageError(
-                f"--image {text}: --engine {engine} takes files that end in {SUFFIXES[engine]}\n  {taken}"
-            )
+            taken = f"--engine {engine} takes files that end in {SUFFIXES[engine]}"
+            raise UsageError(f"--image {text}: {taken}")
     versions = (replace(v, origin=origins[v.name]) if v.name in origins else v for v in matrix.versions)
     return replace(matrix, versions=tuple(versions))
 
@@ -200,8 +175,6 @@ def read_file(name: str, cache: Path) -> ImageOrigin:
     path = Path(name).expanduser().absolute()
     try:
         status = path.stat()
-        if not path.is_file():
-            raise UsageError(f"--image: {path} is no file")
         key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
         read = tar_ids if path.suffix == ".tar" else lambda file: (f"sha256:{digest_of(file)}",)
         ids = tuple(recall(cache, "image-file", key, lambda: list(read(path))))
@@ -226,13 +199,11 @@ def tar_ids(path: Path) -> tuple[str, ...]:
         with tarfile.open(path) as archive:
             found = {m.name: archive.extractfile(m) for m in archive if m.name in names}
             listings = {name: json.load(stream) for name, stream in found.items() if stream}
-        configurations = {str(entry["Config"]) for entry in listings["manifest.json"]}
+        (configuration,) = {str(entry["Config"]) for entry in listings["manifest.json"]}
         manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
     except (tarfile.TarError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"--image: {path} is no image as docker save writes it: {error!r}") from error
-    if len(configurations) != 1:
-        raise UsageError(f"--image: {path} has {len(configurations)} images: save the one that is meant")
-    own = configurations.pop().rpartition("/")[2].removesuffix(".json")
+        raise UsageError(f"--image: {path} is not one image as docker save writes it: {error!r}") from error
+    own = configuration.rpartition("/")[2].removesuffix(".json")
     return tuple(dict.fromkeys((f"sha256:{own}", *manifests)))
 
 

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -71,18 +71,32 @@ def make_environment(
                 remove_tree(old)
             # The uv of a run that was interrupted may still be writing: never where this one does.
             partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
-            place = {**os.environ, **({"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {})}
-            command = [*UV, "venv", "--quiet", "--allow-existing", *python, str(partial)]
-            command += ["--offline"] if is_offline() else []
-            made = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
-            new = [str(partial / "bin" / "python"), "-c", "import sys; sys.exit(sys.version_info < (3, 10))"]
-            if made.returncode or subprocess.run(new, check=False).returncode:
+            place = {"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {}
+            command = [
+                "venv",
+                "--allow-existing",
+                *python,
+                *(["--offline"] if is_offline() else []),
+                str(partial),
+            ]
+            made, inner = _uv(command, place=place), partial / "bin" / "python"
+            old_python = "import sys; sys.exit(sys.version_info < (3, 10))"
+            if made.returncode or subprocess.run([inner, "-c", old_python], check=False).returncode:
                 said = made.stderr.strip()[-300:]
                 raise MachineryError(f"uv makes no environment of Python 3.10 or later: {said}")
-            install_wheels(partial / "bin" / "python", tuple(wheels), wheelhouse)
+            install_wheels(inner, tuple(wheels), wheelhouse)
             (partial / "complete").touch()
             partial.rename(folder)
     return folder / "bin" / "python"
+
+
+def _uv(
+    words: Sequence[str], *, said: str = "", place: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run uv to its end; ``said``: what it reads, ``place``: variables that it is given."""
+    environment = {**os.environ, **(place or {})}
+    command = [*UV, *words, "--quiet"]
+    return subprocess.run(command, input=said, env=environment, capture_output=True, text=True, check=False)
 
 
 def make_own_environment(root: Path, named: str | None, note: Callable[[str], None]) -> Path:
@@ -111,20 +125,12 @@ def install_wheels(python: Path, wheels: tuple[str, ...], wheelhouse: Path | Non
         source = index_options()
     else:
         source = ["--offline", "--no-index", f"--find-links={wheelhouse}"]
-    command = [
-        *UV,
-        "pip",
-        "install",
-        f"--python={python}",
-        "--quiet",
-        "--only-binary=:all:",
-        *source,
-        *wheels,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["pip", "install", f"--python={python}", "--only-binary=:all:", *source, *wheels]
+    done = _uv(command)
     if done.returncode:
         said = f"uv could not install {', '.join(wheels)}: {' '.join(done.stderr.split())[-500:]}"
-        raise MachineryError(without_passwords(f"{said}\n  try it by hand: {shlex.join(command)}"))
+        by_hand = shlex.join([*UV, *command])
+        raise MachineryError(without_passwords(f"{said}\n  try it by hand: {by_hand}"))
 
 
 def index_options() -> list[str]:
@@ -164,9 +170,9 @@ def find_lacking(wheelhouse: Path | None, wheels: Sequence[str]) -> str:
     """
     if wheelhouse is None:
         return f"{', '.join(wheels)}: not installed, and there is no {WHEELHOUSE}"
-    command = [*UV, "pip", "compile", "--quiet", "--no-header", "--offline", "--no-index"]
-    command += ["--only-binary=:all:", f"--find-links={wheelhouse}", f"--python={sys.executable}", "-"]
-    done = subprocess.run(command, input="\n".join(wheels), capture_output=True, text=True, check=False)
+    command = ["pip", "compile", "--no-header", "--offline", "--no-index", "--only-binary=:all:"]
+    command += [f"--find-links={wheelhouse}", f"--python={sys.executable}", "-"]
+    done = _uv(command, said="\n".join(wheels))
     if done.returncode == 0:
         return ""
     said = " ".join(done.stderr.split())
@@ -251,14 +257,12 @@ def download_wheels(
     code, said = run_to_end(command, environment)
     if code == 0:
         return
-    source, (head, mismatch, facts) = (
-        wheels or index or "the index that pip is set to",
-        said.partition(MISMATCH),
-    )
+    source = wheels or index or "the index that pip is set to"
+    head, mismatch, facts = said.partition(MISMATCH)
     if mismatch:
-        facts = "\n".join(f"  {line.strip()}" for line in facts.splitlines()[1:] if line.strip())
+        lines = "".join(f"\n  {line.strip()}" for line in facts.splitlines()[1:] if line.strip())
         raise MachineryError(
-            f"{source} gives other bytes than the lock allows; nothing is built\n{facts}\n"
+            f"{source} gives other bytes than the lock allows; nothing is built{lines}\n"
             "  find out which is right before changing the lock: the wheels of a release do not change"
         )
     raise MachineryError(

@@ -18,7 +18,7 @@ from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import Reason, find_reason
-from trtmatrix.plan.survey import Survey, digests_now, entries_of, find_engine_of
+from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
 from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
@@ -81,7 +81,7 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
         return Result(entries=entries, served=served)
     check_paths(context.project, todo)
     tell_pins(context, todo, options)
-    survey = tidy(context, survey, options, served)
+    tidy(survey, served)
     survey = able(context, survey, options, served)
     run = execute(context, survey, options, served, executor)
     stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
@@ -155,25 +155,14 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
             print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
-def tidy(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
-    """Remove what dead runs left, containers and images, so that preflight counts the room that they took.
+def tidy(survey: Survey, served: frozenset[CellId]) -> None:
+    """Remove the containers that dead runs left; where nothing runs in a container, nothing is touched."""
+    engine = survey.host.engine
+    if engine.available and engine.is_daemon and any(map(needs_image, launches_to_run(survey, served))):
+        from trtmatrix.launchers.containers import remove_leftovers
 
-    One stays that a cell is still to be run in. Returns the survey with the engine as it is then; what is
-    gone may have to be pulled again. Where nothing runs in a container, nothing is touched.
-    """
-    launches, engine = launches_to_run(survey, served), survey.host.engine
-    if not (engine.available and engine.is_daemon and any(map(needs_image, launches))):
-        return survey
-    from trtmatrix.common.progress import QuietProgress
-    from trtmatrix.launchers.containers import remove_leftovers
-
-    progress = QuietProgress(sys.stderr)
-    for name in remove_leftovers():
-        progress.note(f"removed the container {name}, whose run had died")
-    images = _make_images(context, survey, options, progress)
-    if not images.drop_leftovers(launch.version.origin for launch in launches):
-        return survey
-    return replace(survey, host=replace(survey.host, engine=find_engine_of(context, survey.scan)))
+        for name in remove_leftovers():
+            print(f"trtmatrix: removed the container {name}, whose run had died", file=sys.stderr, flush=True)
 
 
 def able(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
@@ -310,7 +299,7 @@ def _make_images(context: Context, survey: Survey, options: Options, progress: P
         pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
     )
     return Images(
-        cache=project.cache, puller=puller, keep=options.keep,
+        puller=puller, keep=options.keep,
         builder=builder_command(project.image_builder, project.matrix),
         base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
     )  # fmt: skip

@@ -59,7 +59,8 @@ class Session:
         try:
             self._folder.chmod(0o755)
             options = Options(confirm=False, quiet=True)
-            survey = tidy(self._context, take_survey(self._context, Pull.NEVER), options, frozenset())
+            survey = take_survey(self._context, Pull.NEVER)
+            tidy(survey, frozenset())
             self._survey = able(self._context, survey, options, frozenset())
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             run = make_run(shown, self._survey, options, QuietProgress(sys.stderr))

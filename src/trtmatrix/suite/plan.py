@@ -23,10 +23,9 @@ class Pull(str, Enum):
 
 
 class Keep(str, Enum):
-    """Which images that this tool pulled stay after their last cell."""
+    """Which images that a run pulled stay after their last cell."""
 
     NONE = "none"
-    LOCKED = "locked"
     ALL = "all"
 
 

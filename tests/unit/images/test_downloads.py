@@ -85,7 +85,6 @@ def test_what_is_not_locked_has_no_known_size_and_is_asked_for_by_its_name() -> 
     loose = find_downloads([*LAUNCHES, launch("10.5.0", "example.org/a:5")], LOCK, ENGINE)
     assert (loose[-1].added, loose[-1].reference) == (None, "example.org/a:5")
     assert need_here(loose, Keep.ALL) == Need(least=(17 + 7) * GB, usual=(2 * 17 + 20) * GB)
-    assert need_here(loose, Keep.LOCKED) == need_here(loose, Keep.ALL), "two may be here at once"
 
 
 def test_images_that_go_after_their_last_cell_are_here_two_at_a_time() -> None:

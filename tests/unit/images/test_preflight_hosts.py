@@ -136,7 +136,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "has it": (TO_PULL.but(answers={PINNED: None}), False),
         "was not asked": (TO_PULL, False),
         **{
-            trouble.value: (TO_PULL.but(answers={PINNED: bad(trouble)}), True)
+            trouble.name: (TO_PULL.but(answers={PINNED: bad(trouble)}), True)
             for trouble in (
                 Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING,
             )

@@ -12,14 +12,14 @@ from typing import Any, cast
 import docker
 import docker.errors
 import pytest
-from builders import make_version
+from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images, builder_command, run_builder
 from trtmatrix.launchers.pulls import Puller
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Keep, Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -35,8 +35,8 @@ class StandInEngine:
     def __call__(self, **_: object) -> list[dict[str, str]]:
         return []
 
-    def info(self) -> dict[str, str]:
-        return {"ID": "stand-in"}
+    def remove(self, image: str) -> None:
+        self.here.discard(image)
 
     def get(self, image: str) -> Any:
         if image not in self.here:
@@ -63,14 +63,14 @@ def launch(*, pull: bool = False, build: bool = False) -> Launch:
     return Launch(version=VERSION, gpu=CPU, cells=(), pull=pull, build=build)
 
 
-def make_images(told: list[str], cache: Path, builder: Path | None = None) -> Images:
+def make_images(told: list[str], builder: Path | None = None) -> Images:
     puller = Puller(pull_note=lambda *what: told.append(str(what)), note=told.append)
-    return Images(cache=cache, puller=puller, builder=builder_command(builder, Path("m.yaml")))
+    return Images(puller=puller, builder=builder_command(builder, Path("m.yaml")))
 
 
-def test_launches_that_want_one_image_share_one_pull(tmp_path: Path) -> None:
+def test_launches_that_want_one_image_share_one_pull() -> None:
     engine, told = StandInEngine(), list[str]()
-    images, ids = make_images(told, tmp_path), list[str]()
+    images, ids = make_images(told), list[str]()
     threads = [
         threading.Thread(target=lambda: ids.append(images.make_ready(launch(pull=True), as_client(engine))))
         for _ in range(3)
@@ -98,7 +98,7 @@ def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: p
     assert said == (0, "['--matrix=m.yaml', '10.7.0'] None\nsaid\n")
     engine, told = StandInEngine(), list[str]()
     with pytest.raises(docker.errors.ImageNotFound):  # the stand-in engine did not see the build
-        make_images(told, tmp_path, script).make_ready(launch(build=True), as_client(engine))
+        make_images(told, script).make_ready(launch(build=True), as_client(engine))
     assert told == [f"building {IMAGE} (some minutes)", f"{IMAGE} is built"]
     assert engine.pulls == 0
 
@@ -112,7 +112,7 @@ def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tmp_path: Path) -> None:
-    images = make_images([], tmp_path, write_script(tmp_path, code))
+    images = make_images([], write_script(tmp_path, code))
     with pytest.raises(MachineryError) as caught:
         images.make_ready(launch(build=True), as_client(StandInEngine()))
     lines = str(caught.value).splitlines()
@@ -121,9 +121,33 @@ def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tm
     assert ("    nox says more" in lines) is ("nox says more" in code)
 
 
-def test_an_image_of_ours_is_never_pulled(tmp_path: Path) -> None:
+def test_an_image_of_ours_is_never_pulled() -> None:
     engine, told = StandInEngine(), list[str]()
     ours = replace(VERSION, origin=ImageOrigin(image="trtmatrix/test:latest"))
     with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
-        make_images(told, tmp_path).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
+        make_images(told).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
     assert (engine.pulls, told) == (0, [])
+
+
+def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() -> None:
+    engine, told = StandInEngine("here:1"), list[str]()
+    first, second, third, old = (
+        replace(
+            launch(pull=True), version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),)
+        )
+        for name in ("a:1", "b:1", "c:1", "here:1")
+    )
+    images = Images(puller=Puller(pull_note=lambda *_: None, note=told.append), keep=Keep.NONE)
+    images.expect([first, second, third, old, first])
+    for each in (first, second, old):
+        images.make_ready(each, as_client(engine))
+    waiting = threading.Thread(target=images.make_ready, args=(third, as_client(engine)))
+    waiting.start()
+    images.ended(first)
+    images.ended(old)
+    waiting.join(0.3)
+    assert (waiting.is_alive(), engine.here) == (True, {"a:1", "b:1", "here:1"})
+    images.ended(first)
+    waiting.join(30)
+    assert engine.here == {"b:1", "c:1", "here:1"}
+    assert told == ["removed a:1: its last cell has run"]

@@ -63,9 +63,9 @@ def test_sockets_of_this_host_are_used_and_all_are_again_afterwards(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("unconnected")
-def test_what_needs_a_network_says_so_with_the_way_out(tmp_path: Path) -> None:
+def test_what_needs_a_network_says_so_with_the_way_out() -> None:
     origin, client = ImageOrigin(image="nvcr.io/x:1"), cast("docker.DockerClient", None)
-    images = Images(cache=tmp_path, puller=Puller(pull_note=lambda *_: None, note=lambda _: None))
+    images = Images(puller=Puller(pull_note=lambda *_: None, note=lambda _: None))
     with pytest.raises(MachineryError, match=r"--offline: nvcr\.io/x:1 needs a network.*\n.*nox -s pack"):
         images._pull(origin, client)
     with pytest.raises(MachineryError, match=r"--offline: building nvcr\.io/x:1 needs a network"):
