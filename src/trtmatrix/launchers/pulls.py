@@ -33,63 +33,53 @@ PullNote = Callable[[str, str, int, int], None]
 """Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
 
 
-@dataclass(frozen=True)
-class Sign:
-    """Words of an engine (a pattern, in any case), and what they mean.
-
-    ``again``: it may be otherwise in a while; ``remedy``: in place of that trouble's own.
-    """
-
-    words: str
-    trouble: Trouble
-    remedy: str = ""
-    again: bool = False
-
-
-SIGNS = (
-    Sign(
-        r"no space left on device|not enough space|disk quota", Trouble.BROKEN,
+AUTHORITY = (
+    "put its authority's certificate into /etc/docker/certs.d/HOST/ca.crt, or name the registry in "
+    "insecure-registries of /etc/docker/daemon.json"
+)
+SIGNS: Sequence[tuple[str, Trouble, str]] = (
+    (
+        "no space left on device|not enough space|disk quota", Trouble.BROKEN,
         "free some room (nox -s doctor says how much is needed), or say --keep none",
     ),
-    Sign(  # Podman unpacks while it reads, and may stumble before it has the digest
-        r"verification failed|failed verification|unexpected commit digest|digest mismatch"
-        r"|does not match digest|did not match,? expected|(magic number|crc|checksum) mismatch|crc32 mismatch"
-        r"|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt", Trouble.DAMAGED,
+    (  # Podman unpacks while it reads, and may stumble before it has the digest
+        "verification failed|failed verification|unexpected commit digest|mismatch|does not match digest"
+        "|did not match,? expected|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt",
+        Trouble.DAMAGED, "",
     ),
-    Sign(
-        r"no matching manifest|does not match the specified platform|no image found in .* for ",
+    (
+        "no matching manifest|does not match the specified platform|no image found in .* for ",
         Trouble.MISSING, "choose an image for this machine's architecture in matrix.yaml",
     ),
-    Sign(r"toomanyrequests|too many requests|\b429\b|rate limit", Trouble.LIMITED, again=True),
-    Sign(
-        r"server gave HTTP response to HTTPS client|x509|certificate|tls: (?!handshake)", Trouble.UNREACHABLE,
-        "put its authority's certificate into /etc/docker/certs.d/{host}/ca.crt, or name the registry in "
-        "insecure-registries of /etc/docker/daemon.json",
+    (r"toomanyrequests|too many requests|\b429\b|rate limit", Trouble.LIMITED, ""),
+    (
+        "server gave HTTP response to HTTPS client|x509|certificate|tls: (?!handshake)",
+        Trouble.UNREACHABLE, AUTHORITY,
     ),
-    Sign(r"incorrect username or password|wrong (username|password)", Trouble.WRONG_LOGIN),
-    Sign(
-        r"pull access denied|unauthorized|authentication required|no basic auth|credentials|forbidden"
-        r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b", Trouble.NEEDS_LOGIN,
+    ("incorrect username or password|wrong (username|password)", Trouble.WRONG_LOGIN, ""),
+    (
+        "pull access denied|unauthorized|authentication required|no basic auth|credentials|forbidden"
+        r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b", Trouble.NEEDS_LOGIN, "",
     ),
-    Sign(
-        r"manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
-        r"|blob unknown|unknown blob|\b404\b", Trouble.MISSING,
+    (
+        "manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
+        r"|blob unknown|unknown blob|\b404\b", Trouble.MISSING, "",
     ),
-    Sign(
-        r"\b50[0234]\b|internal server error|bad gateway|service unavailable|gateway time-?out",
-        Trouble.BROKEN, again=True,
-    ),
-    Sign(
-        r"no such host|server misbehaving|connection refused|no route to host|network is unreachable",
-        Trouble.UNREACHABLE,
-    ),
-    Sign(
-        r"\bEOF\b|reset by peer|broken pipe|time-?out|timed out|deadline exceeded|download failed|chunk"
-        r"|connection (was )?(closed|aborted)|(request|context) canceled|ended prematurely",
-        Trouble.UNREACHABLE, again=True,
+    (
+        "no such host|server misbehaving|connection refused|no route to host|network is unreachable",
+        Trouble.UNREACHABLE, "",
     ),
 )  # fmt: skip
-"""What Docker, containerd and Podman say, the most certain first: a cut one often names what it asked for."""
+"""What Docker, containerd and Podman say, the most certain first (a cut one often names what it asked for),
+and what to do where that is not the trouble's own remedy."""
+
+PASSING = re.compile(
+    r"toomanyrequests|too many requests|\b429\b|rate limit|\b50[0234]\b|internal server error|bad gateway"
+    r"|service unavailable|time-?out|\bEOF\b|reset by peer|broken pipe|timed out|deadline exceeded"
+    r"|download failed|chunk|connection (was )?(closed|aborted)|(request|context) canceled|ended prematurely",
+    re.IGNORECASE,
+)
+"""What may be otherwise in a while, where no other sign is found."""
 
 
 def explain_pull(reference: str, said: str, command: str = "docker") -> tuple[MachineryError, bool]:
@@ -98,18 +88,19 @@ def explain_pull(reference: str, said: str, command: str = "docker") -> tuple[Ma
     ``command``: what pulls by hand.
     """
     text = one_line(said)
-    found = (sign for sign in SIGNS if re.search(sign.words, text, re.IGNORECASE))
-    sign = next(found, Sign("", Trouble.BROKEN))
+    found = (sign for sign in SIGNS if re.search(sign[0], text, re.IGNORECASE))
+    _, trouble, remedy = next(found, ("", Trouble.BROKEN, ""))
     try:
         host = parse_reference(reference).host
     except UsageError:  # the engine's own words say what is wrong with the name
         host = "its registry"
     error = MachineryError(
         f"{reference} cannot be had: {text[:LONGEST]}\n"
-        f"  {sign.remedy.format(host=host) or sign.trouble.remedy(host)}\n"
+        f"  {remedy.replace('HOST', host) or trouble.remedy(host)}\n"
         f"  try it by hand: {command} pull {reference}"
     )
-    return error, sign.again
+    may_pass = trouble in {Trouble.LIMITED, Trouble.BROKEN} and not remedy
+    return error, may_pass and PASSING.search(text) is not None
 
 
 @dataclass(kw_only=True)

@@ -28,7 +28,7 @@ SAID = {  # what was said: remedy, and whether it is tried again
     "received unexpected HTTP status: 503 Service Unavailable": ("try again later; with a proxy", 1),
     "Get \"https://nvcr.io/v2/\": dial tcp: lookup nvcr.io: no such host": ("check the network", 0),
     "dial tcp 127.0.0.1:1: connect: connection refused": ("check the network and the proxy", 0),
-    "read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer": ("check the network", 1),
+    "read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer": ("try again later", 1),
     "it has hiccups": ("try again later; with a proxy", 0),
 }  # fmt: skip
 
