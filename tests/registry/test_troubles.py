@@ -161,11 +161,11 @@ def test_what_no_registry_should_say_is_told(front: Front, body: bytes, said: st
 
 
 def test_a_registrys_own_words_are_told_without_its_control_characters(front: Front) -> None:
-    body = b'{"errors": [{"code": "DENIED", "message": "not \\u001b[31m today"}]}'
+    body = b"DENIED: not \x1b[31m today"
     front.rule = first(1, Reply(status=403, body=body))
     error = fails(Registry(), f"{front.host}/{ONE}:1")
     assert error.trouble is Trouble.NEEDS_LOGIN
-    assert "it answers 403 (DENIED not  [31m today)" in str(error)
+    assert "it answers 403 (DENIED: not  [31m today)" in str(error)
 
 
 @pytest.mark.parametrize(

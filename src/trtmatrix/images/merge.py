@@ -170,14 +170,14 @@ def _why_unknown(context: Context, record: Record, known: dict[tuple[str, str], 
     )
 
 
-def find_differences(first: Any, second: Any, where: str = "") -> Iterator[str]:  # noqa: ANN401 - JSON
+def find_differences(first: Mapping[str, Any], second: Mapping[str, Any], where: str = "") -> Iterator[str]:
     """Yield each place at which two records differ, with both values."""
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        for name in sorted({*first, *second}):
-            inner = f"{where}.{name}" if where else str(name)
-            yield from find_differences(first.get(name, "nothing"), second.get(name, "nothing"), inner)
-    elif first != second or type(first) is not type(second):
-        yield f"{where}: {str(first)[:60]} | {str(second)[:60]}"
+    for name in sorted({*first, *second}):
+        one, other = first.get(name, "nothing"), second.get(name, "nothing")
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            yield from find_differences(one, other, f"{where}{name}.")
+        elif one != other or type(one) is not type(other):
+            yield f"{where}{name}: {str(one)[:60]} | {str(other)[:60]}"
 
 
 def _take_outputs(

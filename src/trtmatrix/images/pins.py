@@ -36,16 +36,19 @@ def check_pins(
     found: dict[str, str] = {}
     lockable: list[str] = []
     for launch in launches:
-        version, origin = launch.version, launch.version.origin
-        if launch.python is not None or not isinstance(origin, ImageOrigin) or version.name in found:
+        name, origin = launch.version.name, launch.version.origin
+        if launch.python is not None or not isinstance(origin, ImageOrigin) or name in found:
             continue
-        if why := why_unlocked(context, version.name, origin):
-            if origin.build is not None or not (origin.is_file or is_own(origin.image)):
-                lockable.append(version.name)  # of the others no registry knows
-        elif not launch.lacks_image:
-            why = why_built_otherwise(context, version.name, origin, look)
+        if origin.build is None:
+            why = why_unlocked(context, origin)
+            lockable += [name] if why and not (origin.is_file or is_own(origin.image)) else []
+        else:
+            why = _why_build_unlocked(context, name, origin, origin.build)
+            lockable += [name] if why else []
+            if not why and not launch.lacks_image:
+                why = why_built_otherwise(context, name, origin, origin.build, look)
         if why:
-            found[version.name] = why
+            found[name] = why
     mend = [f"  to lock: nox -s lock -- --trt {','.join(lockable)} --update"] if lockable else []
     if locked and found:
         lines = [f"  {name}: {why}" for name, why in found.items()]
@@ -61,16 +64,11 @@ def new_lines(context: Context, lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def why_unlocked(context: Context, version: str, origin: ImageOrigin) -> str:
-    """Return why what a version runs in is not pinned, or nothing.
-
-    A name with a digest of its own is pinned without the lock.
-    """
+def why_unlocked(context: Context, origin: ImageOrigin) -> str:
+    """Return why an image is not pinned, or nothing: a digest in its name pins it without the lock."""
     image = origin.image
     if origin.is_file:
         return f"{image} is a file of yours, known by what is in it"
-    if origin.build is not None:
-        return _why_build_unlocked(context, version, origin, origin.build)
     if origin.pin is not None or "@sha256:" in image:
         return ""
     if is_own(image):
@@ -86,28 +84,26 @@ def _why_build_unlocked(context: Context, version: str, origin: ImageOrigin, bui
         parts = read_build(version, origin, build, context.project)
     except ConfigError as error:
         return f"what {origin.image} is made of cannot be read: {error.problems[0]}"
-    locked, base = context.lock.builds.get(version), parts.build.base
+    locked, base, why = context.lock.builds.get(version), parts.build.base, ""
     if locked is None:
-        return f"{origin.image}: not locked"
-    if differences := build_differences(locked, parts.build):
-        return f"{origin.image}: not as locked: {'; '.join(differences)}"
-    if parts.unhashed:
-        names = ", ".join(parts.unhashed)
-        return f"{origin.image}: no SHA-256 is known of {names} (nox -s image -- {version} --lock)"
-    if not is_own(base) and pin_of(context.lock, base, own_platform()) is None:
-        return f"{origin.image}: its base {base} is not locked"
-    return ""
+        why = "not locked"
+    elif differences := build_differences(locked, parts.build):
+        why = f"not as locked: {'; '.join(differences)}"
+    elif parts.unhashed:
+        why = f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version} --lock)"
+    elif not is_own(base) and pin_of(context.lock, base, own_platform()) is None:
+        why = f"its base {base} is not locked"
+    return f"{origin.image}: {why}" if why else ""
 
 
-def why_built_otherwise(context: Context, version: str, origin: ImageOrigin, look: Look) -> str:
+def why_built_otherwise(context: Context, version: str, origin: ImageOrigin, build: Build, look: Look) -> str:
     """Return how the image of ours that is here came of something else than the locked parts, or nothing.
 
     It says so by the labels that docker/wheels/build wrote on it.
     """
-    held = look(origin.image) if origin.build is not None else None
-    if origin.build is None or held is None:
+    if (held := look(origin.image)) is None:
         return ""
-    parts, labels = read_build(version, origin, origin.build, context.project), held.labels
+    parts, labels = read_build(version, origin, build, context.project), held.labels
     pin = None if is_own(parts.build.base) else pin_of(context.lock, parts.build.base, own_platform())
     base_id = labels.get("base-id", "")
     bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}

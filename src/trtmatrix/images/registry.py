@@ -134,21 +134,9 @@ class _Answer:
     @property
     def said(self) -> str:
         """What is wrong, in the registry's own words where it has any."""
-        said = ""
-        with contextlib.suppress(ManifestError, IndexError):
-            first = read_as(_Errors, self.body).errors[0]
-            said = f"{first.code or ''} {first.message or ''}".strip()
-        plain = "".join(letter if letter.isprintable() else " " for letter in said)[:200]
+        text = self.body[:200].decode("utf-8", "replace").strip()
+        plain = "".join(letter if letter.isprintable() else " " for letter in text)
         return f"it answers {self.status}" + (f" ({plain})" if plain else "")
-
-
-class _Error(Read):
-    code: str | None = None
-    message: str | None = None
-
-
-class _Errors(Read):
-    errors: list[_Error]
 
 
 class _Tokens(Read):

@@ -28,8 +28,7 @@ from trtmatrix.images.rules import RULES, rule_of
 from trtmatrix.launchers.references import Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
-from trtmatrix.suite.matrix import Driver
-from trtmatrix.suite.model import NO_GPU, Exclusion, Gpu, Known
+from trtmatrix.suite.model import NO_GPU, Exclusion, Known
 from trtmatrix.suite.plan import GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
@@ -201,36 +200,6 @@ def test_a_rule_prevents_what_it_is_about_and_nothing_else(rule: str, row: str) 
 def test_every_reason_but_what_only_a_run_shows_has_a_rule_with_source_and_remedy() -> None:
     assert {why for why in Exclusion if rule_of(why) is None} == {Exclusion.NOT_READY}
     assert all(rule.mends and rule.prevents for rule in RULES.values())
-
-
-CUDA_12_1 = ("530", "450.51", "470.57", "510.47", "515.65", "525.85")
-CUDA_12_6 = ("560", "470.57", "525.85", "535.86", "545.23")
-CUDA_12_8 = ("570.86.10", "470.57", "525.85", "535.86", "550.54", "565.57")
-BOARDS = {
-    "L4": L4,
-    "RTX 4090": replace(L4, slug="nvidia-rtx-4090", name="NVIDIA RTX 4090", datacenter=False),
-}
-# Of each image by driver: the letters of the boards on which it runs (d: of data centres, g: of games).
-# https://docs.nvidia.com/deploy/cuda-compatibility/
-DRIVERS = {
-    CUDA_12_1: {"450.36": "", "450.248": "d", "460.91": "", "525.84": "", "525.147": "d", "530": "dg"},
-    CUDA_12_6: {"535.54": "", "535.86": "d", "550.54": "", "559.99": "", "560.28": "dg", "580.159": "dg"},
-    CUDA_12_8: {"550.54": "d", "560.35": "", "565.57": "d", "570.86.9": "", "570.86.10": "dg"},
-}
-TABLE = [
-    (image, driver, name, ("d" if BOARDS[name].datacenter else "g") in runs)
-    for image, rows in DRIVERS.items() for driver, runs in rows.items() for name in BOARDS
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("image", "driver", "name", "runs"), TABLE)
-def test_driver_by_gpu_by_image(image: tuple[str, ...], driver: str, name: str, runs: bool) -> None:
-    rule = Driver(least=image[0], datacenter=image[1:], known=Known.READ, source="notes")
-    gpu: Gpu = replace(BOARDS[name], driver=driver)
-    host = HERE.but(version=replace(HERE.version, driver=rule), gpu=gpu, gpus=(gpu,))
-    plan, _, broken = host.check()
-    assert bool(plan.launches) is runs
-    assert ("driver" in broken) is not runs
 
 
 @pytest.mark.parametrize("trouble", [Trouble.LIMITED, Trouble.DAMAGED, Trouble.BROKEN])
