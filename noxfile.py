@@ -166,7 +166,7 @@ def pack(session: nox.Session) -> None:
 
 @nox.session
 def unpack(session: nox.Session) -> None:
-    """Check a pack and load it: nox -s unpack -- DIR (without nox: python3 -I DIR/unpack)."""
+    """Check a pack and load it: nox -s unpack -- DIR (without nox: sh DIR/unpack)."""
     _call(session, "unpack", *session.posargs)
 
 
@@ -231,5 +231,5 @@ def lint(session: nox.Session) -> None:
     session.run("mypy")
     session.run("lint-imports")
     session.run("hadolint", "docker/test/Dockerfile", "docker/wheels/Dockerfile")
-    session.run("shellcheck", "docker/test/build", "docker/wheels/base")
+    session.run("shellcheck", "docker/test/build", "docker/wheels/base", "src/trtmatrix/images/unpack.sh")
     session.run("shellcheck", "tests/cdi/engine", "tests/podman/engine", ".ci/run", "docker/slurm/epilog")

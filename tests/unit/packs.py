@@ -12,14 +12,25 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.images.pack import PackedImage, PackManifest, open_target, write_lists, write_tar
-from trtmatrix.images.unpacker import FILES, IMAGES
+from trtmatrix.images.pack import (
+    FILES,
+    IMAGES,
+    PackedImage,
+    PackManifest,
+    open_target,
+    write_lists,
+    write_tar,
+)
 
 IMAGE_BYTES = bytes(range(256)) * 40
 IMAGE = PackedImage(id=f"sha256:{'a' * 64}", names=("a/b:1",), versions=("onnxruntime-1.31.1",))
 
+TOOLS = (
+    "basename", "cat", "chmod", "cmp", "cut", "dirname", "find", "grep", "mkdir", "mktemp", "mv", "rm", "sed",
+    "sha256sum", "tar", "timeout", "tr", "uname", "wc",
+)  # fmt: skip
 COMMAND = """\
-#!{python} -I
+#!{python} -IS
 import hashlib, json, pathlib, sys
 file = pathlib.Path({state!r})
 state = json.loads(file.read_text())
@@ -28,14 +39,15 @@ state["asked"].append(words)
 code = 0
 print('level=warning msg="{{a warning"', file=sys.stderr)
 if words[0] == "info":
-    print(json.dumps(state["info"]) if state["info"] else "Cannot connect")
-    code = int(not state["info"])
+    podman = "Host" in words[-1]
+    print(state["info"])
+    code = int(not state["info"] or podman != state["podman"])
 elif words[0] == "image":
     held = state["held"].get(words[-1])
     print(held or "Error: No such image")
     code = int(held is None)
 elif words[0] == "load":
-    state["loaded"].append(hashlib.sha256(pathlib.Path(words[-1].partition("=")[2]).read_bytes()).hexdigest())
+    state["loaded"].append(hashlib.sha256(pathlib.Path(words[-1]).read_bytes()).hexdigest())
     if state["error"]:
         sys.exit(state["error"])
     state["held"][state["loads"]] = state["loads"]
@@ -50,20 +62,18 @@ class StandIn:
     """An engine that knows images by name and ID, and loads one that it is told of."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Take the place of ``docker`` on PATH; hold nothing."""
-        self._file, command = folder / "engine.json", folder / "engine"
-        command.write_text(COMMAND.format(python=sys.executable, state=str(self._file)))
-        command.chmod(0o755)
-        self.set(
-            info={"OSType": "linux", "Architecture": "x86_64"}, held={}, loads=IMAGE.id, error="", loaded=[],
-            asked=[],
-        )  # fmt: skip
-        which = shutil.which
-
-        def find(name: str) -> str | None:
-            return str(command) if name == "docker" else None if name == "podman" else which(name)
-
-        monkeypatch.setattr("trtmatrix.images.unpacker.shutil.which", find)
+        """Be the only engine on PATH, beside the tools that the script needs; hold nothing."""
+        self._file, self.bin = folder / "engine.json", folder / "bin"
+        self.bin.mkdir()
+        for tool in TOOLS:
+            found = shutil.which(tool)
+            assert found is not None, tool
+            (self.bin / tool).symlink_to(found)
+        (self.bin / "python3").symlink_to(sys.executable)
+        (self.bin / "docker").write_text(COMMAND.format(python=sys.executable, state=str(self._file)))
+        (self.bin / "docker").chmod(0o755)
+        self.set(info="linux/x86_64", podman=False, held={}, loads=IMAGE.id, error="", loaded=[], asked=[])
+        monkeypatch.setenv("PATH", str(self.bin))
         monkeypatch.delenv("DOCKER_HOST", raising=False)
 
     def set(self, **facts: object) -> None:

@@ -1,6 +1,6 @@
 """``pack``: writes all that a host without a network needs: images, wheels, suite, lock; by digest.
 
-It is read on the other side, by any Python: :mod:`.unpacker` is the script that goes along.
+``unpack.sh`` is the script that goes along and reads it on the other side.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
@@ -22,11 +22,9 @@ from typing import TYPE_CHECKING
 from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import whole_file
-from trtmatrix.images import unpacker
-from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
-from trtmatrix.images.unpacker import BLOCK, FILES, GLIBC, IMAGES, MANIFEST, SCHEMA, SCRIPT, SUMS
+from trtmatrix.images.pack_suite import GLIBC, fetch_wheels, find_suite, wanted_pythons
+from trtmatrix.images.unpack import SOURCE
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
@@ -35,6 +33,11 @@ from trtmatrix.suite.plan import Launch, short_name
 
 if TYPE_CHECKING:
     import docker
+
+SCHEMA = 4
+MANIFEST, SUMS, SCRIPT = "manifest.txt", "SHA256SUMS", "unpack"
+FILES, IMAGES = "files.tar", "images.tar"
+"""Suite and wheels; the images as ``docker save`` writes them."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -65,7 +68,7 @@ class PackedImage:
 
 @dataclass(frozen=True, kw_only=True)
 class PackManifest:
-    """What ``manifest.json`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite.
+    """What ``manifest.txt`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite.
 
     ``changed``: the suite's files are not those of that commit; ``pythons``: those that wheels are for.
     """
@@ -79,6 +82,16 @@ class PackManifest:
     pythons: tuple[str, ...]
     versions: tuple[str, ...]
     images: tuple[PackedImage, ...]
+
+    @property
+    def text(self) -> str:
+        """A fact a line, as a shell reads it; of an image ID, manifest and names."""
+        facts = [("schema", SCHEMA), ("pack", self.pack), ("made", self.made), ("by", self.by)]
+        facts += [("commit", self.commit), ("changed", "yes" if self.changed else "no")]
+        facts += [("platform", self.platform), *(("python", each) for each in self.pythons)]
+        facts += [("version", each) for each in self.versions]
+        facts += [("image", " ".join((i.id, i.manifest or "-", *i.names))) for i in self.images]
+        return "".join(f"{name} {value}\n" for name, value in facts)
 
 
 def pack_command(options: PackOptions) -> ExitCode:
@@ -241,7 +254,7 @@ def save_images(client: docker.DockerClient, images: Sequence[PackedImage], file
         answer = api.get(f"{api.base_url}/images/get", params={"names": names}, stream=True, timeout=None)
         answer.raise_for_status()
         with file.open("xb") as out:
-            for block in iter(lambda: answer.raw.read(BLOCK), b""):
+            for block in iter(lambda: answer.raw.read(1 << 20), b""):
                 out.write(block)
     except requests.exceptions.RequestException as error:
         raise MachineryError(f"the engine cannot save {', '.join(names)}: {str(error)[:500]}") from error
@@ -263,8 +276,7 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
 
     Returns the SHA-256 of the list of digests, which stands for the whole pack.
     """
-    script = "#!/usr/bin/env python3\n" + Path(unpacker.__file__).read_text(encoding="utf-8")
-    texts = {SCRIPT: script, MANIFEST: to_json({"schema": SCHEMA, **asdict(manifest)})}
+    texts = {SCRIPT: SOURCE.read_text(encoding="utf-8"), MANIFEST: manifest.text}
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
     for name in (FILES, *([IMAGES] if manifest.images else [])):
         digests[name] = digest_of(folder / name)
@@ -293,6 +305,6 @@ def _told(folder: Path, manifest: PackManifest, digest: str) -> str:
             f"  wheels    for Python {', '.join(manifest.pythons)}, glibc {GLIBC} or later",
             f"  suite of {manifest.commit[:12]}" + (", CHANGED since" if manifest.changed else ""),
             f"  sha256 of SHA256SUMS, which stands for all of it: {digest}",
-            f"next, on the other host: python3 -I {shlex.quote(f'{folder.name}/unpack')}",
+            f"next, on the other host: sh {shlex.quote(f'{folder.name}/unpack')}",
         ]
     )

@@ -15,7 +15,6 @@ from pathlib import Path
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.images.unpacker import GLIBC, is_plain
 from trtmatrix.launchers.wheels import download_wheels, index_options, target_options, without_passwords
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Version, WheelsOrigin
@@ -23,6 +22,9 @@ from trtmatrix.suite.matrix import Version, WheelsOrigin
 EXTRAS = ("model", "minimise")
 TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 """What the suite's sessions need beside the suite's own requirements: nox, and what installs the suite."""
+
+GLIBC = "2.28"
+"""What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
 
 PYTHON = re.compile(r"3\.\d+")
 SECONDS = 1800
@@ -63,7 +65,7 @@ def find_suite(project: Project) -> Suite:
     files |= {name: file for name, file in own.items() if file.is_file()}
     if not any(re.fullmatch(r"repros/[^/]*\.py", name) for name in files):
         raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
-    if wrong := [ascii(name) for name in files if not is_plain(name)]:
+    if wrong := [ascii(name) for name in files if not name.isprintable() or set("\\:") & set(name)]:
         raise UsageError("the suite cannot be packed, rename these files first:\n  " + "\n  ".join(wrong))
     changed = elsewhere or project.matrix.resolve() != root / "matrix.yaml"
     changed = changed or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))

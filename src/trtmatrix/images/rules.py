@@ -102,7 +102,7 @@ _ALL = (
     ),
     Rule(
         "offline", (Exclusion.NOT_HERE,), "on a host with a network: nox -s pack -- --trt VERSION --to DIR; "
-        "here: python3 -I DIR/unpack",
+        "here: sh DIR/unpack",
     ),
     Rule(
         "interpreter", (Exclusion.NO_INTERPRETER,),

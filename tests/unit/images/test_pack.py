@@ -15,9 +15,8 @@ from packs import IMAGE_BYTES, write_pack
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
-from trtmatrix.images.pack import PackedImage, images_of, open_target
+from trtmatrix.images.pack import IMAGES, SUMS, PackedImage, images_of, open_target
 from trtmatrix.images.pack_suite import find_suite, wanted_pythons
-from trtmatrix.images.unpacker import IMAGES, SUMS
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
 from trtmatrix.suite.model import Known
 
