@@ -158,7 +158,7 @@ def test_trt_limits_what_is_asked_and_written(project: Project, plain: Serving) 
     project.write({"10.5.0": NOWHERE})
     assert project.lock("--update", "--trt", "10.5.0").code == 3
     assert list(project.locked.images) == [image]
-    assert project.lock("--update").kinds() == {NOWHERE: "unknown", image: "unused"}
+    assert project.lock("--update").kinds() == {NOWHERE: "unknown"}
     assert project.locked == Lock()
 
 

@@ -24,7 +24,7 @@ Measured with Python 3.11 and ONNX Runtime: it never starts with 47 MiB, mostly 
 passes from 64 MiB on.
 """
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
-"""Answers with which a pull cannot come out well either; the others may pass until then."""
+"""Answers with which a pull cannot come out well either; of others the pull itself tells."""
 
 NOWHERE = Room(path="", free=0)
 BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
@@ -103,10 +103,8 @@ def find_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
     # Source: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/.
     access = engine.gpu_access
     if gpu.index is not None and gpu.variant.endswith("MIG on") and access in BY_WHOLE_GPU:
-        way = access.value if access else "none"
-        yield _trouble(
-            "mig", f"{gpu.name} is in MIG mode, and containers cannot be given an instance by {way}"
-        )
+        found = f"{gpu.name} is in MIG mode, and containers cannot be given an instance by "
+        yield _trouble("mig", found + (access.value if access else "none"))
     if wants.memory < PROBE_LEAST_MEMORY:
         least = f"the probe needs at least {PROBE_LEAST_MEMORY}"
         yield _trouble("memory-limit", f"--memory {wants.memory} bytes: {least}")
@@ -126,7 +124,8 @@ def _find_image_lacks(launch: Launch, origin: ImageOrigin, facts: Facts, wants: 
     if says and wrong_library(says, version) is not None:  # as a run in the image compares
         pinned = f"{version.name} is pinned for TensorRT {version.library.value}"
         yield _trouble("library", f"{pinned}, and its locked image says that it has {says}")
-    answer = _answer(launch, facts, wants)
+    asked = asked_for(origin, wants.lock, engine, wants.registry)
+    answer = facts.answers.get(asked.reference) if asked is not None else None
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()
     if answer is not None and answer.trouble in REFUSING - own_way:
@@ -136,15 +135,6 @@ def _find_image_lacks(launch: Launch, origin: ImageOrigin, facts: Facts, wants: 
 
 def _trouble(rule: str, found: str, **others: str) -> Finding:
     return RULES[rule].finding(found, Level.TROUBLE, **others)
-
-
-def _answer(launch: Launch, facts: Facts, wants: Wants) -> RegistryError | None:
-    """Return what is wrong with what a registry will be asked for; None also where none will be."""
-    origin = image_of(launch)
-    if origin is None or not launch.lacks_image:
-        return None
-    asked = asked_for(origin, wants.lock, facts.engine, wants.registry)
-    return facts.answers.get(asked.reference) if asked is not None else None
 
 
 def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
@@ -168,10 +158,6 @@ def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Itera
             f"{gigabytes(need.usual)}, unpacked: tried all the same"
         )
         yield _trouble("disk-images", found, prevents="")
-    answers = (str(answer) for launch in fitting if (answer := _answer(launch, facts, wants)))
-    for said in dict.fromkeys(answers):
-        words, _, remedy = said.partition("\n")
-        yield _trouble("registry", f"{words}; it is tried all the same", remedy=remedy.strip(), prevents="")
 
 
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from trtmatrix.images.lock_report import (
     Wanted,
     find_changes,
     find_contradictions,
-    find_unused,
     lock_json,
     lock_text,
     updated,
@@ -54,22 +52,19 @@ def lock_command(options: LockOptions) -> ExitCode:
         raise UsageError("lock asks registries, which --offline forbids\n  run it on a host with a network")
     old, versions = context.lock, select_versions(context.matrix, context.selection)
     wanted = find_wanted(versions, context)
-    if wanted.images:
-        print(f"trtmatrix: asking for {len(wanted.images)} images", file=sys.stderr, flush=True)
     registry = Registry(insecure=find_engine(gpu_here=False).insecure)
     asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted.images}
     found = ask_registries(registry.resolve, list(asked.values()), seconds=SECONDS)
     answers = {image: found[reference] for image, reference in asked.items()}
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
-    used = wanted if chosen else find_wanted(context.matrix.versions, context)
-    unused = () if chosen else tuple(find_unused(old, used))
-    lock, file = updated(old, wanted, answers, unused), context.project.lock
+    used = None if chosen else find_wanted(context.matrix.versions, context)
+    lock, file = updated(old, wanted, answers, used), context.project.lock
     contradictions = find_contradictions(versions, lock, own_platform())
-    findings = (*find_changes(old, wanted, answers), *contradictions, *unused)
+    findings = (*find_changes(old, wanted, answers), *contradictions)
     written = None
     if options.update:
-        written = update_lock(file, lambda now: updated(now, wanted, answers, unused))
+        written = update_lock(file, lambda now: updated(now, wanted, answers, used))
     if options.json:
         print(json.dumps(lock_json(findings, str(file), written), indent=1))
     else:

@@ -31,11 +31,7 @@ class Kind(Enum):
     CHANGED = "built of other parts: it is built anew, and its records are no longer current"
     UNHASHED = "wheels without SHA-256: nothing says that they are those meant, so the image is not built"
     CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
-    UNUSED = "no longer in matrix.yaml: --update without --trt removes it"
 
-
-QUIET = frozenset({Kind.LOCKED, Kind.UNUSED})
-"""What needs nobody's decision."""
 
 UNRESOLVED = frozenset({Kind.MISSING, Kind.UNKNOWN})
 """What a registry gave no image for, and the lock has nothing new of."""
@@ -60,7 +56,7 @@ class Finding:
     @property
     def decide(self) -> bool:
         """Whether somebody has to decide: it moved, or is not locked."""
-        return self.kind not in QUIET | UNRESOLVED
+        return self.kind is not Kind.LOCKED and self.kind not in UNRESOLVED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,28 +76,19 @@ def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> It
         yield from _build_findings(version, old.builds.get(version), parts)
 
 
-def find_unused(old: Lock, used: Wanted) -> Iterator[Finding]:
-    """Yield what the lock has and no version of matrix.yaml needs. ``used``: of all versions."""
-    subjects = [image for image in old.images if image not in used.images]
-    subjects += [f"build {version}" for version in old.builds if version not in used.builds]
-    yield from (Finding(subject=subject, kind=Kind.UNUSED) for subject in subjects)
-
-
-def updated(
-    lock: Lock, wanted: Wanted, answers: Mapping[str, Answer], unused: Iterable[Finding] = ()
-) -> Lock:
+def updated(lock: Lock, wanted: Wanted, answers: Mapping[str, Answer], used: Wanted | None = None) -> Lock:
     """Return the lock with what was really resolved; entries that say the same stay, with their date.
 
-    ``unused``: what goes.
+    ``used``: what all versions want, where what none of them wants is to go.
     """
     images, builds = dict(lock.images), dict(lock.builds)
     for image, answer in answers.items():
         if isinstance(answer, LockedImage) and not is_same(images.get(image), answer):
             images[image] = answer
     builds |= {version: parts.build for version, parts in wanted.builds.items()}
-    for finding in unused:
-        images.pop(finding.subject, None)
-        builds.pop(finding.subject.removeprefix("build "), None)
+    if used is not None:
+        images = {image: locked for image, locked in images.items() if image in used.images}
+        builds = {version: build for version, build in builds.items() if version in used.builds}
     return Lock(images=images, builds=builds)
 
 

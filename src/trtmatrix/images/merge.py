@@ -120,15 +120,14 @@ def merge(context: Context, sources: Sequence[Source]) -> Merged:
     every = [one for source in sources for one in source.records]
     for one in sorted(every, key=lambda one: (one.record.cell, one.record.run, one.digest, one.source)):
         runs[one.record.cell, one.record.run].append(one)
-    known: dict[tuple[str, str], bool] = {}
-    settled = tuple(_settle(context, group, known) for group in runs.values())
+    settled = tuple(_settle(context, group) for group in runs.values())
     outputs, damaged = _take_outputs(context.project.cache, sources, settled)
     refused = (*(each for source in sources for each in source.refused), *damaged)
     return Merged(sources=sources, settled=settled, refused=refused, outputs=outputs)
 
 
-def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, str], bool]) -> Settled:
-    """Write the record of one run where it is new; ``known``: whether there is a case, where it was asked."""
+def _settle(context: Context, incoming: list[Incoming]) -> Settled:
+    """Write the record of one run where it is new."""
     record, results = incoming[0].record, context.project.results
     places = [record_path(root, record) for root in (results, results / "local")]
     here = {file: parse_object(read_file(file), str(file)) for file in places if file.is_file()}
@@ -136,7 +135,7 @@ def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, s
     new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
     if not new:
         return Settled(fate=Fate.SAME, words=Fate.SAME.value, incoming=incoming)
-    if why := _why_unknown(context, record, known):
+    if why := _why_unknown(context, record):
         return Settled(fate=Fate.REFUSED, words=why, incoming=incoming)
     if here or len(new) > 1:
         told: list[Mapping[str, Any]] = [*here.values(), *(one.record.data for one in new.values())]
@@ -148,7 +147,7 @@ def _settle(context: Context, incoming: list[Incoming], known: dict[tuple[str, s
     return Settled(fate=Fate.NEW, words=Fate.NEW.value, incoming=incoming)
 
 
-def _why_unknown(context: Context, record: Record, known: dict[tuple[str, str], bool]) -> str:
+def _why_unknown(context: Context, record: Record) -> str:
     """Return why a record's cell is none of this project's, nor of a model prepared here; or nothing."""
     cell = record.cell
     version = next((one for one in context.matrix.versions if one.name == cell.version), None)
@@ -156,14 +155,12 @@ def _why_unknown(context: Context, record: Record, known: dict[tuple[str, str], 
         return f"matrix.yaml has no version {cell.version}: add it, then merge again"
     if version.product is not record.product:
         return f"{cell.version} is of {version.product.value} here, and the record of {record.product.value}"
-    loaded, row = context.repros.get(cell.repro), (cell.repro, cell.case)
-    if row not in known:
-        ours = loaded is not None and any(case.id == cell.case for case in loaded.repro.cases)
-        known[row] = ours or (loaded is None and bool(stored_repros(context.project.cache, *row)))
-    if known[row]:
-        return ""
-    if loaded is not None:
+    if (loaded := context.repros.get(cell.repro)) is not None:
+        if any(case.id == cell.case for case in loaded.repro.cases):
+            return ""
         return f"the repro {cell.repro} has no case {cell.case} here: merge where its repro is as it was"
+    if stored_repros(context.project.cache, cell.repro, cell.case):
+        return ""
     return (
         f"there is no repro {cell.repro} here: of a model of your own, prepare it first "
         "(python -m trtmatrix upgrade --model FILE --no-run); else add the repro, then merge again"

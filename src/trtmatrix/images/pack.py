@@ -86,12 +86,12 @@ class PackManifest:
     @property
     def text(self) -> str:
         """A fact a line, as a shell reads it; of an image ID, manifest and names."""
-        facts = [("schema", SCHEMA), ("pack", self.pack), ("made", self.made), ("by", self.by)]
-        facts += [("commit", self.commit), ("changed", "yes" if self.changed else "no")]
-        facts += [("platform", self.platform), *(("python", each) for each in self.pythons)]
-        facts += [("version", each) for each in self.versions]
-        facts += [("image", " ".join((i.id, i.manifest or "-", *i.names))) for i in self.images]
-        return "".join(f"{name} {value}\n" for name, value in facts)
+        lines = [f"schema {SCHEMA}", f"pack {self.pack}", f"made {self.made}", f"by {self.by}"]
+        lines += [f"commit {self.commit}", f"changed {'yes' if self.changed else 'no'}"]
+        lines += [f"platform {self.platform}", *(f"python {each}" for each in self.pythons)]
+        lines += [f"version {each}" for each in self.versions]
+        lines += [" ".join(("image", i.id, i.manifest or "-", *i.names)) for i in self.images]
+        return "".join(f"{line}\n" for line in lines)
 
 
 def pack_command(options: PackOptions) -> ExitCode:
@@ -134,8 +134,7 @@ def open_target(folder: Path) -> Iterator[Path]:
 
     Folders may be there: systems make some at the root of a disk, such as ``lost+found``.
     """
-    made = not folder.exists()
-    if not made and (not folder.is_dir() or any(not path.is_dir() for path in folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(not path.is_dir() for path in folder.iterdir())):
         words = "a pack is written into a new or empty folder, and this is none"
         raise UsageError(f"--to {folder}: {words}: remove what is in it (a killed pack may have left it)")
     try:
@@ -145,7 +144,7 @@ def open_target(folder: Path) -> Iterator[Path]:
         for path in folder.iterdir() if folder.is_dir() else ():
             if not path.is_dir():
                 path.unlink()
-        if made and folder.is_dir():
+        with contextlib.suppress(OSError):
             folder.rmdir()
         if isinstance(error, OSError):
             hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
@@ -180,13 +179,11 @@ def hold_images(
         )
         builder = builder_command(project.image_builder, project.matrix)
         store = Images(puller=puller, builder=builder)
-        for version in versions:
-            if not isinstance(version.origin, ImageOrigin):
-                continue
-            if (image := engine.held(version.origin)) is not None:
+        for version, origin in [(v, v.origin) for v in versions if isinstance(v.origin, ImageOrigin)]:
+            if (image := engine.held(origin)) is not None:
                 held[version.name] = image
             elif named:
-                made = version.origin.build is not None
+                made = origin.build is not None
                 launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
                 held[version.name] = store.make_ready(launch, client)
     return client, held
@@ -297,14 +294,12 @@ def _tell(*lines: str) -> None:
 def _told(folder: Path, manifest: PackManifest, digest: str) -> str:
     """Say what was written, and what comes next."""
     size = write_size(sum(file.stat().st_size for file in folder.iterdir() if file.is_file()))
-    return "\n".join(
-        [
-            f"{folder}: {manifest.pack}, {size}",
-            f"  versions  {', '.join(manifest.versions)}",
-            f"  images    {len(manifest.images)}, for {manifest.platform}",
-            f"  wheels    for Python {', '.join(manifest.pythons)}, glibc {GLIBC} or later",
-            f"  suite of {manifest.commit[:12]}" + (", CHANGED since" if manifest.changed else ""),
-            f"  sha256 of SHA256SUMS, which stands for all of it: {digest}",
-            f"next, on the other host: sh {shlex.quote(f'{folder.name}/unpack')}",
-        ]
-    )
+    changed = ", CHANGED since" if manifest.changed else ""
+    return f"""\
+{folder}: {manifest.pack}, {size}
+  versions  {", ".join(manifest.versions)}
+  images    {len(manifest.images)}, for {manifest.platform}
+  wheels    for Python {", ".join(manifest.pythons)}, glibc {GLIBC} or later
+  suite of {manifest.commit[:12]}{changed}
+  sha256 of SHA256SUMS, which stands for all of it: {digest}
+next, on the other host: sh {shlex.quote(f"{folder.name}/unpack")}"""

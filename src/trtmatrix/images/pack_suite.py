@@ -49,26 +49,23 @@ def find_suite(project: Project) -> Suite:
     What git does not track stays here: records measured on this host, caches, environments, keys.
     :class:`UsageError` where git cannot say what that is, or a name cannot be packed.
     """
-    root, left_out = program_root(), list[str]()
-    elsewhere = project.repros.resolve() != root / "repros"
+    root = program_root()
     # The matrix and the repros are those of this call, which may lie elsewhere.
     files = {name: root / name for name in tracked_files(root) if not name.startswith("repros/")}
-    repros = {f"repros/{name}": project.repros / name for name in tracked_files(project.repros)}
-    left_out += [
-        f"{file}: git does not track it: git add takes it along"
-        for file in sorted({*project.repros.glob("*.py")} - set(repros.values()))
-    ]
-    files = {name: file for name, file in (files | repros).items() if file.is_file() or file.is_symlink()}
+    files |= {f"repros/{name}": project.repros / name for name in tracked_files(project.repros)}
+    untracked = sorted({*project.repros.glob("*.py")} - set(files.values()))
+    left_out = [f"{file}: git does not track it: git add takes it along" for file in untracked]
     left_out += [f"{file}: a link" for file in files.values() if file.is_symlink()]
-    files = {name: file for name, file in files.items() if not file.is_symlink() and name != "matrix.lock"}
-    own = {"matrix.yaml": project.matrix, "matrix.lock": project.lock}
-    files |= {name: file for name, file in own.items() if file.is_file()}
+    own = {"matrix.yaml": project.matrix.resolve(), "matrix.lock": project.lock.resolve()}
+    files = {name: f for name, f in (files | own).items() if f.is_file() and not f.is_symlink()}
     if not any(re.fullmatch(r"repros/[^/]*\.py", name) for name in files):
         raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
     if wrong := [ascii(name) for name in files if not name.isprintable() or set("\\:") & set(name)]:
         raise UsageError("the suite cannot be packed, rename these files first:\n  " + "\n  ".join(wrong))
-    changed = elsewhere or project.matrix.resolve() != root / "matrix.yaml"
-    changed = changed or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    elsewhere = (
+        project.repros.resolve() != root / "repros" or project.matrix.resolve() != root / "matrix.yaml"
+    )
+    changed = elsewhere or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
     commit = _git(root, "rev-parse", "HEAD").strip()
     return Suite(files=files, commit=commit, changed=changed, left_out=tuple(left_out))
 

@@ -130,5 +130,5 @@ def ask_for(
     from trtmatrix.images.registry import Registry, ask_registries  # slow to import
 
     registry = Registry(insecure=insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS)
-    found = ask_registries(registry.check, references, seconds=seconds, tell=True)
+    found = ask_registries(registry.check, references, seconds=seconds)
     return {each: answer if isinstance(answer, RegistryError) else None for each, answer in found.items()}

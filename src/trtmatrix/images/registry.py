@@ -96,12 +96,9 @@ class Registry:
 
 
 def ask_registries(
-    ask: Callable[[str], T], references: Sequence[str], *, seconds: float, tell: bool = False
+    ask: Callable[[str], T], references: Sequence[str], *, seconds: float
 ) -> dict[str, T | RegistryError]:
-    """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong.
-
-    ``tell``: say on stderr whom it waits for.
-    """
+    """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong."""
 
     def attempt(reference: str) -> T | RegistryError:
         try:
@@ -111,8 +108,7 @@ def ask_registries(
 
     def note(missing: list[str]) -> None:
         hosts = ", ".join(dict.fromkeys(parse_reference(each).host for each in missing))
-        if tell:
-            print(f"trtmatrix: asking {hosts} …", file=sys.stderr, flush=True)
+        print(f"trtmatrix: asking {hosts} …", file=sys.stderr, flush=True)
 
     answers = ask_all(attempt, references, seconds=seconds, note=note)
     for each in references:

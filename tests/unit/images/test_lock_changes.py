@@ -9,7 +9,6 @@ from builders import make_version, read_version
 from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
 
 from trtmatrix.images.lock_report import (
-    QUIET,
     UNRESOLVED,
     Answer,
     Finding,
@@ -17,7 +16,6 @@ from trtmatrix.images.lock_report import (
     Wanted,
     find_changes,
     find_contradictions,
-    find_unused,
     lock_json,
     lock_text,
     updated,
@@ -102,14 +100,10 @@ def test_a_build_s_finding_says_what_changed(name: str) -> None:
     assert words in "\n".join(fact for finding in found for fact in finding.facts)
 
 
-def test_what_nobody_needs_and_what_no_registry_has_needs_no_decision() -> None:
-    old = lock_of(OLD, v10_0_0=make_build())
-    unused = list(find_unused(old, wanted()))
-    assert [finding.subject for finding in unused] == [IMAGE, "build 10.0.0"]
+def test_what_no_registry_has_needs_no_decision() -> None:
     silent = [*image_findings(OLD, SILENT), *image_findings(OLD, GONE)]
-    assert {finding.kind for finding in unused} <= QUIET
     assert {finding.kind for finding in silent} == UNRESOLVED
-    assert not any(finding.decide for finding in (*unused, *silent))
+    assert not any(finding.decide for finding in silent)
 
 
 SECOND = "nvcr.io/nvidia/pytorch:25.01-py3"
@@ -122,6 +116,7 @@ def test_an_update_takes_over_what_was_resolved_and_leaves_the_rest() -> None:
     found = updated(old, asked, {IMAGE: moved, SECOND: SILENT})
     builds = {"9.2.0": make_build(), "10.0.0": PARTS.build}
     assert found == Lock(images={IMAGE: moved, SECOND: OLD}, builds=builds)
+    assert updated(old, asked, {}, wanted(images={IMAGE: ("a",)})) == Lock(images={IMAGE: OLD})
     later = replace(OLD, resolved="2027-01-01T00:00:00Z", registry="my.mirror")
     assert updated(old, asked, {SECOND: later}).images[SECOND] == OLD
 
@@ -146,14 +141,13 @@ def test_the_text_and_the_json_say_what_each_kind_means_and_how_to_go_on() -> No
     findings = [each for old, answer, _, _ in IMAGES.values() for each in image_findings(old, answer)]
     for old, parts, _, _ in BUILDS.values():
         findings += find_changes(old, wanted(builds={"10.0.0": parts}), {})
-    findings += find_unused(lock_of(OLD), wanted())
     text = lock_text(findings, "matrix.lock", None)
     assert [f.kind for f in findings if f.kind is not Kind.LOCKED and f.kind.value not in text] == []
-    assert "3 changed, 1 unhashed, 1 unused" in text
+    assert "3 changed, 1 unhashed" in text
     assert "nothing was changed; to take over what was found: nox -s lock -- --update" in text
     assert "review it by git diff" in lock_text(findings, "matrix.lock", written=True)
     assert "none of these versions comes from an image" in lock_text([], "matrix.lock", None)
     data = lock_json(findings, "matrix.lock", None)
     kinds = {finding["kind"]: finding["decide"] for finding in data["findings"]}
-    assert not any(kinds[name] for name in ("locked", "unused", "unknown", "missing"))
+    assert not any(kinds[name] for name in ("locked", "unknown", "missing"))
     assert all(kinds[name] for name in ("new", "moved", "retagged", "changed", "unhashed"))
