@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -153,25 +153,20 @@ def answer_of(ask: Callable[[], T], poll: Poll, seconds: float = ANSWER_SECONDS)
 
     :class:`MachineryError` where it does not answer in so many seconds. The thread that asks is left behind.
     """
-    answers: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+    answer: Future[T] = Future()
 
     def work() -> None:
         try:
-            answers.put((ask(), None))
+            answer.set_result(ask())
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
-            answers.put((None, error))
+            answer.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        try:
-            answer, error = answers.get(timeout=POLL_SECONDS)
-        except queue.Empty:
-            poll()
-            continue
-        if error is not None:
-            raise error
-        return cast("T", answer)
+        if wait([answer], timeout=POLL_SECONDS).done:
+            return answer.result()
+        poll()
     raise MachineryError(f"the container engine has not answered for {seconds:g} s")
 
 
@@ -256,11 +251,7 @@ def read_contents(image_id: str) -> dict[str, str]:
             )  # fmt: skip
         found = parse_json(said.splitlines()[-1])
         return {str(package): str(version) for package, version in found.items()}
-    except docker.errors.ContainerError as error:
-        told = cast("bytes", error.stderr or b"").decode("utf-8", "replace").strip().splitlines()
-        last = one_line((told or ["it said nothing"])[-1])
-        raise MachineryError(f"its python3 ended with exit code {error.exit_status}: {last}") from error
-    except ENGINE_ERRORS as error:
-        raise MachineryError(f"it cannot be looked into: {one_line(str(error))}") from error
-    except (ValueError, LookupError, AttributeError) as error:
-        raise MachineryError(f"its python3 says nothing that can be read: {said[-200:]!r}") from error
+    except (*ENGINE_ERRORS, ValueError, LookupError, AttributeError) as error:
+        told = cast("bytes", getattr(error, "stderr", None) or b"").decode("utf-8", "replace")
+        last = one_line((told.strip().splitlines() or [str(error)])[-1])
+        raise MachineryError(f"its python3 cannot be asked what it has: {last}") from error

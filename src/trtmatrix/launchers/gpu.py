@@ -106,19 +106,15 @@ def job_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str], node: str) -> 
         for first, last in re.findall(r"(\d+)(?:-(\d+))?", listed)  # 0,2-3
         for number in range(int(first), int(last or first) + 1)
     ]
-    shown = {gpu.index: gpu for gpu in gpus}
-    if len(gpus) == 1 or len(gpus) == len(numbers):
+    chosen = [gpu for gpu in gpus if gpu.index in numbers]
+    if len(gpus) in {1, len(numbers)}:
         chosen = list(gpus)
-    elif not numbers:
+    elif not numbers or len(chosen) != len(numbers):
+        known = ", ".join(str(gpu.index) for gpu in gpus)
         return (), (
-            f"this node has {len(gpus)} GPUs and SLURM_JOB_GPUS does not say which of them the job has: "
-            "does the job ask for one (--gres=gpu:1)?"
+            f"this node has GPUs {known} and SLURM_JOB_GPUS ({listed!r}) does not say which of them the job "
+            "has: does the job ask for one (--gres=gpu:1)?"
         )
-    elif absent := [number for number in numbers if number not in shown]:
-        known = ", ".join(str(index) for index in shown)
-        return (), f"SLURM_JOB_GPUS names GPU {absent[0]}, and NVML here knows {known}"
-    else:
-        chosen = [shown[number] for number in numbers]
     host = sha256(node.encode()).hexdigest()[:16]
     return tuple(replace(gpu, host=host) for gpu in chosen), ""
 

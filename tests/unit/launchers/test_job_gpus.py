@@ -35,8 +35,8 @@ def test_a_job_has_its_own_gpus(shown: int, environment: dict[str, str], chosen:
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [
-        ({}, "SLURM_JOB_GPUS does not say which"),
-        ({"SLURM_JOB_GPUS": "5"}, "names GPU 5, and NVML here knows 0, 1, 2, 3"),
+        ({}, "does not say which of them"),
+        ({"SLURM_JOB_GPUS": "5"}, "GPUs 0, 1, 2, 3 and SLURM_JOB_GPUS ('5') does not say"),
         ({"SLURM_JOB_GPUS": "1", "CUDA_VISIBLE_DEVICES": "MIG-5"}, "a part of a GPU"),
     ],
 )
