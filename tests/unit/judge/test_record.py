@@ -84,14 +84,6 @@ def test_a_record_that_is_cut_anywhere_is_never_another_one(encoding: str) -> No
         assert repr(found.data) == repr(whole.data) or encoding == "latin-1"
 
 
-@given(st.integers(0, len(TEXT) - 1), st.characters(codec="ascii"))
-def test_a_record_with_another_character_reads_or_is_refused(place: int, character: str) -> None:
-    try:
-        parse_record(TEXT[:place] + character + TEXT[place + 1 :], "f")
-    except RecordError as error:
-        assert str(error).startswith("f:")  # noqa: PT017 - most read well
-
-
 @pytest.mark.parametrize("schema", [2, 3, 10**6])
 def test_a_newer_record_is_refused_with_the_remedy(schema: int) -> None:
     with pytest.raises(NewerRecordError, match="update trtmatrix"):

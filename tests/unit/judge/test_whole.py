@@ -74,12 +74,6 @@ def test_a_defect_that_was_added_since_is_unknown_where_the_noise_could_hide_it(
     assert ("no signature of lost-mask" in outcome.reason) is (verdict is Verdict.INVALID)
 
 
-def test_truncation_explains_nothing_from_the_factor_on_at_which_all_fails() -> None:
-    noise = make_noise(1e4, outputs={"y": {**MEMBERS, "tf32-truncated": 7.5 * FLOOR}})
-    assert judged(make_build(7.9), noise=noise).verdict is Verdict.PASS
-    assert judged(make_build(8.1), noise=noise).verdict is Verdict.FAIL
-
-
 @pytest.mark.parametrize(
     ("values", "limits"),
     [({"nan_unexpected": 12}, {}), ({"rows_differ": 3.0}, {"rows_differ": 0.0})],

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tokenize
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.suite.digest import NOISE, PROBE, digest_code, digest_modules, digest_own_code, split_lines
+from trtmatrix.suite.digest import NOISE, PROBE, digest_code, digest_modules, digest_own_code
 from trtmatrix.suite.repro_files import APART
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -142,31 +140,6 @@ def test_a_literal_counts_and_a_comment_does_not(one: object, other: object, com
     plain = f"x = {one!r}\ny = 2\n"
     assert digest_code(f"\nx = {one!r}  # {line}\n\n# {line}\ny = 2\n") == digest_code(plain)
     assert (digest_code(f"x = {other!r}\ny = 2\n") == digest_code(plain)) is (repr(one) == repr(other))
-
-
-def test_the_source_is_split_as_python_splits_it() -> None:
-    """Comments and strings are where Python's own tokens have them, line by line."""
-    for file in FILES:
-        source = file.read_text(encoding="utf-8")
-        ours, theirs = ["".join(line[1:]) for line in split_lines(source)], python_s_lines(source)
-        assert len(ours) == len(theirs), file
-        for our, their in zip(ours, theirs, strict=True):
-            assert their in {our, None}, file
-
-
-def python_s_lines(source: str) -> list[str | None]:
-    """The text of each logical line by Python's tokens; None where these take a formatted string apart."""
-    lines: list[str | None] = []
-    line: list[str] = []
-    whole = True
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NEWLINE:
-            lines.append("".join(line) if whole else None)
-            line, whole = [], True
-        elif token.type not in {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT}:
-            line.append(token.string)
-            whole = whole and not tokenize.tok_name[token.type].startswith("FSTRING")
-    return lines
 
 
 ALL_DIGESTS = """

@@ -22,7 +22,7 @@ from shown import PATIENT, many_entries
 
 from trtmatrix.judge import words
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import cell_text, full_words, legend, outcome_word
+from trtmatrix.judge.words import cell_text, full_words, legend
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.remarks import find_contradicted
@@ -46,12 +46,6 @@ MISSING = Exclusion.IMAGE_NOT_PULLED
 def test_every_member_has_words(mapping: dict[Enum, str], members: type[Enum]) -> None:
     assert set(mapping) == set(members)
     assert all(mapping.values())
-
-
-@pytest.mark.parametrize("cause", Cause)
-def test_no_verdict_shows_its_cause(cause: Cause) -> None:
-    outcome = Outcome(verdict=Verdict.NO_VERDICT, cause=cause)
-    assert outcome_word(outcome) == words.CAUSE_WORDS[cause]
 
 
 CONTROL = make_control()
@@ -139,13 +133,6 @@ def test_rows_without_evidence_are_folded() -> None:
     assert section.fold_line == "… 3 more cases without evidence here"
     (section,) = make_tables(entries[1:2])[0].sections
     assert section.fold_line == "… 1 case without evidence here"
-
-
-@PATIENT
-@given(many_entries())
-def test_every_cell_is_in_exactly_one_table(entries: tuple[Entry, ...]) -> None:
-    tabled = [entry.cell.id for table in make_tables(entries) for entry in table.entries()]
-    assert sorted(tabled) == sorted(entry.cell.id for entry in entries)
 
 
 def test_a_headline_says_why_cells_were_not_run() -> None:
