@@ -153,7 +153,7 @@ def _parse_facts(source: str, file: str) -> Document:
     except SyntaxError as error:
         raise ConfigError([f"{file}:{error.lineno or 1}: not valid Python: {error.msg}"]) from error
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
-        words = f"not valid Python, or FACTS, which must be a literal (no names, calls or sums): {error}"
+        words = f"FACTS must be a literal (no names, calls or sums): {error}"
         raise ConfigError([f"{file}:{line}: {words}"]) from error
     _note_lines(literal, ("FACTS",), lines, doubles)
     if doubles:
