@@ -87,7 +87,7 @@ REPROS = {
     "import": ("import no_such_module_at_all\n" + SOURCE, "plain.py:1: does not load: ModuleNotFoundError"),
     "not a literal": (
         SOURCE.replace('"a title"', "str(1)"),
-        "plain.py:1: not valid Python, or FACTS, which must be a literal",
+        "plain.py:1: FACTS must be a literal",
     ),
     "cases raise": (SOURCE.replace("    yield", "    1 / 0\n    yield"), "cases() raised ZeroDivisionError"),
     "case id": (SOURCE.replace('"id": "plain"', '"id": "A b"'), "'A b' must match [a-z0-9.-]+"),
