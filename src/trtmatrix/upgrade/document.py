@@ -159,9 +159,11 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
         if mine:
             yield FactLine(topic=measure, text="; ".join(_summarise(mine)))
     told = sorted((line for line in lines if line.told_apart), key=lambda line: -(line.ratio or 0))
-    if told:
-        columns = "repro case measure unit before after ratio p_value"
-        yield _table("Figures that are told apart", told, columns, ends)
+    columns = "repro case measure unit before after ratio p_value"
+    for label, is_latency in (("Latencies", True), ("Build times and sizes", False)):
+        mine = [line for line in told if (line.measure == "latency") is is_latency]
+        if mine:
+            yield _table(f"{label} that are told apart", mine, columns, ends, folded=not is_latency)
 
 
 def _summarise(lines: Sequence[PerformanceLine]) -> Iterator[str]:

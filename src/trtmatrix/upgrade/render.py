@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from enum import Enum
@@ -10,15 +11,26 @@ from typing import Any
 
 from jinja2 import FileSystemLoader
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, short
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
-from trtmatrix.tables.table import one_line
+from trtmatrix.tables.table import one_line, shorten
 from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, words_of
-from trtmatrix.upgrade.report import Decision, FactLine, Side, Source, Upgrade, Weight
+from trtmatrix.upgrade.report import (
+    Change,
+    Decision,
+    FactLine,
+    PerformanceLine,
+    Side,
+    Source,
+    Upgrade,
+    Weight,
+)
 
+MOST_BARS, BAR_ROOM = 20, 300
+"""So many latencies are drawn in a page, and the length of the longest bar."""
 WIDTH = 100
 """Columns of the full report; that of one screen has those of the terminal, from 80 to 160."""
 HEIGHT, STEPS = 40, 15
@@ -234,11 +246,53 @@ def render_page(upgrade: Upgrade) -> str:
     folder = FileSystemLoader(Path(__file__).parent / "templates")
     body = html_page.templates().overlay(loader=folder).get_template("report.html").render(
         upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
-        exit_code=exit_code, glyphs=html_page.GLYPHS, words=words_of, tone=_tone, is_safe=html_page.is_safe,
+        tiles=_tiles(upgrade), bars=list(_bars(upgrade.performance)), exit_code=exit_code,
+        glyphs=html_page.GLYPHS, words=words_of, tone=_tone, is_safe=html_page.is_safe,
         typed=lambda text: "".join(c if c.isprintable() or c in "\n\t" else " " for c in text),
     )  # fmt: skip
     page, style = f"{title}: {answer.lower()}", html_page.make_style(".name { min-width: 15rem; }")
     return html_page.render_page(page, [body], style=style, script=html_page.COPY)
+
+
+def _tiles(upgrade: Upgrade) -> Iterator[tuple[str, str]]:
+    """Yield what a page shows large: a number, and of what."""
+    yield str(sum(reason.weight is Weight.AGAINST for reason in upgrade.reasons)), "blockers"
+    both = sum(finding.change is Change.UNCHANGED_BAD for finding in upgrade.findings)
+    yield str(both), "findings broken in both"
+    ratios = [bar["ratio"] for bar in _bars(upgrade.performance)]
+    yield f"{short(ratios[0])}×" if ratios else "–", "slowest change of latency"
+    code = upgrade.api.code
+    yield (
+        str(len(upgrade.api.must_change)) if code else "–",
+        ("uses in your code to change" if code else "code to change: none was named (--code)"),
+    )
+
+
+def _bars(lines: Sequence[PerformanceLine]) -> Iterator[dict[str, Any]]:
+    """Yield what is drawn of the latencies that can be compared, the slowest change first.
+
+    A case's latency before is 1; the widest of all bars and spreads, at most 4, takes all the room.
+    """
+    both = [
+        (line, line.before, line.after) for line in lines
+        if line.measure == "latency" and line.before and line.after and line.ratio and not line.why_not
+        and all(map(math.isfinite, (line.ratio, line.before.low, line.after.high)))
+    ]  # fmt: skip
+    both.sort(key=lambda one: -(one[0].ratio or 0))
+    spreads = [[(s.low / a.median, s.high / a.median) for s in (a, b)] for _, a, b in both[:MOST_BARS]]
+    widest = min(4.0, max((high for spread in spreads for _, high in spread), default=1.0))
+
+    def room(value: float) -> float:
+        return round(BAR_ROOM * min(value, widest) / widest, 1)
+
+    for (line, before, after), spread in zip(both, spreads, strict=False):
+        ratio = line.ratio or 0.0
+        yield {
+            "ratio": ratio, "name": shorten(f"{line.repro}/{line.case}", 48),
+            "widths": (room(1), room(ratio)), "spreads": [[room(end) for end in ends] for ends in spread],
+            "kind": "worse" if line.told_apart and ratio > 1 else "after",
+            "words": f"{short(ratio)}×: {short(before.median)} → {short(after.median)} {line.unit}",
+        }  # fmt: skip
 
 
 def _tone(value: Any) -> str | None:  # noqa: ANN401 - what a row of a table holds
