@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,16 +50,6 @@ def repro() -> Iterator[ModuleType]:
     module.reference.cache_clear()
 
 
-def test_draws_are_those_of_torch() -> None:
-    # The digests are of torch 2.13: rand(6, 1568, 384), Linear(384, 1152), Linear(384, 384).
-    x, weights = drawn(REPORTED)
-    digest = hashlib.sha256()
-    for array in (x, weights.qkv, weights.proj, weights.bias):
-        digest.update(array.tobytes())
-    assert digest.hexdigest()[:16] == "2637becd23d6428f"
-    assert x[0, 0, :2].tolist() == [0.49625658988952637, 0.7682217955589294]
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("formulation", ["explicit", "sdpa", "sdpa-default", "mha"])
 def test_graphs_compute_the_reference(formulation: attention.Formulation, dtype: type[Any]) -> None:
@@ -97,16 +86,6 @@ def test_blocks_of_fp16_round_after_each_block() -> None:
     assert FP16_BLOCKS.matmul(ones, ones.T).item() == 4096
 
 
-def test_a_factor_is_kept_as_the_graph_keeps_it() -> None:
-    x, weights = drawn(SMALL)
-    x, weights = x.astype(np.float16), weights.astype(np.float16)
-    beside = 0.25 * (1 + 0.9 * 2.0**-11)  # float16 rounds it to 0.25
-    one, other = (compute(x, SMALL, weights, q_factor=factor, arithmetic=FP16) for factor in (beside, 0.25))
-    assert np.array_equal(one, other)
-    one, other = (compute(x, SMALL, weights, q_factor=factor) for factor in (beside, 0.25))
-    assert not np.array_equal(one, other)
-
-
 def reported(repro: ModuleType) -> dict[str, Any]:
     return next(case["params"] for case in repro.cases() if case["id"] == "sdpa-tf32")
 
@@ -124,11 +103,6 @@ def test_one_lost_factor_gives_the_reported_figure(repro: ModuleType, explicit: 
     assert apart(explicit, lost) == pytest.approx(1373.38, abs=0.05)
     twin = repro.FACTS["twins"][0]
     assert twin["reported"]["10.7.0"] == pytest.approx(1373.38, abs=0.05)
-
-
-def test_a_right_block_is_181_from_float64(repro: ModuleType, explicit: Array) -> None:
-    reference = repro.prepare(reported(repro))["reference"]["y"]
-    assert apart(explicit, reference) == pytest.approx(181.2, abs=0.5)
 
 
 VARIATIONS = [("", 0.3), ("-head64", 0.3), ("-zeromean", 0.01)]

@@ -88,16 +88,6 @@ def test_a_float32_core_is_within_the_noise_of_fp16(repro: ModuleType, name: str
     assert relative(wide, repro.emulate(params, FLOAT64)["y"]) < 1.1 * floor_of(repro, params, small=True)
 
 
-def test_the_mask_is_what_lost_mask_loses(repro: ModuleType) -> None:
-    for kind in ("additive", "padding", "bias", "causal"):
-        params = {**repro.BASE, "heads": 2, "length": 32, "mask": kind}
-        lost, bare = (
-            repro.emulate(p, FLOAT64, d)["y"]
-            for p, d in ((params, "lost-mask"), ({**params, "mask": "none"}, ""))
-        )
-        assert np.array_equal(lost, bare)
-
-
 def test_the_marked_tensor_is_in_the_graph(repro: ModuleType) -> None:
     case = next(case for case in repro.cases() if case["params"]["outputs"])
     made = repro.prepare({**case["params"], "length": 9})

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
 from tests.numerics.graphs import Array, members, on_onnxruntime
@@ -132,19 +131,3 @@ def test_buffers_are_handed_over_in_order_and_only_the_control_takes_them_back_e
     assert asked["precision"] == "fp32"
     assert np.array_equal(y, inputs["a"] + inputs["b"]) == (CASES[name]["control"] is None)
     assert len(DEVICE) == 4
-
-
-def test_softmax_is_constrained_under_the_flag_and_cast_in_a_typed_graph() -> None:
-    asked: dict[str, Any] = {}
-    engine = SimpleNamespace(run=lambda _: {})
-    trt = SimpleNamespace(has_streams=False, build=lambda _, **kwargs: asked.update(kwargs) or engine)
-    files = SimpleNamespace(model=Path("-"), inputs={})
-    wanted = {"whole-softmax32-fp16-flag": ("Softmax",), "whole-softmax32-fp16": (), "whole-fp16-flag": ()}
-    for name, constrained in wanted.items():
-        REPRO.run(CASES[name]["params"], files, trt)
-        assert asked["keep_fp32"] == constrained
-        casts = sum(
-            node.op_type == "Cast" and node.attribute[0].i != onnx.TensorProto.BOOL
-            for node in REPRO.prepare(small(name))["model"].graph.node
-        )
-        assert casts == (6 if name == "whole-softmax32-fp16" else 0)

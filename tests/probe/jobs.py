@@ -80,7 +80,6 @@ class Probe(subprocess.Popen[bytes]):
         intake.close()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended, and all is taken."""
         code = super().wait(timeout)
         self.over.set()
         self.host.join()
@@ -94,7 +93,6 @@ class Job:
         self, folder: Path, steps: Sequence[Step], output_bytes: int = 1 << 26, isolation: str = "worker",
         **more: Any,
     ) -> None:  # fmt: skip
-        """Write job.json, a heartbeat, the cases and the cells."""
         self.folder, self.out, self.work, self.steps = folder, folder / "out", folder / "work", list(steps)
         self.output_bytes = output_bytes
         self.heartbeat = folder / "job" / "heartbeat"
@@ -108,11 +106,9 @@ class Job:
         self.end()
 
     def add(self, index: int, step: Step) -> None:
-        """Add a cell, as the host may while the supervisor runs."""
         write_json(self.folder / "job" / f"{index}.cell.json", self._cell(index, step))
 
     def end(self) -> None:
-        """Say that no more cells will come."""
         (self.folder / "job" / "end").touch()
 
     def _cell(self, index: int, step: Step) -> dict[str, Any]:
@@ -138,7 +134,6 @@ class Job:
             )  # fmt: skip
 
     def run(self, python: Path, driver: Path, **environment: str) -> int:
-        """Run the supervisor to its end and return its exit code."""
         process = self.start(python, driver, **environment)
         try:
             while process.poll() is None:
@@ -155,7 +150,6 @@ class Job:
         return data
 
     def log(self) -> str:
-        """Return what the supervisor itself printed."""
         return (self.folder / "log").read_text(errors="replace")
 
     def wait_for(self, name: str, seconds: float = 20) -> str:

@@ -65,16 +65,6 @@ def test_tensorrt_is_the_default_product(case: Path, driver: Path, tmp_path: Pat
     assert printed(rtx)["detail"].startswith("parsed and built, ")
 
 
-def test_several_builds_are_printed(case: Path, driver: Path, tmp_path: Path) -> None:
-    case = write_case(tmp_path / "case", CaseFiles(case).params)
-    environment = stand_in(driver)
-    environment["PYTHONPATH"] += os.pathsep + str(PROBE.parent)
-    builds = printed(call(case, "--builds=2", **environment))["builds"]
-    assert [build["measurements"]["outputs"]["y"]["sum_abs"] for build in builds] == [0, 0]
-    assert "builds" not in printed(call(case, **environment))
-    assert call(case, "--builds=0", **environment).returncode == 2
-
-
 def test_a_folder_that_holds_no_case_is_told(tmp_path: Path) -> None:
     done = call(tmp_path)
     assert done.returncode == 2

@@ -29,11 +29,6 @@ def test_the_first_folder_that_has_one_goes_first(python: Path, driver: Path, tm
     assert loaded == str(ours / "libcuda.so.1")
 
 
-def test_folders_without_one_change_nothing(python: Path, driver: Path, tmp_path: Path) -> None:
-    loaded = libcuda_of(python, driver, tmp_path / "absent", **{COMPAT: str(tmp_path)})
-    assert loaded == str(driver / "libcuda.so.1")
-
-
 @pytest.mark.parametrize(("path", "after"), [("", ""), ("/a:/b", ":/a:/b")])
 def test_the_image_s_own_path_is_kept_behind_it(tmp_path: Path, path: str, after: str) -> None:
     (tmp_path / "libcuda.so.1").touch()

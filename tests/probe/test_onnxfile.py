@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.probe.graphs import add_weights, relu_then
 from tests.probe.jobs import PROBE
 from trtprobe import ends
-from trtprobe.onnxfile import IN_MEMORY, Model, Node, OnnxFile, read_onnx
+from trtprobe.onnxfile import Model, Node, OnnxFile, read_onnx
 
 MINE = relu_then("Mine", opset=23, domain="com.example").SerializeToString()
 
@@ -85,11 +85,3 @@ def test_three_gigabytes_are_not_read_into_python(version: str, python: Path, tm
     length, kilobytes = map(int, done.stdout.split())
     assert length == 64
     assert kilobytes < 64 << 10, version
-
-
-def test_a_large_model_stays_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    path.write_bytes(MINE)
-    assert not Model(path).must_stay_a_file
-    os.truncate(path, IN_MEMORY + 1)
-    assert Model(path).must_stay_a_file

@@ -12,13 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from bench.surfaces import FIXED, PYTHON, find_releases, read_bindings
+from bench.surfaces import PYTHON, read_bindings
 
-from tests.probe.compiled import compile_library
-from tests.probe.jobs import PROBE, STANDINS, Job, Step
+from tests.probe.jobs import PROBE, Job, Step
 from tests.probe.pythons import find_pythons
 from trtmatrix.api.section import read_surfaces
-from trtmatrix.common.errors import MachineryError
 from trtprobe.surface import find_note, read_surface
 
 SOURCE = '''
@@ -134,12 +132,6 @@ def test_a_note_is_about_the_name_itself(doc: str, note: str) -> None:
     assert find_note(doc) == note
 
 
-def test_a_long_note_is_cut_at_a_word() -> None:
-    note = find_note("[DEPRECATED] " + "word " * 100)
-    assert len(note) <= 200
-    assert note.endswith("word…")
-
-
 def test_the_supervisor_leaves_a_surface_where_it_is_asked_for_one(
     python: Path, driver: Path, tmp_path: Path
 ) -> None:
@@ -151,27 +143,6 @@ def test_the_supervisor_leaves_a_surface_where_it_is_asked_for_one(
     assert surface["version"] == "10.7.0"
     assert surface["origin"]["python"] in set(find_pythons())
     assert "Builder" in surface["classes"]
-
-
-@pytest.mark.parametrize(
-    ("module", "text"), [("absent", None), ("ends", "import os; os._exit(7)"), ("raises", "1 / 0")]
-)
-def test_a_module_that_cannot_be_read_is_told_of_and_the_cell_stands(
-    python: Path, driver: Path, tmp_path: Path, module: str, text: str | None
-) -> None:
-    if text is not None:
-        (tmp_path / f"{module}.py").write_text(text)
-    job = Job(tmp_path, [Step(does="pass")], surface=module)
-    assert job.run(python, driver, PYTHONPATH=f"{STANDINS}:{tmp_path}") == 0, job.log()
-    assert job.record()["ended"] == "ran"
-    assert not (job.out / "surface.json").exists()
-    assert f"the surface of {module} was not read" in job.log()
-
-
-def test_nothing_is_read_where_nobody_asks(python: Path, driver: Path, tmp_path: Path) -> None:
-    job = Job(tmp_path, [Step(does="pass")])
-    assert job.run(python, driver) == 0, job.log()
-    assert not (job.out / "surface.json").exists()
 
 
 def test_it_needs_no_numpy(tmp_path: Path) -> None:
@@ -200,23 +171,3 @@ def test_nvidia_s_bindings_read_again_are_what_the_package_has(
     assert packaged is not None
     assert replace(packaged, origin=replace(packaged.origin, extracted=read.origin.extracted)) == read
     assert time.perf_counter() - started < 300
-
-
-def test_the_releases_are_those_that_pypi_has() -> None:
-    found = find_releases()
-    assert found[: len(FIXED)] == FIXED
-    assert "tensorrt-cu12-bindings==10.7.0" in found  # and not its .post1
-    assert len(found) >= 28
-
-
-def test_without_an_index_it_says_what_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    with pytest.raises(MachineryError, match="pip index versions"):
-        find_releases()
-
-
-@pytest.mark.usefixtures("driver")
-def test_a_library_that_cannot_be_compiled_is_told_of(tmp_path: Path) -> None:
-    with pytest.raises(MachineryError, match="libnvinfer"):
-        compile_library(tmp_path / "libnvinfer.so.9", "no C at all")

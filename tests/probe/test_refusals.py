@@ -14,9 +14,6 @@ import pytest
 from tests.probe.graphs import add_weights, relu_then
 from tests.probe.jobs import GRAPH, MAIN, PROBE, Job, Step, X
 from tests.probe.pythons import environment, find_pythons
-from trtprobe import ends
-from trtprobe.backends.refusals import Refused, onnxruntime_end, parser_end
-from trtprobe.onnxfile import Node, OnnxFile
 
 GONE = (
     "In node 1 (importFallbackPluginImporter): UNSUPPORTED_NODE: Assertion failed: creator && "
@@ -60,36 +57,6 @@ def test_what_the_parser_refuses_is_named_with_opset_and_node(
     assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0, job.log()
     for index, (_, ended, detail) in enumerate(asked):
         assert (job.record(index)["ended"], job.record(index)["detail"]) == (ended, detail)
-
-
-def test_many_operators_are_cut_short() -> None:
-    onnx = OnnxFile({"": 23}, ())
-    errors = [
-        Refused("UNSUPPORTED_NODE", "Plugin not found", Node(f"/{i}", f"Op{i // 2}")) for i in range(12)
-    ]
-    end = parser_end("10.0.1.6", onnx, errors)
-    assert isinstance(end, ends.Unsupported)
-    assert str(end).startswith(
-        "10.0.1.6 cannot parse opset 23: no importer for Op0 (node /0), Op1 (node /2), Op2 (node /4), "
-        "Op3 (node /6), and 2 more; the parser refused the graph: Plugin not found"
-    )
-
-
-def test_an_index_inside_of_another_node_names_no_wrong_node() -> None:
-    class Old:
-        num_errors = 1
-
-        def get_error(self, _index: int) -> Any:
-            return type("Error", (), {"node": lambda _: 0, "code": lambda _: "UNSUPPORTED_NODE",
-                                      "__str__": lambda _: GONE})()  # fmt: skip
-
-    from trtprobe.backends.refusals import read_errors
-
-    onnx = OnnxFile({"": 17}, (Node("/loop", "Loop"),))
-    (error,) = read_errors(Old(), onnx, ['x:771: While parsing node number 0 [Mine -> "y"]:'])
-    assert error.node == Node("", "Mine")
-    (error,) = read_errors(Old(), onnx, [])
-    assert error.node == Node("/loop", "Loop")
 
 
 RUN = """
@@ -159,12 +126,6 @@ def test_onnx_runtime_s_refusals_are_answers(told: tuple[str, Any], model: str) 
     assert "onnxruntime/core" not in detail
 
 
-def test_a_wrong_graph_is_a_failed_build_there_too(told: tuple[str, Any]) -> None:
-    how, detail, _ = told[1]["broken"]
-    assert how == "build failed"
-    assert "nowhere" in detail
-
-
 def test_weights_are_found_beside_the_model_and_told_apart_in_the_memo(told: tuple[str, Any]) -> None:
     outcome = told[1]
     for name, seed in {"weights": 0, "same": 0, "others": 1}.items():
@@ -173,23 +134,3 @@ def test_weights_are_found_beside_the_model_and_told_apart_in_the_memo(told: tup
         assert outcome[name][1] == (w + np.float32(1)).tolist()
     served = {name for name, (_, _, facts) in outcome.items() if "same_bytes_as_an_earlier_cell" in facts}
     assert served == {"same"}
-
-
-def test_what_was_not_run_has_no_latency(told: tuple[str, Any]) -> None:
-    latency = told[1]["plain"][2]["latency"]
-    assert 0 < latency["low_ms"] <= latency["median_ms"] <= latency["high_ms"] < 100
-    assert 1 <= latency["runs"] <= 20
-    assert "latency" not in told[1]["same"][2]
-
-
-def test_other_words_of_onnx_runtime_are_kept_as_they_are() -> None:
-    nothing = OnnxFile({}, ())
-    end = onnxruntime_end(
-        "1.20.1", nothing, "Could not find an implementation for Mod(13) node with name 'm'"
-    )
-    assert (end.ended, str(end)) == (
-        "unsupported by this version",
-        "ONNX Runtime 1.20.1 cannot run the graph: it has no operator Mod; Could not find an implementation "
-        "for Mod(13) node with name 'm'",
-    )
-    assert type(onnxruntime_end("1.20.1", nothing, "anything")) is ends.BuildFailed

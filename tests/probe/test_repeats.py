@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.probe.jobs import MAIN, Job, Step, X, gone
+from tests.probe.jobs import Job, Step, X
 from trtmatrix.judge.record import record_from
 
 ONES = np.ones((2, 3))
@@ -93,12 +92,6 @@ def test_builds_that_ended_before_are_not_lost(job: Job, step: str, ended: int) 
     assert not (job.out / str(list(CELLS).index(step))).exists()
 
 
-def test_what_a_first_build_measured_before_it_failed_is_told(job: Job) -> None:
-    record = record_of(job, "first-raises")
-    assert record["measurements"]["scalars"] == {"first": 1, "same_backend": 1}
-    assert record["builds"] == []
-
-
 def test_each_process_is_a_fresh_one_and_their_counts_are_added_up(job: Job) -> None:
     record = record_of(job, "trials")
     assert (record["processes"], record["exit"], len(set(pids_of(job, "a")))) == (3, 0, 3)
@@ -115,21 +108,3 @@ def test_after_a_process_that_did_not_end_well_none_is_started(job: Job) -> None
     assert "--- process 1\nprocess 1 sees" in log
     assert "--- process 2\nprocess 2 sees" in log
     assert "ZeroDivisionError: by the repro" in log
-
-
-def test_without_repeats_there_are_none_in_a_record(job: Job) -> None:
-    record = record_of(job, "once")
-    assert not {"builds", "processes"} & set(record)
-    assert record["measurements"]["signatures"] == {"plus": {"y": {"c": 0, "explained": 0}}}
-
-
-def test_a_terminated_supervisor_takes_a_later_process_along(driver: Path, tmp_path: Path) -> None:
-    hangs = Step(does="trials", processes=3, params={"pids": "a", "fails_in": 2, "how": "hang"})
-    job = Job(tmp_path, [hangs])
-    process = job.start(MAIN, driver)
-    while len(pids := job.wait_for("a").split()) < 2:
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 1
-    assert gone([int(pid) for pid in pids], seconds=0.5)
-    assert not list(job.out.glob("*.record.json"))

@@ -36,7 +36,6 @@ class Archive:
         reference: Mapping[str, Any] | None = None, words: tuple[str, ...] = (),
         variables: Mapping[str, str] | None = None, builds: tuple[int, float] = (1, 60.0), **constants: Any,
     ) -> tuple[int, str]:  # fmt: skip
-        """Return the exit code and what was printed."""
         values = {**DEFAULTS, "BUILDS, SECONDS": builds, **constants}
         (self.folder / "model.onnx").write_text("\n" + json.dumps(graph))
         np.savez(self.folder / "inputs.npz", **(inputs or {"x": X}))

@@ -23,20 +23,16 @@ class LateCuda:
     """Work put on a stream waits until someone waits for it; a long memset alone takes time."""
 
     def __init__(self) -> None:
-        """Start with no streams."""
         self.streams: list[LateStream] = []
 
     def alloc(self, size: int) -> LateMemory:
-        """Allocate; the long block is not really there."""
         return LateMemory(min(size, 1 << 16))
 
     def stream(self) -> LateStream:
-        """Create a stream."""
         self.streams.append(LateStream())
         return self.streams[-1]
 
     def synchronize(self) -> None:
-        """Do all that is left."""
         for stream in self.streams:
             stream.synchronize()
 
@@ -45,18 +41,15 @@ class LateStream:
     """Does its work when it is waited for, or at once while nothing long is ahead of it."""
 
     def __init__(self) -> None:
-        """Start with nothing to do."""
         self.todo: list[Callable[[], object]] = []
         self.done = 0
 
     def put(self, work: Callable[[], object], *, long: bool = False) -> None:
-        """Put work on the stream."""
         self.todo.append(work)
         if not long and len(self.todo) == 1:
             self.synchronize()
 
     def synchronize(self) -> None:
-        """Do what is left, in order."""
         while self.todo:
             work = self.todo[0]
             work()
@@ -64,11 +57,9 @@ class LateStream:
             self.done += 1
 
     def record(self) -> LateEvent:
-        """Mark what is on the stream now."""
         return LateEvent(self, self.done + len(self.todo))
 
     def wait(self, event: LateEvent) -> None:
-        """Do nothing more before the event."""
         self.put(event.reach, long=bool(event.stream.todo))
 
 
@@ -76,16 +67,13 @@ class LateEvent:
     """Reached when that many things of its stream are done."""
 
     def __init__(self, stream: LateStream, count: int) -> None:
-        """Remember the place."""
         self.stream, self.count = stream, count
 
     def reach(self) -> None:
-        """Make it happen."""
         if self.stream.done < self.count:
             self.stream.synchronize()
 
     def milliseconds_since(self, earlier: LateEvent) -> float:
-        """Return a time."""
         earlier.reach()
         self.reach()
         return 1.0
@@ -95,24 +83,19 @@ class LateMemory:
     """Bytes; copies in order on a stream."""
 
     def __init__(self, size: int) -> None:
-        """Allocate."""
         self.bytes = np.zeros(size, np.uint8)
 
     def put(self, array: Array) -> None:
-        """Copy in."""
         self.bytes[: array.nbytes] = array.reshape(-1).view(np.uint8)
 
     def get(self, array: Array) -> Array:
-        """Copy out."""
         array.reshape(-1).view(np.uint8)[:] = self.bytes[: array.nbytes]
         return array
 
     def copy_from(self, other: LateMemory, size: int, stream: LateStream) -> None:
-        """Copy on a stream."""
         stream.put(lambda: np.copyto(self.bytes[:size], other.bytes[:size]))
 
     def fill(self, byte: int, stream: LateStream | None = None) -> None:
-        """Set every byte; the long block's takes until someone waits."""
         if stream is None:
             self.bytes[:] = byte
         else:
@@ -123,16 +106,13 @@ class LateRelu:
     """An engine whose run is put on the stream that it is given."""
 
     def __init__(self) -> None:
-        """Allocate both tensors."""
         self.memory = {"x": LateMemory(X.nbytes), "y": LateMemory(X.nbytes)}
 
     def bind(self, inputs: dict[str, Array]) -> dict[str, LateMemory]:
-        """Copy the input in."""
         self.memory["x"].put(inputs["x"])
         return self.memory
 
     def enqueue(self, stream: LateStream) -> None:
-        """Compute when the stream comes to it."""
         stream.put(
             lambda: self.memory["y"].put(np.maximum(self.memory["x"].get(np.empty_like(X)), np.float16(0)))
         )
@@ -164,46 +144,9 @@ def test_a_missing_wait_behind_the_delay_is_always_seen_and_each_cure_always_wor
     assert (counts["wrong"] > case["limits"]["wrong"]) is broken
 
 
-class Unhurried(LateStream):
-    """Does nothing before someone waits for it."""
-
-    def put(self, work: Callable[[], object], *, long: bool = True) -> None:  # noqa: ARG002 - all takes long
-        super().put(work, long=True)
-
-
-class UnhurriedCuda(LateCuda):
-    def stream(self) -> LateStream:
-        self.streams.append(Unhurried())
-        return self.streams[-1]
-
-
-def test_without_the_delay_both_waits_are_missing_or_both_are_there() -> None:
-    counts = {
-        name: counts_of(CASES[name]["params"], UnhurriedCuda()) for name in CASES if "undelayed" in name
-    }
-    assert counts["undelayed-no-wait"]["wrong"] == REPRO.UNDELAYED
-    assert counts["undelayed-event"]["wrong"] == 0
-
-
-def test_trials_are_as_many_as_the_stated_rates_take() -> None:
-    for name, case in CASES.items():
-        trials = case["processes"] * case["params"]["trials"]
-        assert case["processes"] >= 3
-        assert trials >= (688 if name.startswith("undelayed") else 30)
-        assert (case["params"]["delay"] == 0) == name.startswith("undelayed")
-    assert 1 - 0.05 ** (1 / 30) < 0.0951
-    assert 1 - 0.99**688 > 0.999
-
-
 def test_sentinels_tell_which_wait_is_missing() -> None:
     trials = REPRO.TRIALS
     producer = counts_of(CASES["producer-no-wait"]["params"])
     assert (producer["read_too_early"], producer["never_written"]) == (trials, 0)
     consumer = counts_of(CASES["consumer-no-wait"]["params"])
     assert (consumer["read_too_early"], consumer["never_written"]) == (0, trials)
-
-
-def test_zeros_of_either_sign_are_the_same_output() -> None:
-    zeros = np.zeros(3, np.float16)
-    assert REPRO.same(zeros, -zeros)
-    assert not REPRO.same(zeros, zeros + np.float16(6e-8))

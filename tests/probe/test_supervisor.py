@@ -121,15 +121,6 @@ def test_a_record_tells_what_was_observed_and_measured(job: Job, version: str, i
     assert record_of(job, "nan-output")["measurements"]["outputs"]["y"]["nan_unexpected"] == 6
 
 
-def test_what_engines_are_seen_to_do_is_told(job: Job) -> None:
-    see, two = record_of(job, "see"), record_of(job, "see-two")["measurements"]
-    assert (see["measurements"]["remark"], see["engine"]["fusion"]) == ("plain", "plain")
-    assert see["measurements"]["scalars"]["ms"] >= 0
-    assert see["engine"]["kernels"] is None, "no CUPTI over the stand-in"
-    assert (two["scalars"], two["remark"]) == ({"first_fused": 1.0}, "plain")
-    assert record_of(job, "remark")["measurements"]["remark"] == "fused"
-
-
 def test_what_a_crash_cannot_lose(job: Job) -> None:
     for cell, code in (("segv", -signal.SIGSEGV), ("os-exit", 7), ("hang", -signal.SIGKILL)):
         record = record_of(job, cell)
@@ -222,17 +213,3 @@ def test_a_cell_that_fills_the_output_folder_is_ended(driver: Path, tmp_path: Pa
     assert record["ended"] == "crashed"
     assert record["detail"].endswith("the output folder may hold 100000")
     assert not (job.out / "0" / "big").exists()
-
-
-@pytest.mark.parametrize(
-    ("environment", "detail"),
-    [({"STANDIN_NO_DEVICE": "1"}, "the CUDA driver finds no device: cuInit: CUDA error 100 (no device)"),
-     ({"PYTHONPATH": ""}, "tensorrt cannot be imported")],
-)  # fmt: skip
-def test_no_gpu_and_no_tensorrt_are_missing_components(
-    driver: Path, environment: dict[str, str], detail: str, tmp_path: Path
-) -> None:
-    job = Job(tmp_path, [Step(does="pass")])
-    assert job.run(MAIN, driver, **environment) == 0
-    assert job.record()["ended"] == "component missing"
-    assert detail in job.record()["detail"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -27,7 +26,6 @@ class NoCuda:
         """Do nothing."""
 
     def facts(self) -> dict[str, Any]:
-        """Tell nothing."""
         return {}
 
 
@@ -167,34 +165,12 @@ def test_what_the_product_says_decides_how_the_cell_ends(
     assert words in str(raised.value)
 
 
-def test_messages_of_an_earlier_build_are_not_blamed(open_release: Open, tmp_path: Path) -> None:
-    backend = open_release("10.7.0")
-    with pytest.raises(ends.OutOfGpuMemory):
-        backend.build(model(tmp_path, says="out of memory"))
-    with pytest.raises(ends.BuildFailed, match="no implementation"):
-        backend.build(model(tmp_path, says="no implementation"))
-
-
 def test_warnings_are_printed_and_not_blamed(
     open_release: Open, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ends.BuildFailed, match=r"^the builder returned no engine: refused$"):
         open_release("8.6.1").build(model(tmp_path, warns="tactic skipped: out of memory", says="refused"))
     assert capsys.readouterr().out == "[WARNING] tactic skipped: out of memory\n[ERROR] refused\n"
-
-
-def test_one_builder_serves_all_builds(open_release: Open, tmp_path: Path) -> None:
-    backend = open_release("10.7.0")
-    built(backend, tmp_path, "tf32")
-    first = backend.builder
-    built(backend, tmp_path, "fp32")
-    assert backend.builder is first
-
-
-def test_layers_without_details_are_names(open_release: Open, tmp_path: Path) -> None:
-    backend = open_release("10.7.0")
-    backend.build(model(tmp_path, brief=True))
-    assert backend.facts["layers"] == ["TF32 level=3"]
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -237,14 +213,3 @@ def test_a_run_returns_what_the_engine_wrote_or_says_how_it_failed(
         assert (y.dtype, y.tolist()) == (dtype, [[1, 0, 3], [0, 5, 0]])
     for index, (_, ended, detail) in enumerate(failing, len(dtypes)):
         assert (job.record(index)["ended"], job.record(index)["detail"]) == (ended, detail)
-
-
-def test_bindings_that_load_no_library_are_a_missing_component(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "tensorrt.py").write_text("import ctypes\nctypes.CDLL('libnvinfer.so.0')\n")
-    monkeypatch.delitem(sys.modules, "tensorrt", raising=False)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ends.ComponentMissing, match="libnvinfer"):
-        open_backend("tensorrt")
-    assert importlib.util.find_spec("tensorrt") is not None

@@ -92,14 +92,6 @@ def test_graph_equals_torchs_export(case: Case) -> None:
     same(made["model"], theirs)
 
 
-def test_int32_is_what_torch_makes_of_a_cast() -> None:
-    made = REPRO.prepare(CASES["workaround-int32-fp32"])
-    constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
-    wide = [constant.long() for constant in constants.values()]
-    theirs = exported(Attention(*wide, cast=True), tensors(made["inputs"]), fold=True)
-    same(made["model"], theirs)
-
-
 def by_grid_sample(inputs: dict[str, Tensor], levels: list[list[int]]) -> Tensor:
     """Deformable attention as models without the plugin write it, in float64."""
     value, places, weights = (tensor.double() for tensor in inputs.values())

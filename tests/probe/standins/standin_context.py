@@ -115,7 +115,6 @@ class IExecutionContext:
         return np.dtype("int32" if word == "int64" and self.engine.major < 9 else word)
 
     def _array(self, name: str) -> Any:
-        """View a tensor's memory, which is the host's."""
         dtype, shape = self._dtype(name), self.get_tensor_shape(name)
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         block = (ctypes.c_uint8 * size).from_address(self.addresses[name])

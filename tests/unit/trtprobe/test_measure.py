@@ -137,16 +137,6 @@ def test_the_worst_element_is_named_and_an_unexpected_nan_before_all() -> None:
     assert math.isnan(measured["worst_y"])
 
 
-def test_how_good_two_arrays_agree_has_known_values() -> None:
-    r = np.array([3.0, -4.0, 0, 0])
-    y = r + np.array([0, 0, 0.4, 0])
-    measured = measure_output(y, r)
-    assert measured["psnr"] == pytest.approx(20 * math.log10(4) - 10 * math.log10(0.04))
-    assert measured["cosine"] == pytest.approx(25 / (5 * math.sqrt(25.16)))
-    assert (measured["share_not_close"], measured["share_zeros"]) == (0.25, 0.25)
-    assert measure_output(-r, r)["cosine"] == -1
-
-
 @pytest.mark.parametrize("given", [1.0, 65504.0, -math.inf, math.nan])
 def test_an_infinity_of_the_reference_is_matched_by_itself_alone(given: float) -> None:
     r = np.array([1, math.inf, math.nan, 2])
@@ -178,13 +168,6 @@ def test_an_engine_s_int32_is_compared_with_an_int64_and_other_integers_with_flo
     assert measure_output(np.array([7], np.int32), np.array([BIG]))["max_abs"] == float(BIG - 7)
     for dtype in (np.int64, np.int8, np.bool_):
         assert measure_output(np.array([1], dtype), np.array([1.5]))["max_abs"] == 0.5
-
-
-def test_all_is_compared_in_float64() -> None:
-    assert measure_output(np.array([1 + 2.0**-30]), np.array([1.0]))["max_abs"] == 2.0**-30
-    y, r = np.full(10_000, 60_000, np.float16), np.zeros(10_000)
-    assert measure_output(y, r)["sum_abs"] == 10_000 * float(y[0])
-    assert measure_output(np.array([1], np.float16), np.array([1 + 2.0**-30]))["max_abs"] == 2.0**-30
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 2), (1, 2, 3), ()])

@@ -26,14 +26,6 @@ def test_another_cell_finds_a_plan_with_its_facts(tmp_path: Path) -> None:
     assert other.find(names[1]) is None
 
 
-def test_without_a_folder_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    alone = Plans()
-    alone.keep("a-0", PLAN, FACTS)
-    assert alone.find("a-0") is None
-    assert not list(tmp_path.rglob("*"))
-
-
 def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "ALL", 9)
     for number, name in enumerate("abc"):
