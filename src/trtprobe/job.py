@@ -99,8 +99,10 @@ class Limits:
         return None
 
     def _written(self) -> int:
-        folders = [path for path in self.out.iterdir() if not path.name.endswith("plans")]
-        return sum(map(folder_bytes, folders))
+        with contextlib.suppress(OSError):  # a cell may have removed it
+            folders = [path for path in self.out.iterdir() if not path.name.endswith("plans")]
+            return sum(map(folder_bytes, folders))
+        return 0
 
 
 def make_home() -> None:

@@ -17,7 +17,7 @@ from trtprobe.onnxfile import Model
 RUNS, SECONDS = 20, 0.05
 """At most so many runs, or about so long, are timed; a single one where it takes longer than that."""
 
-REMEMBERED = 512 << 20
+REMEMBERED = 256 << 20
 """Bytes of outputs that are remembered."""
 
 
