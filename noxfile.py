@@ -47,6 +47,18 @@ def _versions() -> list[str]:
         return []
 
 
+def _tell_of_the_dashes() -> None:
+    """Give the right line where nox takes for a session what is trtmatrix's: ``nox -s check my.onnx``."""
+    words = sys.argv[1:]
+    if "-s" in words and "--" not in words:
+        session, *more = [*words[words.index("-s") + 1 :], ""]
+        if more[:-1] and not more[0].startswith("-") and not callable(globals().get(more[0].split("(")[0])):
+            print(
+                f"noxfile: for trtmatrix, after --: nox -s {session} -- {' '.join(more).strip()}",
+                file=sys.stderr,
+            )
+
+
 def _group(name: str) -> list[str]:
     """Return a dependency group of pyproject.toml."""
     return list(nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), name))
@@ -233,3 +245,6 @@ def lint(session: nox.Session) -> None:
     session.run("hadolint", "docker/test/Dockerfile", "docker/wheels/Dockerfile")
     session.run("shellcheck", "docker/test/build", "docker/wheels/base", "src/trtmatrix/images/unpack.sh")
     session.run("shellcheck", "tests/cdi/engine", "tests/podman/engine", ".ci/run", "docker/slurm/epilog")
+
+
+_tell_of_the_dashes()

@@ -74,6 +74,18 @@ def test_usage_is_2(project: Path, words: tuple[str, ...]) -> None:
     assert not (project / "results").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["check", "my.onnx"], "nox -s check -- my.onnx"), (["version(10.7.0)", "table"], ""),
+        (["bundle", "make", "CELL"], "nox -s bundle -- make CELL"),
+    ],
+)  # fmt: skip
+def test_who_forgets_the_dashes_is_given_the_right_line(words: list[str], line: str) -> None:
+    done = subprocess.run([*NOX, "--list", "-s", *words], capture_output=True, text=True, check=False)
+    assert ("for trtmatrix, after --: " + line in done.stderr) is bool(line), done.stderr
+
+
 @pytest.mark.parametrize("words", [(), ("10.7.0",), ("9.2.0", "--what")])
 def test_an_image_that_is_not_made_here_is_2(words: tuple[str, ...]) -> None:
     done = subprocess.run(

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, get_type_hints
@@ -317,6 +318,9 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Tell what is wrong with the command line."""
         nox = " (leave out the --, which nox alone wants)" if "arguments: -- " in message else ""
+        if wrong := re.match(r"argument command: invalid choice: '(.*?)'", message):
+            meant = get_close_matches(wrong[1], COMMANDS, 1)
+            message = f"there is no command {wrong[1]}" + (f"; perhaps you meant {meant[0]}" if meant else "")
         self.exit(2, f"trtmatrix: {message}{nox}\n  all options: {self.prog} --help\n")
 
 

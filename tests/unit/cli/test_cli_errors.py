@@ -153,6 +153,13 @@ def test_an_argument_that_matches_nothing_is_refused(
     assert told in refused(capsys, project, "run", *words)
 
 
+def test_a_command_that_there_is_not_is_told_with_the_one_that_was_meant(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no command tabel; perhaps you meant table\n  all options: " in refused(capsys, project, "tabel")
+    assert "no command xyzzy\n" in refused(capsys, project, "xyzzy")
+
+
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "list"])
 def test_a_gpu_that_is_not_known_is_refused(
     command: str, project: Path, capsys: pytest.CaptureFixture[str]

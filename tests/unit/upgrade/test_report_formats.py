@@ -168,11 +168,12 @@ def test_the_command_prints_one_screen(
         assert all(item["command"] in pasted for item in lacking[:1])
 
 
+@pytest.mark.parametrize("width", [80, 100, 160])
 @pytest.mark.parametrize("decision", Decision)
-def test_screens_of_each_answer(decision: Decision) -> None:
-    text = render_screen(replace(full_upgrade(), decision=decision), 80)
+def test_screens_of_each_answer(decision: Decision, width: int) -> None:
+    text = render_screen(replace(full_upgrade(), decision=decision), width)
     assert len(text.splitlines()) <= 40
-    check_golden(f"upgrade/screen-{decision.name.lower()}-80.txt", text)
+    check_golden(f"upgrade/screen-{decision.name.lower()}-{width}.txt", text)
 
 
 def test_a_list_that_is_too_long_for_a_line_is_broken_where_a_shell_joins_it() -> None:
