@@ -18,8 +18,9 @@ import pip
 import pytest
 
 from tests.containers.engines import INVENTS_DIGESTS
+from trtmatrix.images.lock import format_matrix_lock
 from trtmatrix.plan.context import own_platform
-from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform, format_matrix_lock
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "docker" / "wheels" / "build"

@@ -12,9 +12,10 @@ import pytest
 
 from tests.containers.conftest import IMAGE
 from tests.pack.conftest import FarHost, Untagged, call
+from trtmatrix.images.lock import format_matrix_lock
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.plan.context import own_platform
-from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform, format_matrix_lock
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 VERSIONS = "onnxruntime-1.30.0,onnxruntime-1.31,onnxruntime-1.31.1"

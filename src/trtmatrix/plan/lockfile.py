@@ -1,32 +1,16 @@
-"""matrix.lock: matrix.yaml's images as a registry had them, and what ours are made of; read and written.
-
-One fact a line, in one order, so that git shows what changed.
-"""
+"""matrix.lock: matrix.yaml's images as a registry had them, and what ours are made of. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import field, fields, is_dataclass, replace
-from typing import Annotated, Any, Literal
+from dataclasses import field, replace
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
 from trtmatrix.suite.model import PART
-
-HEADER = """\
-# Which image each name of matrix.yaml stood for. Written by `nox -s lock -- --update`, reviewed in git,
-# never edited by hand.
-#
-# digest     what the name pointed at when it was resolved: an index of platforms, or one manifest
-# manifest   what a platform is pulled by
-# image_id   the digest of the image's configuration: survives docker save and load, where the others do not
-# layers     as they lie in the registry, with their compressed sizes in bytes
-# labels, environment   what the image says of itself about TensorRT, CUDA and the driver
-# builds     what images of our own are made of: base, wheels and files by their SHA-256
-"""
 
 NGC = "nvcr.io/nvidia"
 """Where NVIDIA's images are: what a mirror stands for."""
@@ -164,44 +148,3 @@ def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
     if lock is None or document.problems:
         raise ConfigError([*in_order([*document.problems, *problems], file), f"{file}: {REMEDY}"])
     return lock
-
-
-class _Flat(dict[str, Any]):
-    """Keys that are written on one line."""
-
-
-class _Writer(yaml.SafeDumper):
-    """Writes keys in the order given, each text on one line, what is the same twice as often."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401 - any value
-        """Let each line stand for itself."""
-        del data
-        return True
-
-
-def _write_text(writer: yaml.SafeDumper, value: str) -> yaml.Node:
-    plain = value.isprintable() and value.isascii()
-    return writer.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
-
-
-_Writer.add_representer(
-    _Flat, lambda writer, value: writer.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
-)
-_Writer.add_representer(str, _write_text)
-
-
-def format_matrix_lock(lock: Lock) -> str:
-    """Return matrix.lock's text: the same for the same lock, whatever its order."""
-    return HEADER + yaml.dump(_plain(lock), Dumper=_Writer, sort_keys=False, width=float("inf"))
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - what YAML writes
-    """Return names in order; a lone surrogate, which no file can hold, becomes a question mark."""
-    if is_dataclass(value):
-        found = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-        return _Flat(found) if isinstance(value, LockedLayer) else found
-    if isinstance(value, dict):
-        return {_plain(name): _plain(inner) for name, inner in sorted(value.items())}
-    if isinstance(value, tuple):
-        return [_plain(inner) for inner in value]
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value

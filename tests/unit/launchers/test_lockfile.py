@@ -12,16 +12,15 @@ from locks import IMAGE, digest_of, lock_of, make_build, make_image, make_platfo
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import Project
+from trtmatrix.images.lock import HEADER, format_matrix_lock
 from trtmatrix.images.pins import read_builds
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.plan.lockfile import (
-    HEADER,
     Lock,
     LockedBuild,
     LockedImage,
     LockedLayer,
     LockedPlatform,
-    format_matrix_lock,
     parse_matrix_lock,
 )
 
