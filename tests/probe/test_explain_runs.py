@@ -19,7 +19,7 @@ sys.path.insert(0, str(UNIT))
 from spoiling import WIDTH, blocks, save  # noqa: E402
 
 from trtmatrix.cli.options import make_parser, read_options  # noqa: E402
-from trtmatrix.judge.compare import Entry  # noqa: E402
+from trtmatrix.judge.entry import Entry  # noqa: E402
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model  # noqa: E402
 from trtmatrix.plan.context import Context, ProjectOptions, open_context  # noqa: E402
 from trtmatrix.plan.survey import take_survey  # noqa: E402

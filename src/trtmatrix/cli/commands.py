@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.common.paths import write_output
-from trtmatrix.judge.compare import Entry, exit_codes
+from trtmatrix.judge.compare import exit_codes
+from trtmatrix.judge.entry import Entry
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.stale import find_reason
@@ -207,7 +208,7 @@ class ListOptions:
 
 def list_command(options: ListOptions) -> ExitCode:
     """List versions, repros and cases."""
-    from trtmatrix.judge.standing import standing_of
+    from trtmatrix.judge.entry import standing_of
     from trtmatrix.records.store import read_records
     from trtmatrix.tables.render_list import list_json, list_text
 

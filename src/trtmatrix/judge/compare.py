@@ -17,8 +17,6 @@ from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Basis, CellId, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
 
-__all__ = ["Entry", "Stored", "exit_codes", "is_current", "make_entries", "newest", "without_refused"]
-
 
 def is_current(record: Record, current: Mapping[str, str], cell: Cell) -> bool:
     """Whether a record was made with the present repro, probe, image, GPU variant and driver.

@@ -1,10 +1,11 @@
-"""What one cell shows, and how that stands to what was expected of it. Pure."""
+"""What one cell shows and what was expected of it; how the results of a version are known. Pure."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -13,9 +14,10 @@ from packaging.version import Version as Release
 
 from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import NO_GPU, Control, Evidence, Gpu, Outcome, Product, Verdict
+from trtmatrix.suite.matrix import Version
+from trtmatrix.suite.model import NO_GPU, Basis, Control, Evidence, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
-from trtmatrix.suite.repros import Expectation, Specifier
+from trtmatrix.suite.repros import Expectation, Repro, Specifier
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,3 +150,29 @@ def _agree(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[s
     return ours is theirs or all(
         ours[name] == theirs[name] for name in names if name in ours and name in theirs
     )
+
+
+class Standing(str, Enum):
+    """What stands behind a column, the best that there is."""
+
+    MEASURED = "measured"
+    REPORTED = "reported"
+    PLANNED = "planned"
+
+
+def standing_of(version: Version, repros: Iterable[Repro], recorded: Collection[str]) -> Standing:
+    """Return how results of a version are known; ``recorded``: the versions that there are records of.
+
+    It is reported where an expectation that rests on a report or a measurement names it or a range with it;
+    one of all versions says nothing of this one.
+    """
+    if version.name in recorded:
+        return Standing.MEASURED
+    said = (
+        expectation
+        for repro in repros for expectation in repro.expectations
+        if expectation.basis is not Basis.ASSUMED and expectation.product is version.product
+    )  # fmt: skip
+    if any(each.versions.text and each.versions.contains(version.release) for each in said):
+        return Standing.REPORTED
+    return Standing.PLANNED

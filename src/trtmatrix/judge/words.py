@@ -66,11 +66,6 @@ def outcome_word(outcome: Outcome) -> str:
     return VERDICT_WORDS[outcome.verdict] if outcome.cause is None else CAUSE_WORDS[outcome.cause]
 
 
-def outcome_meaning(outcome: Outcome) -> str:
-    """Return what the word of an outcome stands for."""
-    return VERDICT_MEANINGS[outcome.verdict] if outcome.cause is None else outcome.cause.value
-
-
 _RESTS_ON_BUILDS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 
 
@@ -145,7 +140,10 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
         ("blank", "the case is not for this product or version", None in shown),
         (MUST_FAIL, "a known defect put in: must FAIL", negative),
     ]  # fmt: skip
-    meanings = {outcome_word(outcome): outcome_meaning(outcome) for outcome in outcomes}
+    meanings = {
+        outcome_word(outcome): outcome.cause.value if outcome.cause else VERDICT_MEANINGS[outcome.verdict]
+        for outcome in outcomes
+    }
     words = [word for word in (*VERDICT_WORDS.values(), *CAUSE_WORDS.values()) if word in meanings]
     return [(mark, text) for mark, text, occurs in marks if occurs] + [
         (word, meanings[word]) for word in words if meanings[word].lower() != word.lower()

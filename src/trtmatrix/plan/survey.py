@@ -9,10 +9,10 @@ from typing import Protocol
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.calibration import read_calibration
-from trtmatrix.judge.compare import Entry, Stored, make_entries
+from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.controls import expand_with_controls
+from trtmatrix.judge.entry import Entry, Standing, Stored, standing_of
 from trtmatrix.judge.record import Record
-from trtmatrix.judge.standing import Standing, standing_of
 from trtmatrix.launchers.gpu import GpuScan, find_gpus, named_gpus
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.plan.stale import cell_digests, origin_digests

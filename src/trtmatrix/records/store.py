@@ -29,8 +29,8 @@ from trtmatrix.common.border import (
 )
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.judge.compare import Stored
 from trtmatrix.judge.differences import Tensor
+from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import (
     NewerRecordError,
     Pool,

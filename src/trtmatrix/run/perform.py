@@ -12,7 +12,8 @@ from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import Project, check_writable, probe_folder
 from trtmatrix.common.words import counted
 from trtmatrix.judge.calibration import read_calibration
-from trtmatrix.judge.compare import Entry, Stored, without_refused
+from trtmatrix.judge.compare import without_refused
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import Context

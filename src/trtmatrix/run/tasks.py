@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from trtmatrix.common.progress import Progress
 from trtmatrix.common.words import counted
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.plan.order import Seconds

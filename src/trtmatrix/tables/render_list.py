@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
+from tabulate import tabulate
 
-from trtmatrix.judge.standing import Standing
+from trtmatrix.judge.entry import Standing
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.suite.repros import Case, Repro
 
@@ -29,19 +30,13 @@ def origin_text(version: Version) -> str:
 
 def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> str:
     """Return the lists for a terminal; ``standings``: how the results of each version are known."""
-    lines = [("version", "results", "library", "known", "origin")]
+    lines = []
     for version in versions:
         recalled = [n for n, fact in version.facts().items() if fact.known.value == "recalled"]
         known = version.library.known.value + (f" (recalled: {', '.join(recalled)})" if recalled else "")
-        name = version.name + (" +" if version.addition else "")
-        results = standings[version.name].value
+        name, results = version.name + (" +" if version.addition else ""), standings[version.name].value
         lines.append((name, results, version.library.value, known, origin_text(version)))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    laid = [
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in (lines[0], ["-" * width for width in widths], *lines[1:])
-    ]
-    parts = ["\n".join(laid)]
+    parts = [tabulate(lines, ("version", "results", "library", "known", "origin"), disable_numparse=True)]
     if any(version.addition for version in versions):
         parts.append(
             "+ an addition to the seven versions that were agreed; while it is planned, with nothing\n"

@@ -20,9 +20,9 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.judge.compare import Stored, is_current, make_entries, newest
+from trtmatrix.judge.compare import is_current, make_entries, newest
 from trtmatrix.judge.confirm import is_shared
-from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
+from trtmatrix.judge.entry import Entry, Stored, expected_verdict, find_expectation
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import NO_GPU, Basis, Evidence, Exclusion, Gpu, Outcome, Product, Verdict

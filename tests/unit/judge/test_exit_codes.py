@@ -12,11 +12,8 @@ from builders import (
 )
 
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.judge.compare import (
-    Entry,
-    exit_codes,
-    without_refused,
-)
+from trtmatrix.judge.compare import exit_codes, without_refused
+from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Cause, Evidence, Exclusion
 
 SURPRISING = make_entry(value=9999.0)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.judge.calibration import read_calibration
-from trtmatrix.judge.compare import Stored, make_entries
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.compare import make_entries
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.factors import NAMED, PASS_FACTOR
 from trtmatrix.judge.judge import subject_of
 from trtmatrix.judge.noise import read_noise

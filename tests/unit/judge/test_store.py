@@ -12,7 +12,7 @@ from builders import make_cell, make_record
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record, RecordError
 from trtmatrix.records.store import (
     publish,

@@ -8,8 +8,7 @@ import pytest
 from bench.speed.machine import ROOT
 from builders import H200, make_cell, make_record, make_repro
 
-from trtmatrix.judge.entry import find_expectation
-from trtmatrix.judge.standing import Standing, standing_of
+from trtmatrix.judge.entry import Standing, find_expectation, standing_of
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.records.store import write_record

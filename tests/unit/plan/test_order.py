@@ -11,7 +11,7 @@ from builders import H200, make_case, make_cell, make_record, make_repro, make_v
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.entry import Stored
 from trtmatrix.plan.order import (
     equal_boards,
     estimate_seconds,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_version
 
-from trtmatrix.judge.compare import Entry, is_current
+from trtmatrix.judge.compare import is_current
 from trtmatrix.judge.confirm import assess
+from trtmatrix.judge.entry import Entry
 from trtmatrix.plan.stale import asked_digest, find_changes, origin_digests
 from trtmatrix.run.perform import Options, why_run
 from trtmatrix.suite.matrix import ImageOrigin, Pin

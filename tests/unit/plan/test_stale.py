@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.paths import Project
-from trtmatrix.judge.compare import Entry, Stored, make_entries
+from trtmatrix.judge.compare import make_entries
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import ENDS
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context

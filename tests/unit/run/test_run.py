@@ -23,7 +23,7 @@ from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, mak
 from prepare.test_cases import loaded
 from prepare.test_emulation import Emulating
 
-from trtmatrix.judge.compare import Stored
+from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.run.execute import execute_plan

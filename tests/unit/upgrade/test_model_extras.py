@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import make_case, make_cell, make_entry, make_loaded, make_repro, make_unknown
 
-from trtmatrix.judge.compare import Entry
+from trtmatrix.judge.entry import Entry
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.records.store import keep_outputs
