@@ -199,7 +199,6 @@ class Guards:
 
 _FAILED, _TEN = "an error", 0xE000
 _TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
-_PARTS = {"major": 0, "minor": 1, "micro": 2, "release": slice(3), "base_version": slice(3)}
 _VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -245,10 +244,8 @@ class Reading:
                 return tuple(map(self.fold, parts))
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 return not self.fold(inner)
-            case ast.BoolOp(op=how, values=parts):
-                return (all if isinstance(how, ast.And) else any)(self.fold(part) for part in parts)
-            case ast.Attribute(value=inner, attr=name) if name in _PARTS:
-                return self.fold(inner)[_PARTS[name]]
+            case ast.Attribute(value=inner, attr="major" | "minor" as name):
+                return self.fold(inner)[name == "minor"]
             case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper)):
                 return self.fold(inner)[slice(lower and self.fold(lower), upper and self.fold(upper))]
             case ast.Subscript(value=inner, slice=index):

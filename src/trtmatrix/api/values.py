@@ -24,7 +24,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 class Value(NamedTuple):
     """What an expression holds: of the bindings, the scanned code (own), or another library (foreign).
 
-    ``name``: the class or the method; ``guessed``: only the expression's own name says so.
+    ``name``: the class, of a method the one it gives; ``guessed``: only the expression's own name says so.
     """
 
     kind: Literal["module", "class", "object", "method", "own", "foreign"]
@@ -135,7 +135,7 @@ class Values:
         elif module.startswith("polygraphy.backend.trt"):
             snake = re.sub(r"(?<!^)(?=[A-Z])", "_", each.name).lower()
             hints = self.names.hints["polygraphy"].items()
-            self.bound[local] += [Value("object", given) for start, given in hints if snake.startswith(start)]
+            self.bound[local] += [Value("method", given) for start, given in hints if snake.startswith(start)]
         else:
             self.bound[local].append(None if node.level else self._library(module))
 
@@ -224,13 +224,10 @@ class Values:
             return FOREIGN
         if callee is None or callee.kind == "own":
             return self.held(f"{name}()") or callee
-        if callee.kind == "class":
-            return Value("object", callee.name)
-        if callee.kind == "object" and not isinstance(node.func, ast.Call) and name not in self.imported:
-            return (
-                None  # no object of TensorRT's can be called; Polygraphy's loaders stand for what they give
-            )
-        return self._given(callee.name) if callee.kind == "method" else callee
+        if callee.kind in ("class", "method"):
+            return Value("object", callee.name) if callee.name else None
+        called_twice = isinstance(node.func, ast.Call)  # Polygraphy's loaders stand for what they give
+        return callee if callee.kind != "object" or called_twice else None
 
     def _attribute(self, base: Value | None, name: str) -> Value | None:
         """Return what an attribute of something holds."""
@@ -244,18 +241,15 @@ class Values:
 
     def _named(self, dotted: str) -> Value | None:
         """Return what ``"BuilderFlag"``, ``"Builder.build_engine"`` or ``"ICudaEngine.num_layers"`` holds."""
-        member, owner = self.surface.find(dotted), dotted.rpartition(".")[0]
-        if member is None or member.kind is MemberKind.PROPERTY:
-            return self._given(dotted)
-        if member.kind is MemberKind.VALUE:
-            return Value("object", owner if owner in self.surface.classes else member.returns)
-        return Value("class", member.returns) if member.kind is MemberKind.CLASS else Value("method", dotted)
-
-    def _given(self, dotted: str) -> Value | None:
-        """Return what a function gives, or a property holds, by its docstring."""
         if (member := self.surface.find(dotted)) is None:
             return None
-        return self._type(member.returns or " ".join(text.rpartition("->")[2] for text in member.signatures))
+        owner, returns = dotted.rpartition(".")[0], member.returns
+        if member.kind is MemberKind.CLASS:
+            return Value("class", returns)
+        if member.kind is MemberKind.VALUE:
+            return Value("object", owner if owner in self.surface.classes else returns)
+        given = self._type(returns or " ".join(text.rpartition("->")[2] for text in member.signatures))
+        return given if member.kind is MemberKind.PROPERTY else Value("method", given.name if given else "")
 
 
 def text_of(node: ast.AST) -> str:

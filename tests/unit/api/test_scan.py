@@ -57,11 +57,6 @@ def test_possible_uses_say_why(whole: Scan) -> None:
         assert use.text
 
 
-def test_same_order_whatever_the_files_order(whole: Scan) -> None:
-    turned = scan_code(dict(reversed(list(FILES.items()))), MOVE, CHANGES, BEHAVIOURS)
-    assert turned.uses == whole.uses
-
-
 def test_a_behaviour_is_told_once_a_report(whole: Scan) -> None:
     once = [use for use in whole.uses if use.change.kind is ChangeKind.BEHAVIOUR]
     assert [use.change.name for use in once] == ["plans"]
@@ -433,11 +428,3 @@ def test_single_files_and_what_is_not_there(tmp_path: Path) -> None:
 )
 def test_any_text_is_read_or_told(text: str, name: str) -> None:
     scan_code({name: text}, MOVE, CHANGES)
-
-
-PARTS = ["trtexec", "--explicitBatch", "tensorrt==8.6", "F=", *"\"'\\\n$`(){}<>|&;#= x"]
-
-
-@given(st.lists(st.sampled_from(PARTS), max_size=40))
-def test_any_shell_ends(parts: list[str]) -> None:
-    scan_code({"a.sh": "".join(parts)}, MOVE, CHANGES)
