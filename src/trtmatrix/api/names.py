@@ -43,6 +43,10 @@ class Names:
                 self.owners[attribute].append(owner)
         for gone in filter(self.is_gone, self.surface.classes):  # what a class had goes with it
             self.words |= self.surface.classes[gone].members.keys()
+        self.roles = re.compile(
+            "|".join(f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items())
+        )
+        """What a name says of what it holds: the group that matches it is a class."""
         wheel = hints["words"]
         self.pins = [
             re.compile(

@@ -25,6 +25,8 @@ _TELLS = re.compile(
     r"print|log\w*|debug|info|warn\w*|error|critical|exception|add_argument|\w*Error|Field|option"
 )
 _OPTION = re.compile(r"(?<![\w=-])--\w+")
+_PINNED = re.compile(r"tensorrt|nvinfer|nvonnxparser|nvparsers|nvcr\.io|version|\}")
+"""Lines that a pin, or the version of one, can stand in."""
 _SPEAKS = "an option in a file that speaks of trtexec"
 
 
@@ -75,7 +77,8 @@ def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
 def scan_pins(text: str, page: Page, names: Names) -> None:
     """Find packages and images that hold another TensorRT than the version moved to, where that is known."""
     target = ".".join(map(str, numbers_of(names.after)[:3]))
-    code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], text, flags=re.MULTILINE)
+    kept = "\n".join(line if _PINNED.search(line) else "" for line in text.split("\n"))
+    code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], kept, flags=re.MULTILINE)
 
     def note(place: int, name: str, says: str, why: str = "") -> None:
         change = ApiChange(

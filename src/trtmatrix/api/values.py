@@ -170,9 +170,8 @@ class Values:
         """Return what an expression holds, maybe by its name alone; None where that is not known."""
         if (found := self._value(node)) is None:
             name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
-            plain, roles = name.lower().strip("_0123456789"), self.names.hints["roles"].items()
-            role = next((role for pattern, role in roles if re.fullmatch(pattern, plain)), "")
-            found = Value("object", role, guessed=True) if role else None
+            role = self.names.roles.fullmatch(name.lower().strip("_0123456789"))
+            found = Value("object", role.lastgroup or "", guessed=True) if role else None
         return found
 
     def _value(self, node: ast.expr) -> Value | None:
