@@ -16,6 +16,7 @@ from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, Surfac
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.paths import write_whole
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
@@ -172,9 +173,7 @@ class SurfaceIntake:
             surface = parse_surface(read_file(file, below=out), f"{name}: {LEFT}")
             origin = replace(surface.origin, image=ready.digests.get("image", ""), extracted=today())
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-            partial.write_text(to_json(format_surface(replace(surface, origin=origin))), encoding="utf-8")
-            partial.replace(target)
+            write_whole(target, to_json(format_surface(replace(surface, origin=origin))))
         except (BorderError, ConfigError, OSError) as error:
             self.note(f"{name}: the API surface that was read inside could not be kept: {error}")
             return

@@ -13,13 +13,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from trtmatrix.api.names import Names, Page, dotted_name
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
-_PROGRAM = r"(?:trtexec(?:\.exe)?|\$[({]?\w*(?:TRT_?EXEC)\w*[)}]?)[\"']?(?=[\s,]|$)"
+_PROGRAM = r"(?:trtexec(?:\.exe)?|\$[({]?(?:\w*TRT_?EXEC\w*)[)}]?)[\"']?(?=[\s,]|$)"
 _CALL = rf"(?P<before>^.*?)(?<![\w.-]){_PROGRAM}(?P<options>(?:[\\^]\s*\n|[^\n;|#]|\n\s+(?=--))*)"
 """A command that calls trtexec, with all its lines."""
 _COMMAND = re.compile(rf"(?:^|[;&|]|\bsudo|\btime|=\S+)\s*(?:[\w./~${{}}()-]*/)?{_PROGRAM}", re.IGNORECASE)
 """A string of Python's that is such a command, or begins one."""
-_NAMED = re.compile(r"^\s*(?:ENV )?(\w+)\s*:?=.*trtexec[\"']?\s*$", re.MULTILINE)
-_WRITTEN = re.compile(r"\bcat\b[^\n]*<<-?\s*['\"]?(\w+)[\s\S]*?^\s*\1$", re.MULTILINE)
+_NAMED = re.compile(r"^[ \t]*(?:ENV )?(\w+)\s*:?=.*trtexec[\"']?\s*$", re.MULTILINE)
+_WRITTEN = re.compile(r"\bcat\b[^\n]*<<-?\s*['\"]?(\w+)[\s\S]*?^[ \t]*\1$", re.MULTILINE)
 _SAID = re.compile(r"(^|\s)#|^\s*[@!-]*\s*(?:RUN\s+)?(?:echo|printf|which|COPY)\b|\bcat\s*>")
 _TELLS = re.compile(
     r"print|log\w*|debug|info|warn\w*|error|critical|exception|add_argument|\w*Error|Field|option"
@@ -35,7 +35,8 @@ def scan_script(text: str, page: Page, names: Names, why: str = "") -> None:
     if "trtexec" not in text:
         return
     text = _WRITTEN.sub(lambda found: "\n" * found[0].count("\n"), text)
-    pattern = _CALL.replace("TRT_?EXEC", "|".join(["TRT_?EXEC", *_NAMED.findall(text)]))
+    variables = "|".join([r"\w*TRT_?EXEC\w*", *_NAMED.findall(text)])
+    pattern = _CALL.replace(r"\w*TRT_?EXEC\w*", variables)
     for found in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE):
         start = found.start("options")
         for option in _OPTION.finditer(found["options"]) if not _SAID.search(found["before"]) else ():

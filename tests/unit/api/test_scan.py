@@ -242,6 +242,7 @@ def test_an_assertion_about_the_version_guards_what_follows() -> None:
         ("cat <<'EOF'\ntrtexec --explicitBatch\nEOF", []),
         ("trtexec --explicitBatches --onnx=--explicitBatch", []),
         ("other --explicitBatch", []),
+        ("T=/opt/trtexec\ndocker run $OUT --explicitBatch", []),
     ],
 )
 def test_shell(text: str, expected: list[int]) -> None:
