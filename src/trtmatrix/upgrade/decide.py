@@ -94,6 +94,8 @@ def settle(reasons: Sequence[FactLine], *, own: bool = False) -> Decision:
 
 def _place(line: FactLine) -> int:
     """Return a reason's place: the weightiest first; notes on the user's own come before what is well."""
+    if line.topic == CODE and line.weight is Weight.WORKAROUND:
+        return 0  # the exit code hangs on it
     own = line.weight is Weight.NOTE and line.topic == MODEL
     return list(Weight).index(Weight.FOR if own else line.weight)
 
@@ -117,7 +119,8 @@ def _describe_gpu(question: Question) -> str:
     if question.after.product is not Product.TENSORRT:
         return "no GPU is needed"
     here = "not in this host" if not gpu.present else "at this site" if gpu.remote else "in this host"
-    driver = f"{'' if gpu.present else 'recorded with '}driver {gpu.driver or 'not known'}"
+    driver = f"driver {gpu.driver}" if gpu.driver else "driver not known"
+    driver = driver if gpu.present or not gpu.driver else f"recorded with {driver}"
     compute = f"compute capability {gpu.compute or 'not known'}"
     return ", ".join(part for part in (compute, gpu.variant, here, driver) if part)
 
