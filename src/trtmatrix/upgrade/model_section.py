@@ -37,12 +37,6 @@ from trtmatrix.upgrade.findings import Entries, make_case_line, name_source
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
 
 SHOWN = (Evidence.MEASURED, Evidence.RECORDED)
-PRECISIONS: Mapping[str, str] = {
-    "fp32": "float32", "tf32": "TF32", "fp16": "float16", "bf16": "bfloat16",
-    "fp16-flag": "float32, TF32 or float16",
-}  # fmt: skip
-"""How a floor's precision is called."""
-
 BySample = dict[str, dict[int, float]]
 """Output → sample → a figure."""
 
@@ -85,10 +79,8 @@ def reference_words(noise: Mapping[str, Any]) -> str:
     if not told.get("by"):
         return f"none: {told.get('why_not') or 'nothing has run'}"
     errors = [float(error) for error in told.get("own_error", {}).values()]
-    own = (
-        f"its own relative L2 error at most {short(max(errors))}" if errors else "its own error is not known"
-    )
-    return f"{told['by']}, {told['precision']}; {own}"
+    own = f"at most {short(max(errors))}" if errors else "not known"
+    return f"{told['by']}, {told['precision']}; its own relative L2 error: {own}"
 
 
 def floor_words(
@@ -103,8 +95,8 @@ def floor_words(
         return NO_FLOOR
     precision = computed_in(known.precision, product)
     floors = {name: floor for name in known.outputs if (floor := known.floor(name, precision)) is not None}
-    kinds, worst = PRECISIONS.get(precision, precision), max(floors.values(), default=0.0)
-    words = f"the same graph computed in {kinds} on the CPU: relative L2 error up to {short(worst)}"
+    worst = short(max(floors.values(), default=0.0))
+    words = f"the same graph computed in {precision} on the CPU: relative L2 error up to {worst}"
     lacking = sorted(set(outputs) - {_split_name(name)[0] for name in floors})
     return f"{words}; none of {', '.join(outputs[name] for name in lacking)}" if lacking else words
 

@@ -37,7 +37,7 @@ NOISE = {"precision": "tf32", "outputs": {"y": {"fp32": 1e-7, "tf32": 2e-4}}, "r
 
 def test_the_reference_is_told_with_its_own_error() -> None:
     assert reference_words(NOISE) == (
-        "ONNX Runtime 1.31.1 on the CPU, float64 (Erf in float32); its own relative L2 error at most 1.2e-7"
+        "ONNX Runtime 1.31.1 on the CPU, float64 (Erf in float32); its own relative L2 error: at most 1.2e-7"
     )
     assert reference_words({}) == "none: nothing has run"
     none = {"reference": {**TOLD, "by": "", "why_not": "no kernel of Strange"}}
@@ -47,11 +47,11 @@ def test_the_reference_is_told_with_its_own_error() -> None:
 def test_the_floor_is_told_by_its_worst_member_or_exactly_that_there_is_none() -> None:
     assert (
         floor_words(NOISE, OUTPUTS)
-        == "the same graph computed in TF32 on the CPU: relative L2 error up to 2.0e-4"
+        == "the same graph computed in tf32 on the CPU: relative L2 error up to 2.0e-4"
     )
     on_cpu = floor_words(NOISE, OUTPUTS, Product.ONNXRUNTIME)
     assert on_cpu != floor_words(NOISE, OUTPUTS)
-    assert "computed in float32 on the CPU" in on_cpu
+    assert "computed in fp32 on the CPU" in on_cpu
     assert floor_words(NOISE, {**OUTPUTS, "k": "class"}).endswith("; none of class")
     assert (
         floor_words({"outputs": {}}, OUTPUTS)
