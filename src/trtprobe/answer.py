@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 import numpy as np
 
@@ -87,8 +87,9 @@ class Answer:
         result, files = self.result, CaseFiles(Path(spec["files"]))
         for number, outputs in sorted(self.outputs.items()):
             builds = [*result.get("builds", ())[number : number + 1], *([result] if number == 0 else [])]
+            odd: List[str] = []
             try:
-                found = measure_all(outputs, files)
+                found = measure_all(outputs, files, odd)
             except BaseException as error:
                 if result.get("ended") == ends.RAN:
                     result.update(_unmeasured(error, spec, number))
@@ -99,6 +100,12 @@ class Answer:
                 build.setdefault("measurements", {}).update(found)
             if spec.get("keep_outputs", True) or not files.reference:
                 self.kept.update({n + ("@%d" % number if number else ""): y for n, y in outputs.items()})
+            if odd and result.get("ended") == ends.RAN:
+                detail = which_build(spec.get("builds", 1), number) + "; ".join(odd)
+                result.update(ended=ends.PROBE_FAILED, detail=detail)
+                if "builds" in result:
+                    del result["builds"][number + 1 :]
+                break
         result["kept"] = {n: {"dtype": str(a.dtype), "shape": list(a.shape)} for n, a in self.kept.items()}
         return result
 
@@ -156,8 +163,12 @@ def is_result(data: Any) -> bool:
     )  # fmt: skip
 
 
-def measure_all(outputs: Mapping[str, np.ndarray], files: CaseFiles) -> Dict[str, Any]:
+def measure_all(
+    outputs: Mapping[str, np.ndarray], files: CaseFiles, odd: Optional[List[str]] = None
+) -> Dict[str, Any]:
     """Measure each output against the reference of its name, and against each defect that changes it.
+
+    Outputs of another shape are noted in ``odd``; without it the first is raised.
 
     A case without any reference is a user's own: its outputs are looked at alone, and compared elsewhere.
     """
@@ -171,7 +182,14 @@ def measure_all(outputs: Mapping[str, np.ndarray], files: CaseFiles) -> Dict[str
             found["outputs"][name] = measure_alone(np.asarray(output))
             continue
         own = {defect: changes[name] for defect, changes in defects.items() if name in changes}
-        found["outputs"][name], signatures = measure_with_signatures(np.asarray(output), reference[name], own)
+        try:
+            measures, signatures = measure_with_signatures(np.asarray(output), reference[name], own)
+        except ValueError as error:
+            if odd is None:
+                raise
+            odd.append("%s: %s" % (name, error))
+            continue
+        found["outputs"][name] = measures
         for defect, signature in signatures.items():
             found["signatures"].setdefault(defect, {})[name] = signature
     return found

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import make_case, make_cell, make_entry, make_record
 from upgrades import NEW, OLD, ask
@@ -17,6 +19,7 @@ from trtmatrix.tables.render_text import render_text
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.render import render_text as render_report
 from trtmatrix.upgrade.report import Decision
+from trtprobe.answer import measure_all
 
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
 SCALAR = "shape (2,), the reference has ()"
@@ -43,6 +46,16 @@ def test_shapes_are_read_from_what_the_probe_says(ended: str, detail: str, reaso
         assert (outcome.verdict, outcome.cause, outcome.reason) == (Verdict.FAIL, None, reason)
     else:
         assert (outcome.verdict, outcome.cause) == (Verdict.NO_VERDICT, Cause(ended))
+
+
+def test_the_probe_names_every_output_of_another_shape_and_measures_the_others() -> None:
+    reference = {"ms": np.ones((2, 24, 1)), "v.s1": np.ones(()), "y": np.ones(3)}
+    files: Any = SimpleNamespace(reference=reference, defects={})
+    odd: list[str] = []
+    found = measure_all({"ms": np.ones((1, 1, 1)), "v.s1": np.ones(2), "y": np.ones(3)}, files, odd)
+    assert list(found["outputs"]) == ["y"]
+    record = make_record(CELL, ended="probe failed", detail="; ".join(odd))
+    assert judge([record], CELL.case, CELL.version, CELL.repro).reason == SHAPES
 
 
 def test_a_table_and_the_question_of_an_upgrade_say_so() -> None:
