@@ -23,44 +23,33 @@ class CellEnd(Exception):
 
     ended = PROBE_FAILED
 
+    def __init_subclass__(cls, ended: str) -> None:
+        cls.ended = ended
 
-class Unsupported(CellEnd):
+
+class Unsupported(CellEnd, ended=UNSUPPORTED):
     """The product cannot do what the case asks for."""
 
-    ended = UNSUPPORTED
 
-
-class ComponentMissing(CellEnd):
+class ComponentMissing(CellEnd, ended=COMPONENT_MISSING):
     """The product or a library of it is not in the image."""
 
-    ended = COMPONENT_MISSING
 
-
-class BuildFailed(CellEnd):
+class BuildFailed(CellEnd, ended=BUILD_FAILED):
     """The parser or the builder refused the graph."""
 
-    ended = BUILD_FAILED
 
-
-class RunFailed(CellEnd):
+class RunFailed(CellEnd, ended=CRASHED):
     """The engine was built and the product would not run it."""
 
-    ended = CRASHED
 
-
-class BuiltOnly(CellEnd):
+class BuiltOnly(CellEnd, ended=BUILT):
     """Parsed and built; this host cannot run the engine."""
 
-    ended = BUILT
 
-
-class OutOfGpuMemory(CellEnd):
+class OutOfGpuMemory(CellEnd, ended=OUT_OF_GPU_MEMORY):
     """The GPU's memory does not hold what the case needs."""
 
-    ended = OUT_OF_GPU_MEMORY
 
-
-class Elsewhere(CellEnd):
+class Elsewhere(CellEnd, ended=ELSEWHERE):
     """What an earlier cell left in this process would change what this one does."""
-
-    ended = ELSEWHERE

@@ -19,14 +19,23 @@ def tensors(arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
-def exported(module: torch.nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str]) -> onnx.ModelProto:
+def exported(
+    module: torch.nn.Module, inputs: dict[str, torch.Tensor], outputs: list[str], *, fold: bool = True
+) -> onnx.ModelProto:
     """What torch.onnx.export writes at opset 17 by its tracing exporter, with static shapes."""
     file = io.BytesIO()
     torch.onnx.export(
         module.eval(), (), file, kwargs=dict(inputs), opset_version=17, dynamo=False,
-        input_names=list(inputs), output_names=outputs,
+        input_names=list(inputs), output_names=outputs, do_constant_folding=fold,
     )  # fmt: skip
     return onnx.load_from_string(file.getvalue())
+
+
+def same(mine: onnx.ModelProto, theirs: onnx.ModelProto) -> None:
+    """Both say the same, and call their nodes the same."""
+    assert described(mine) == described(theirs)
+    names = [[(node.name, node.domain) for node in model.graph.node] for model in (mine, theirs)]
+    assert names[0] == names[1]
 
 
 def described(model: onnx.ModelProto) -> list[Any]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import numpy_helper
-from tests.torch.comparing import described, tensors
+from tests.torch.comparing import exported, same, tensors
 from torch.nn import functional
 
 import torch
@@ -54,25 +52,6 @@ class Attention(nn.Module):  # type: ignore[misc]
         return Plugin.apply(value, shapes, starts, sampling_locations, attention_weights)
 
 
-def exported(module: nn.Module, inputs: dict[str, Tensor], *, fold: bool) -> onnx.ModelProto:
-    file = io.BytesIO()
-    torch.onnx.export(
-        module.eval(), (), file, kwargs=dict(inputs), opset_version=17, dynamo=False,
-        input_names=list(inputs), output_names=["y"], do_constant_folding=fold,
-    )  # fmt: skip
-    return onnx.load_from_string(file.getvalue())
-
-
-def imports(model: onnx.ModelProto) -> list[tuple[str, int]]:
-    return [(opset.domain, opset.version) for opset in model.opset_import]
-
-
-def same(mine: onnx.ModelProto, theirs: onnx.ModelProto) -> None:
-    assert described(mine) == described(theirs)
-    assert imports(mine) == imports(theirs) == [("", 17), ("nvidia", 1)]
-    assert [(n.name, n.domain) for n in mine.graph.node] == [(n.name, n.domain) for n in theirs.graph.node]
-
-
 Case = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -88,8 +67,11 @@ def test_graph_equals_torchs_export(case: Case) -> None:
     constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
     assert list(constants) == ["spatial_shapes", "level_start_index"]
     cast = params["constants"] == "cast"  # with constant folding torch does the cast itself
-    theirs = exported(Attention(*constants.values(), cast=cast), tensors(made["inputs"]), fold=not cast)
+    module = Attention(*constants.values(), cast=cast)
+    theirs = exported(module, tensors(made["inputs"]), ["y"], fold=not cast)
     same(made["model"], theirs)
+    imports = [(opset.domain, opset.version) for opset in made["model"].opset_import]
+    assert imports == [(opset.domain, opset.version) for opset in theirs.opset_import]
 
 
 def by_grid_sample(inputs: dict[str, Tensor], levels: list[list[int]]) -> Tensor:
