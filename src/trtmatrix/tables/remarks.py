@@ -49,26 +49,29 @@ def expected_words(entry: Entry) -> str:
 
 def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remark]]]:
     """Yield all that needs attention: a title and its remarks; nothing of what there is none of."""
+    ran = [e for e in entries if e.evidence in {Evidence.MEASURED, Evidence.RECORDED} and e.outcome]
+    silent = [e for e in ran if _verdict(e) is Verdict.INVALID and e.expected is not Verdict.INVALID]
+    overruled = [f"{entry.cell.id}: {entry.overruled}" for entry in entries if entry.overruled]
     remarks: tuple[tuple[str, Sequence[Remark]], ...] = (
-        ("Unexpected results", find_surprises(entries)),
-        ("Inconclusive", find_silent(entries)),
-        ("No verdict", find_unanswered(entries)),
-        ("Set aside", list(map(_line, find_overruled(entries)))),
+        ("Unexpected results", [_surprise(e, e.outcome) for e in entries if e.surprise and e.outcome]),
+        ("Inconclusive", _group(silent)),
+        ("No verdict", _group(e for e in ran if _verdict(e) is Verdict.NO_VERDICT)),
+        ("Set aside", list(map(_line, overruled))),
         ("Facts of matrix.yaml that images contradict", list(map(_line, find_contradicted(entries)))),
     )
     return ((title, lines) for title, lines in remarks if lines)
+
+
+def _verdict(entry: Entry) -> Verdict | None:
+    return entry.outcome.verdict if entry.outcome else None
 
 
 def _line(text: str) -> Remark:
     return Remark(sentence="{text}", values={"text": text})
 
 
-def find_surprises(entries: Sequence[Entry]) -> tuple[Remark, ...]:
-    """Return every cell whose verdict is not the expected one, what it rests on, and what to do about it."""
-    return tuple(_surprise(entry, entry.outcome) for entry in entries if entry.surprise and entry.outcome)
-
-
 def _surprise(entry: Entry, outcome: Outcome) -> Remark:
+    """Return what a cell came to and what was expected, what it rests on, and what to do about it."""
     seen = full_words(outcome)
     if entry.evidence is Evidence.RECORDED:
         seen += f", {EVIDENCE_MEANINGS[entry.evidence]}"
@@ -83,22 +86,8 @@ def _surprise(entry: Entry, outcome: Outcome) -> Remark:
     )  # fmt: skip
 
 
-def find_unanswered(entries: Sequence[Entry]) -> tuple[Remark, ...]:
-    """Group what ran without a verdict by cause and reason, the commonest first."""
-    return _group(entry for entry in entries if _is(entry, Verdict.NO_VERDICT))
-
-
-def find_silent(entries: Sequence[Entry]) -> tuple[Remark, ...]:
-    """Group what says nothing, against expectation, by its reason, the commonest first."""
-    return _group(e for e in entries if _is(e, Verdict.INVALID) and e.expected is not Verdict.INVALID)
-
-
-def _is(entry: Entry, verdict: Verdict) -> bool:
-    ran = entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}
-    return ran and entry.outcome is not None and entry.outcome.verdict is verdict
-
-
 def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
+    """Group cells by the cause and reason of their outcomes, the commonest first."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if (outcome := entry.outcome) is not None:
@@ -112,11 +101,6 @@ def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
         )
         for (cause, reason), mine in sorted(groups.items(), key=lambda item: -len(item[1]))
     )  # fmt: skip
-
-
-def find_overruled(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """Return a line for each cell of which a shared process said something else than is believed."""
-    return tuple(f"{entry.cell.id}: {entry.overruled}" for entry in entries if entry.overruled)
 
 
 def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:

@@ -20,8 +20,6 @@ DOCTOR = frozenset(
     }
 )  # fmt: skip
 """What ``doctor`` has a remedy for."""
-_MOST_TOLD = 240
-"""Letters of what a job came to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +91,7 @@ def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
         case Exclusion.COMPONENT_MISSING if detail:
             return why, one_line(detail), False
         case Exclusion.NOT_READY if detail and entry.cell.gpu.remote:
-            return why, f"{why.value} ({one_line(detail, _MOST_TOLD)})", True
+            return why, f"{why.value} ({one_line(detail, 240)})", True
         case Exclusion.OTHER_GPU if detail:
             return why, f"{why.value} ({detail})", False
         case _:
