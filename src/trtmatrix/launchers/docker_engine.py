@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import resource
@@ -240,34 +239,20 @@ def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
 def _has_cdi_gpus(info: Mapping[str, Any]) -> bool:
     """Whether the engine knows GPUs by CDI.
 
-    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications,
-    which are read here (https://github.com/cncf-tags/container-device-interface).
+    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications, where
+    nvidia-ctk writes ``nvidia.yaml`` (https://github.com/cncf-tags/container-device-interface).
     """
-    import yaml
-
     listed = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
-    if any(device.startswith(f"{CDI_KIND}=") for device in listed):
-        return True
-    files = [file for folder in info.get("CDISpecDirs") or [] for file in Path(folder).glob("*")]
-    for file in (file for file in files if file.suffix in {".json", ".yaml"}):
-        with contextlib.suppress(OSError, ValueError, yaml.YAMLError):
-            found = yaml.safe_load(file.read_text(encoding="utf-8"))
-            if isinstance(found, dict) and found.get("kind") == CDI_KIND:
-                return True
-    return False
+    files = [file for folder in info.get("CDISpecDirs") or [] for file in Path(folder).glob("nvidia*")]
+    return any(device.startswith(f"{CDI_KIND}=") for device in listed) or bool(files)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFacts:
-    """What the engine knows of an image of this host.
-
-    ``labels``: what the project says of an image that it made, without their common start (none: it made
-    none); ``environment``: the image's own variables.
-    """
+    """An image of this host, and what the project says of it where it made it: labels without their start."""
 
     id: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def inspect_image(name: str) -> ImageFacts | None:
@@ -279,11 +264,6 @@ def inspect_image(name: str) -> ImageFacts | None:
         image = open_client(60).images.get(name)
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return None
-    variables = (entry.partition("=") for entry in (image.attrs.get("Config") or {}).get("Env") or [])
-    return ImageFacts(
-        id=str(image.id), environment={variable: value for variable, _, value in variables},
-        labels={
-            label.removeprefix(BUILD_LABELS): text
-            for label, text in image.labels.items() if label.startswith(BUILD_LABELS)
-        },
-    )  # fmt: skip
+    own = {label: text for label, text in image.labels.items() if label.startswith(BUILD_LABELS)}
+    labels = {label.removeprefix(BUILD_LABELS): text for label, text in own.items()}
+    return ImageFacts(id=str(image.id), labels=labels)

@@ -150,18 +150,15 @@ def with_own_images(
             raise UsageError(f"--image {text}: write VERSION=REFERENCE or VERSION=FILE")
         if name not in in_images:
             known = name in {version.name for version in matrix.versions}
-            why = "runs in no image" if known else "is no version of matrix.yaml"
-            raise UsageError(f"--image {text}: {name} {why}\n  name one of {', '.join(in_images)}")
-        if name in origins:
-            raise UsageError(f"--image {text}: {name} has an image by another --image: leave one out")
+            why = f"{name} runs in no image" if known else f"{name} is no version of matrix.yaml"
+            raise UsageError(f"--image {text}: {why}\n  name one of {', '.join(in_images)}")
         if not image.startswith(("/", "./", "../", "~")) and not image.endswith(FILES):
             parse_reference(image)
             origins[name] = ImageOrigin(image=image)
         elif image.endswith(SUFFIXES[engine]):
             origins[name] = read_file(image)
         else:
-            taken = f"--engine {engine} takes files that end in {SUFFIXES[engine]}"
-            raise UsageError(f"--image {text}: {taken}")
+            raise UsageError(f"--image {text}: --engine {engine} takes files that end in {SUFFIXES[engine]}")
     versions = (replace(v, origin=origins[v.name]) if v.name in origins else v for v in matrix.versions)
     return replace(matrix, versions=tuple(versions))
 
