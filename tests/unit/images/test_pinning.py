@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from reprosource import SOURCE
 from trtmatrix.common.errors import MachineryError, TrtMatrixError, UsageError
 from trtmatrix.images.lock import update_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
-from trtmatrix.images.registry import ask_registries
 from trtmatrix.launchers.docker_engine import ImageFacts
-from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, LockedImage
 from trtmatrix.suite.matrix import Version
@@ -226,19 +223,6 @@ def test_a_lock_that_cannot_be_kept_leaves_the_old_one(tmp_path: Path) -> None:
         write_lock(lock_of(make_image(platforms={"amd 64": make_platform()})), file)
     assert "platforms.amd 64" in str(caught.value)
     assert file.read_bytes() == text
-
-
-def test_one_registry_s_trouble_keeps_no_other_from_answering() -> None:
-    def resolve(image: str) -> str:
-        if image == "a/3":
-            raise RegistryError("no", trouble=Trouble.LIMITED, host="a")
-        time.sleep(5.0 if image == "a/4" else 0.0)
-        return image
-
-    found = ask_registries(resolve, [f"a/{n}" for n in range(6)], seconds=0.2)
-    troubles = {name: str(each) for name, each in found.items() if isinstance(each, RegistryError)}
-    assert (len(found), list(troubles)) == (6, ["a/3", "a/4"])
-    assert "does not answer within 0.2 s" in troubles["a/4"]
 
 
 @pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "a b"])

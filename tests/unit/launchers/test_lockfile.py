@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from locks import IMAGE, digest_of, lock_of, make_build, make_image, make_platform
+from locks import IMAGE, digest_of, lock_of, make_build, make_image
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import Project
@@ -73,23 +73,13 @@ def test_a_lock_is_read_line_by_line() -> None:
     assert [line for line in changed if line not in TEXT.splitlines()] == [f"    digest: {digest_of('e')}"]
 
 
-def test_a_text_of_several_lines_stands_on_one_and_one_that_no_file_can_hold_is_mended() -> None:
-    text = format_matrix_lock(lock_of(make_image(make_platform(labels={"one": "a\nb", "two": "a\ud800b"}))))
-    assert '          one: "a\\nb"\n' in text
-    assert parse_matrix_lock(text).images[IMAGE].platforms["linux/amd64"].labels["two"] == "a?b"
-
-
 MISTAKES = {
     "unknown key in a platform": ("image_id:", "imgae_id:", "linux/amd64.imgae_id", "'image_id'"),
-    "unknown key in a layer": ("size:", "siz:", "layers[0].siz", "known here: digest, size"),
     "a missing key": (f"    digest: {digest_of('a')}\n", "", f"images.{IMAGE}.digest", "is missing"),
     "no digest": (f"manifest: {digest_of('b')}", "manifest: sha256:b", "manifest", "[0-9a-f]{64}"),
     "a size that is text": ("size: 3", "size: '3'", "layers[0].size", "must be a whole number"),
-    "a size below nothing": ("size: 3", "size: -3", "layers[0].size", "greater than or equal to 0"),
     "no moment": ("T03:36:28Z'", "'", f"images.{IMAGE}.resolved", "should match pattern"),
-    "a number": ("'124443220'", "1.10", "labels.com.nvidia.build.id", 'write "1.10"'),
     "no platform": ("linux/amd64:", "amd64:", "platforms.amd64", "should match pattern"),
-    "no version": ("  10.0.0:", "  10 0 0:", "builds.10 0 0", "should match pattern"),
     "a path that leaves": ("docker/wheels/Dockerfile", "../Dockerfile", "files.../Dockerfile", "below"),
     "a later schema": ("schema: 1", "schema: 2", "schema", "reads schema: 1"),
     "a merge that git gave up": ("schema: 1", "<<<<<<< HEAD\nschema: 1", "not valid YAML", ""),
