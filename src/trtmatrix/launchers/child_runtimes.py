@@ -19,8 +19,7 @@ from trtmatrix.launchers.container import SCRATCH, Limits
 from trtmatrix.launchers.gpu import SLURM_JOB
 from trtmatrix.suite.model import NO_GPU, Gpu
 
-ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}", "--no-mount=bind-paths")
-"""What keeps a container from the host; of the site's own binds, /etc/hosts is the least."""
+ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}")
 NO_NETWORK = ("--net", "--network=none")
 SET_FOR_OTHERS = r"(APPTAINER|SINGULARITY)(?!\w*_(CACHEDIR|TMPDIR|CONFIGDIR|UNSQUASH|USERNS)$)\w*"
 """Options may be variables too, and APPTAINERENV_… is set inside in spite of ``--cleanenv``: what was set for
@@ -46,6 +45,12 @@ class Apptainer:
         """As it says itself."""
         return (self._ask("--version")[1].split() or ["?"])[-1]
 
+    @cached_property
+    def alone(self) -> tuple[str, ...]:
+        """What keeps a container from the host; of the site's own binds, /etc/hosts is the least."""
+        knows = "bind-paths" in self._ask("exec", "--help")[1]
+        return (*ALONE, "--no-mount=bind-paths") if knows else ALONE
+
     def try_options(self, image: str, limits: Limits) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the options that this host grants its users, each tried, and a line for what it does not.
 
@@ -57,7 +62,7 @@ class Apptainer:
             wanted["memory and processes cannot be limited"] = both
         granted, lacking = list[str](), list[str]()
         for lack, options in wanted.items():
-            code, said = self._ask("exec", *ALONE, *granted, *options, image, "true")
+            code, said = self._ask("exec", *self.alone, *granted, *options, image, "true")
             if code:
                 lacking.append(f"{lack} here: {said.strip()[-200:]}")
             else:
@@ -72,7 +77,7 @@ class Apptainer:
 
         ``--nv`` gives it all GPUs that the caller sees.
         """
-        options = [*ALONE, *(NO_NETWORK if granted is None else granted)]
+        options = [*self.alone, *(NO_NETWORK if granted is None else granted)]
         options += ["--nv"] if gpu.index is not None else []
         return [self.program, "exec", *options, *(f"--bind={mount}" for mount in mounts), image, *inside]
 
