@@ -72,13 +72,8 @@ def make_environment(
             # The uv of a run that was interrupted may still be writing: never where this one does.
             partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
             place = {"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {}
-            command = [
-                "venv",
-                "--allow-existing",
-                *python,
-                *(["--offline"] if is_offline() else []),
-                str(partial),
-            ]
+            offline = ["--offline"] if is_offline() else []
+            command = ["venv", "--allow-existing", *python, *offline, str(partial)]
             made, inner = _uv(command, place=place), partial / "bin" / "python"
             old_python = "import sys; sys.exit(sys.version_info < (3, 10))"
             if made.returncode or subprocess.run([inner, "-c", old_python], check=False).returncode:
