@@ -260,7 +260,8 @@ def _tiles(upgrade: Upgrade) -> Iterator[tuple[str, str]]:
     both = sum(finding.change is Change.UNCHANGED_BAD for finding in upgrade.findings)
     yield str(both), "findings broken in both"
     ratios = [bar["ratio"] for bar in _bars(upgrade.performance)]
-    yield f"{short(ratios[0])}×" if ratios else "–", "slowest change of latency"
+    slowest = "slowest change of latency"
+    yield (f"{short(ratios[0])}×", slowest) if ratios else ("–", f"{slowest}: none can be compared")
     code = upgrade.api.code
     yield (
         str(len(upgrade.api.must_change)) if code else "–",
