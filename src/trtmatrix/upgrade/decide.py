@@ -148,7 +148,8 @@ def _summarise(
             mine = [topic for topic in topics.get(Weight.LACKING, ()) if topic in {MODEL, CHECK, CODE}]
             able = [f for f in findings if f.change is not Change.SAYS_NOTHING]
             seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
-            said = f"{seen} of {counted(len(able), 'finding')} that can be tried at {after} known well enough"
+            verb = "is" if seen == 1 else "are"
+            said = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
             said = f"too little is known of {' and '.join(mine)}" if mine else said
             text = f"Not enough evidence: {said}. No change for the worse is known{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text

@@ -267,7 +267,10 @@ def _explain(lines: Sequence[CaseLine], workarounds: Sequence[WorkaroundLine]) -
     for standing in (Standing.FEW, Standing.SAID_GOOD, Standing.SAID_BAD):
         counts += [(sum(standing_of(line.after) is standing for line in lines), standing.value)]
     counts += [(sum(line.after.feared is not None for line in lines), "expected to fail")]
-    parts += [", ".join(f"{count} {word}" for count, word in counts if count)]
+    told = [(count, word) for count, word in counts if count]
+    parts += [
+        ", ".join([f"{counted(told[0][0], 'case')} {told[0][1]}", *(f"{n} {word}" for n, word in told[1:])])
+    ]
     if helping := next((item for item in workarounds if item.counts and worse), None):
         parts += [f"what helps: {helping.what} ({helping.case} passed)"]
     elif worse and workarounds:
