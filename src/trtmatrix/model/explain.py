@@ -9,12 +9,17 @@ these runs lie in the cache: the same search is served from there.
 from __future__ import annotations
 
 import math
+import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import TensorProto
 
 from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.common.words import counted, short
@@ -25,6 +30,7 @@ from trtmatrix.judge.judge import other_shapes, subject_of
 from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.model.explain_search import (
     Errors,
+    Graph,
     Node,
     Reading,
     Search,
@@ -42,11 +48,13 @@ from trtmatrix.model.own_model import (
     outputs_of,
     profile_texts,
 )
+from trtmatrix.onnxmodel.graphs import find_external, infer, inputs_of, known_of
+from trtmatrix.onnxmodel.preparing import mark_of
+from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.model import Product
 
 if TYPE_CHECKING:
-    from trtmatrix.model.marking import Markable
     from trtmatrix.run.session import Session
 
 Measure = Callable[[str], Errors | str]
@@ -72,6 +80,15 @@ GONE = (
 SHOWN = 6
 """Tensors of a region that are named."""
 
+MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
+"""Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
+
+LARGE_FILE = 1 << 24
+"""Bytes of a model's own file from which on its weights are moved out of it: equal files are kept once."""
+
+SHAPES = frozenset({"Shape", "Size"})
+"""Operators that look at no value of their input: a wrong one changes nothing behind them."""
+
 
 def explain(
     context: Context, options: ModelOptions, entry: Entry, calibration: Calibration, tell: Tell
@@ -80,8 +97,6 @@ def explain(
 
     ``context``: as :func:`.open_model` gave it. What cannot be done is said in the answer.
     """
-    from trtmatrix.model.marking import read_markable
-    from trtmatrix.onnxmodel.reading import read_model
     from trtmatrix.run.session import Session
 
     version, cache = entry.cell.version, context.project.cache
@@ -152,8 +167,6 @@ class Runs:
         They are read from the record of the failure. Where it has none, as an output has another shape than
         its reference, each sample is run anew.
         """
-        from trtmatrix.onnxmodel.preparing import mark_of
-
         record, count, names = self.entry.record, len(self.inputs.samples), self._names
         if record is None:
             return 0, "there is no record of it"
@@ -194,10 +207,6 @@ class Runs:
 
     def _open_marked(self, tensor: str, sample: int) -> Context:
         """Make the marked model a repro, of the one sample."""
-        import numpy as np
-
-        from trtmatrix.model.marking import write_marked
-
         root = self.context.project.cache / FOLDER
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
@@ -312,3 +321,68 @@ def _describe_layer(search: Search) -> str:
 
 def _floors(floors: float) -> str:
     return "NaN or infinite" if not math.isfinite(floors) else short(floors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Markable:
+    """A model as the search for its first wrong tensor sees it.
+
+    ``inner``: the tensors that can be marked. ``nodes``: the node that each of them and each output is from.
+    """
+
+    file: Path
+    graph: Graph
+    inner: frozenset[str]
+    nodes: Mapping[str, Node]
+
+
+def read_markable(file: Path) -> Markable:
+    """Read a model; its external weights are left where they are.
+
+    What depends on no input is not marked, nor what holds no float32 or float16, nor what lies in a branch or
+    a loop's body: what goes wrong there is found in the next tensor that can be marked. Raises as onnx.load.
+    """
+    model = onnx.load(str(file), load_external_data=False)
+    known, graph = known_of(infer(model).graph), model.graph
+    outputs = {info.name for info in graph.output}
+    moving = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
+    sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
+    tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
+    for place, node in enumerate(graph.node):
+        used = [name for name in inputs_of(node) if name in sources]
+        if not used or node.op_type in SHAPES:
+            continue
+        behind = tuple(dict.fromkeys(source for name in used for source in sources[name]))
+        for tensor in filter(None, node.output):
+            marked = known.types.get(tensor) in MEASURED and tensor in known.shapes
+            if marked or tensor in outputs:
+                tensors.append(tensor)
+                inputs[tensor] = behind
+                nodes[tensor] = Node(name=node.name or f"the {place + 1}th node", operator=node.op_type)
+                if marked and tensor not in outputs:
+                    inner.add(tensor)
+            sources[tensor] = (tensor,) if marked else behind
+    return Markable(
+        file=file, graph=Graph(tensors=tuple(tensors), inputs=inputs), inner=frozenset(inner), nodes=nodes
+    )
+
+
+def write_marked(markable: Markable, tensor: str, folder: Path) -> Path:
+    """Write the model with a further output, if one is named, to a folder on the same disk.
+
+    Its external weights are linked, not copied. Large weights inside of it are written beside it, where the
+    cache has them once. Returns the model's file, which has the name that it had. ``OSError`` where it cannot
+    be written.
+    """
+    model = onnx.load(str(markable.file), load_external_data=False)
+    model.graph.output.extend(info for info in infer(model).graph.value_info if info.name == tensor)
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = find_external(markable.file, model)
+    for name, file in beside.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        os.link(file.resolve(), folder / name)
+    target = folder / markable.file.name
+    if markable.file.stat().st_size >= LARGE_FILE and not beside:
+        onnx.external_data_helper.convert_model_to_external_data(model, location="weights.bin")
+    onnx.save(model, str(target))
+    return target

@@ -14,9 +14,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from spoiling import WIDTH, blocks, make, save, spoil
 
 from trtmatrix.judge.factors import FAIL_FACTOR
-from trtmatrix.model.explain import search_for_layer
+from trtmatrix.model.explain import Markable, read_markable, search_for_layer, write_marked
 from trtmatrix.model.explain_search import Errors, in_floors, is_wrong, step_budget
-from trtmatrix.model.marking import Markable, read_markable, write_marked
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.sessions import Session
