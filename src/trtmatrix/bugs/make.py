@@ -86,10 +86,8 @@ def make_command(options: MakeOptions) -> ExitCode:
 def check_target(target: Path) -> None:
     """Refuse a target that cannot be written."""
     check_name(target)
-    if not target.parent.is_dir():
-        raise UsageError(f"--to {target}: there is no folder {target.parent}")
-    if target.is_dir():
-        raise UsageError(f"--to {target} is a folder: name a file")
+    if target.is_dir() or not target.parent.is_dir():
+        raise UsageError(f"--to {target}: name a file in a folder that is there")
 
 
 def question(found: Found, target: Path, *, verifies: bool) -> str:

@@ -69,8 +69,8 @@ def learn(search: Search, version: int, answer: Answer) -> Search:
 def next_try(search: Search) -> int | None:
     """Return the version to try next, or None where nothing more is to be learnt.
 
-    The named ends come first. Without a bad version one is looked for: the newest that is reported to be bad,
-    the newest, the oldest, other reported ones.
+    The named ends come first, then the edge between them. Without a bad version one is looked for: the newest
+    that is reported to be bad, the newest, the oldest, other reported ones.
     """
     for end in (search.good, search.bad):
         if end is not None and end not in search.answers:
@@ -80,8 +80,17 @@ def next_try(search: Search) -> int | None:
     anchor = find_bad(search)
     if anchor is None:
         return _look_for_bad(search)
-    tries = (_next_on(search, anchor, side) for side in _sides(search, anchor))
-    return next((number for number in tries if number is not None), None)
+    fixed_first = search.good is not None and search.good > anchor
+    for side in (Side.FIXED, Side.CAME_IN) if fixed_first else (Side.CAME_IN, Side.FIXED):
+        beyond = range(anchor) if side is Side.CAME_IN else range(search.count - 1, anchor, -1)
+        edge = find_edge(search, side)
+        if edge is None:
+            tried = _first_untried(search, beyond)
+        else:
+            tried = edge.left[len(edge.left) // 2] if edge.left else None
+        if tried is not None:
+            return tried
+    return None
 
 
 def wrong_ends(search: Search) -> tuple[int, ...]:
@@ -99,45 +108,25 @@ def find_bad(search: Search) -> int | None:
 
 def find_edge(search: Search, side: Side) -> Edge | None:
     """Return the edge on one side of the failure, as far as it is known: the nearest to its bad version."""
-    anchor = find_bad(search)
+    anchor, answers = find_bad(search), search.answers
     if anchor is None:
         return None
-    goods, bads = search.all(Answer.GOOD), search.all(Answer.BAD)
-    if side is Side.CAME_IN:
-        good = max((n for n in goods if n < anchor), default=None)
-        bad = min((n for n in bads if good is not None and n > good), default=anchor)
-    else:
-        good = min((n for n in goods if n > anchor), default=None)
-        bad = max((n for n in bads if good is not None and n < good), default=anchor)
+    beyond, back = (range(anchor, -1, -1), 1) if side is Side.CAME_IN else (range(anchor, search.count), -1)
+    good = next((n for n in beyond if answers.get(n) is Answer.GOOD), None)
     if good is None:
         return None
+    bad = next(n for n in range(good, anchor + back, back) if answers.get(n) is Answer.BAD)
     between = range(min(good, bad) + 1, max(good, bad))
-    silent = tuple(n for n in between if n in search.answers)
-    left = tuple(n for n in between if n not in search.answers)
-    return Edge(side=side, good=good, bad=bad, silent=silent, left=left)
+    silent = tuple(n for n in between if n in answers)
+    return Edge(
+        side=side, good=good, bad=bad, silent=silent, left=tuple(n for n in between if n not in answers)
+    )
 
 
 def is_monotone(search: Search) -> bool:
     """Whether all answers fit a failure that came in once at most, and then was fixed once at most."""
     said = [answer for _, answer in sorted(search.answers.items()) if answer is not Answer.CANNOT_SAY]
     return [answer for answer, _ in groupby(said)].count(Answer.BAD) <= 1
-
-
-def _sides(search: Search, anchor: int) -> tuple[Side, Side]:
-    """Return the edges in the order in which they are looked for: first that between the named ends."""
-    if search.good is not None and search.good > anchor:
-        return Side.FIXED, Side.CAME_IN
-    return Side.CAME_IN, Side.FIXED
-
-
-def _next_on(search: Search, anchor: int, side: Side) -> int | None:
-    """Return what to try for one edge: the middle of what is left, or an end to start from."""
-    edge = find_edge(search, side)
-    if edge is not None:
-        return edge.left[len(edge.left) // 2] if edge.left else None
-    return _first_untried(
-        search, range(anchor) if side is Side.CAME_IN else range(search.count - 1, anchor, -1)
-    )
 
 
 def _first_untried(search: Search, versions: Iterable[int]) -> int | None:
