@@ -47,11 +47,6 @@ class Project:
         return self.local / "last-run.txt"
 
     @property
-    def page(self) -> Path:
-        """The last run as a page."""
-        return self.local / "report.html"
-
-    @property
     def lock(self) -> Path:
         """The digests of matrix.yaml's images, beside it."""
         return self.matrix.with_suffix(".lock")

@@ -220,7 +220,8 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
     new = {launch.version.name for launch in launches if not needs_image(launch) and not is_here(launch)}
     cases = {(c.repro.id, c.case.id) for c in cells if not (cache / "cases").is_dir()}
     size = len(new) * ENVIRONMENT_BYTES
-    fetched = [image_words(launches, context.lock, engine, context.matrix.registry)]
+    images = [launch for launch in launches if needs_image(launch)]
+    fetched = [image_words(images, context.lock, engine, context.matrix.registry)] if images else []
     fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(size)}"] if new else []
     words = " and ".join(filter(None, fetched))
     parts = [f"{counted(len(cells), 'test')} to run", f"to fetch: {words}" if words else "nothing to fetch"]
