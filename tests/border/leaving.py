@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -113,15 +114,17 @@ def reason(folder: Path, case: str = "attacked") -> str:
 
 @contextmanager
 def in_time(seconds: int = SECONDS) -> Iterator[None]:
-    """Fail where the block is not done in time."""
+    """Fail where the block is not done in time; where another thread hangs, end the tests a while later."""
 
     def late(*_: object) -> None:
         raise AssertionError(f"not done after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
+    faulthandler.dump_traceback_later(3 * seconds, exit=True)
     try:
         yield
     finally:
+        faulthandler.cancel_dump_traceback_later()
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
