@@ -23,6 +23,9 @@ GONE = (
 
 LAYER_NORM = [GONE, "UNSUPPORTED_NODE", 1, "LayerNormalization"]
 RESIZE = "In node 1 (importResize): UNSUPPORTED_NODE: Assertion failed: mode"
+ONE_OUTPUT = (
+    "In node 1: UNSUPPORTED_NODE: TensorRT does not support more than 1 outputs for LayerNormalization"
+)
 WRONG = "In node 1: INVALID_GRAPH: no such input"
 
 
@@ -40,6 +43,11 @@ REFUSALS = [  # release, model, how the cell ends
     ("10.7.0", relu_then("Resize", opset=19, standin=refusing([RESIZE, "UNSUPPORTED_NODE", 1, "Resize"])),
      UNSUPPORTED,
      "10.7.0 cannot parse opset 19: it does not support Resize (node /told/Resize)" + REFUSED + RESIZE),
+    ("10.7.0",
+     relu_then("LayerNormalization",
+               standin=refusing([ONE_OUTPUT, "UNSUPPORTED_NODE", 1, "LayerNormalization"])),
+     UNSUPPORTED, "10.7.0 cannot parse opset 17: it does not support more than one output of "
+     "LayerNormalization (node /told/LayerNormalization)" + REFUSED + ONE_OUTPUT),
     ("10.7.0", relu_then(standin=refusing([WRONG, "INVALID_GRAPH", 1, "Relu"])), "build failed",
      REFUSED[2:] + WRONG),
 ]  # fmt: skip

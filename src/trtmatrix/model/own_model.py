@@ -22,7 +22,7 @@ from trtmatrix.onnxmodel.tensors import (
     Tensor,
     file_names,
     fill_shapes,
-    fits_shape,
+    fits_range,
     is_within,
     parse_profile,
     profile_of,
@@ -157,13 +157,13 @@ class Inputs:
 
 def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) -> Inputs:
     """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
-    from trtmatrix.onnxmodel.samples import read_samples
+    from trtmatrix.onnxmodel.samples import extents, read_samples
 
     given = _profiles(model, profiles)
     if path is None:
         return _draw(model, given)
     samples = read_samples(path, model.inputs)
-    shapes = [{name: array.shape for name, array in sample.items()} for sample in samples]
+    shapes = [extents(sample, model.inputs) for sample in samples]
     problems = [
         f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
         for number, sample in enumerate(shapes)
@@ -190,7 +190,7 @@ def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
         tensor = tensors.get(name)
         if tensor is None:
             problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
-        elif not tensor.is_dynamic or not all(fits_shape(shape, tensor) for shape in ranges):
+        elif not tensor.is_dynamic or not fits_range(ranges, tensor):
             problems.append(f"--profile {text}: {name} is {tensor.text}")
         found[name] = ranges
     if problems:
@@ -230,9 +230,12 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
 def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
     said = "\n".join(f"  input {tensor.name} is {tensor.text}" for tensor in unknown)
     example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in unknown[0].shape or (1,))
+    what = "least, usual, largest"
+    if unknown[0].sets:
+        example, what = "1", "least, usual, largest values"
     return (
         f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
-        f"  name them: --profile {unknown[0].name}={example}:…:… (least, usual, largest), or give --inputs"
+        f"  name them: --profile {unknown[0].name}={example}:…:… ({what}), or give --inputs"
     )
 
 

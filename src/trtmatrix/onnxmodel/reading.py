@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -80,9 +80,12 @@ def read_model(path: Path) -> ModelFile:
     for name, file in sorted(files.items()):
         total.update(f"\n{name} {digest_file(file)}".encode())
     quantized, others = _quantized(model)
+    integers = [tensor.name for tensor in inputs if tensor.dtype in {"int32", "int64"}]
+    sets = find_shape_inputs(model, integers)
     return ModelFile(
         path=path, digest=total.hexdigest(), files=files,
-        inputs=tuple(inputs), outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
+        inputs=tuple(replace(tensor, sets=sets.get(tensor.name, "")) for tensor in inputs),
+        outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
         producer=f"{model.producer_name} {model.producer_version}".strip(),
         typed=_typed(model), parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
         size=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
@@ -221,6 +224,38 @@ def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterato
         yield f"it has control flow: {', '.join(inner)}"
     if others:
         yield f"it quantizes to {', '.join(others)}: builds are not told of that"
+
+
+SHAPE_INPUTS: Mapping[str, Mapping[int, str]] = {
+    "TopK": {1: "k"}, "Expand": {1: "shape"}, "Reshape": {1: "shape"}, "Tile": {1: "repeats"},
+    "Loop": {0: "trip count"}, "Resize": {3: "sizes"}, "ConstantOfShape": {0: "shape"}, "Pad": {1: "pads"},
+    "Slice": {1: "starts", 2: "ends", 3: "axes", 4: "steps"}, "Split": {1: "sizes"}, "OneHot": {1: "depth"},
+    "Range": {0: "start", 1: "limit", 2: "delta"}, "CenterCropPad": {1: "shape"}, "Col2Im": {1: "shape"},
+}  # fmt: skip
+"""Operators → their inputs whose values set the shape of what they give."""
+
+ARITHMETIC = frozenset(
+    {
+        "Cast", "Identity", "Squeeze", "Unsqueeze", "Concat", "Add", "Sub", "Mul", "Div", "Min", "Max", "Neg",
+        "Gather", "Slice", "Reshape", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Where", "Mod",
+    }
+)  # fmt: skip
+"""Operators behind which integers are still what somebody computes a shape from."""
+
+
+def find_shape_inputs(model: ModelProto, integers: Collection[str]) -> dict[str, str]:
+    """Return those of these inputs, of at most one dimension, that set a shape: name → which one."""
+    flat = {info.name for info in model.graph.input if len(info.type.tensor_type.shape.dim) < 2}
+    origins = {name: {name} for name in integers if name in flat}
+    found: dict[str, str] = {}
+    for node in all_nodes(model):
+        for place, role in SHAPE_INPUTS.get(node.op_type, {}).items() if node.domain in OWN else ():
+            for name in origins.get(node.input[place], ()) if place < len(node.input) else ():
+                found.setdefault(name, f"{node.op_type}'s {role}")
+        if node.op_type in ARITHMETIC:
+            behind = {origin for name in node.input for origin in origins.get(name, ())}
+            origins.update({name: behind for name in node.output if behind})
+    return found
 
 
 THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})

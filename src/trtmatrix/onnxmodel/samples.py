@@ -89,6 +89,15 @@ def check_sample(sample: Sample, inputs: Sequence[Tensor]) -> Iterator[str]:
     yield from bind_symbols(inputs, {name: array.shape for name, array in sample.items()})[1]
 
 
+def extents(sample: Sample, inputs: Sequence[Tensor]) -> Shapes:
+    """Return what a profile is about: the shape of each input, the values of one that sets a shape."""
+    setting = {tensor.name for tensor in inputs if tensor.sets}
+    return {
+        name: tuple(map(int, array.reshape(-1))) if name in setting else array.shape
+        for name, array in sample.items()
+    }
+
+
 def digest_samples(samples: Sequence[Sample]) -> str:
     """Return the SHA-256 over all arrays with their names (hexadecimal)."""
     total = sha256()
@@ -103,17 +112,20 @@ def digest_samples(samples: Sequence[Sample]) -> str:
 def draw_sample(
     inputs: Sequence[Tensor], shapes: Shapes, tables: Mapping[str, int], seed: int = SEED
 ) -> dict[str, Array]:
-    """Draw inputs of these shapes, always the same ones for a seed.
+    """Draw inputs of these shapes, always the same ones for a seed; what sets a shape has these values.
 
     Real numbers are standard normal. Integers that index a table are below its number of rows; masks are
     ones, lengths the length of the longest dimension, positions count up, types of tokens are 0, other
     integers 0 or 1.
     """
     random = np.random.RandomState(seed)  # its numbers are the same in every release of NumPy
-    longest = max((size for shape in shapes.values() for size in shape), default=1)
+    drawn = [shapes[tensor.name] for tensor in inputs if not tensor.sets]
+    longest = max((size for shape in drawn for size in shape), default=1)
 
     def draw(tensor: Tensor, shape: tuple[int, ...]) -> Array:
         name, dtype, rows = tensor.name.lower(), np.dtype(tensor.dtype), tables.get(tensor.name)
+        if tensor.sets:
+            return np.array(shape if tensor.shape != () else shape[0], dtype)
         if "mask" in name or dtype.kind == "b":
             return np.ones(shape, dtype)
         if dtype.kind == "f":

@@ -15,7 +15,8 @@ Shapes = Mapping[str, Shape]
 """Shapes of a sample's inputs by name."""
 
 Range = tuple[Shape, Shape, Shape]
-"""The smallest, the usual and the largest shape of an input: TensorRT's min, opt and max."""
+"""The smallest, the usual and the largest shape of an input: TensorRT's min, opt and max. Of an input that
+sets a shape, its values."""
 
 LONGEST_STEM = 40
 
@@ -25,22 +26,24 @@ class Tensor:
     """An input or output of a graph.
 
     ``dtype`` is NumPy's name (``"float32"``), or ONNX's where NumPy has none. ``shape`` is None where not
-    even the rank is known.
+    even the rank is known. ``sets``: the shape that an input of integers sets, such as ``TopK's k``:
+    TensorRT must know its values when it builds.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...] | None
+    sets: str = ""
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it may have several shapes."""
-        return self.shape is None or any(not isinstance(dim, int) for dim in self.shape)
+        """Whether a profile must tell of it: it may have several shapes, or sets one."""
+        return bool(self.sets) or self.shape is None or any(not isinstance(dim, int) for dim in self.shape)
 
     @property
     def text(self) -> str:
-        """Its type in words: ``int64 [batch, 128]``."""
-        return f"{self.dtype} {shape_text(self.shape)}"
+        """Its type in words: ``int64 [batch, 128]``, ``int64 [1] (TopK's k)``."""
+        return f"{self.dtype} {shape_text(self.shape)}{f' ({self.sets})' if self.sets else ''}"
 
 
 def shape_text(shape: Sequence[Dim] | None) -> str:
@@ -79,7 +82,7 @@ def parse_profile(text: str) -> tuple[str, Range]:
     if (
         not name
         or len(parts) not in {1, 3}
-        or not all(re.fullmatch(r"(\d+(x\d+)*)?", part) for part in parts)
+        or not all(re.fullmatch(r"(-?\d+(x-?\d+)*)?", part) for part in parts)
     ):
         raise ValueError(f"{text!r}: expected INPUT=MIN:OPT:MAX such as ids=1x16:4x128:8x512")
     read = [tuple(map(int, part.split("x"))) if part else () for part in parts]
@@ -89,6 +92,13 @@ def parse_profile(text: str) -> tuple[str, Range]:
     if not all(a <= b <= c for a, b, c in zip(low, opt, high, strict=True)):
         raise ValueError(f"{text!r}: each dimension must grow from MIN over OPT to MAX")
     return name, (low, opt, high)
+
+
+def fits_range(ranges: Range, tensor: Tensor) -> bool:
+    """Whether an input may have these shapes; where it sets one, as many values."""
+    if tensor.sets:
+        return fits_shape((len(ranges[0]),) if tensor.shape else (), tensor)
+    return all(fits_shape(shape, tensor) for shape in ranges)
 
 
 def fits_shape(shape: Shape, tensor: Tensor) -> bool:
@@ -104,7 +114,8 @@ def bind_symbols(tensors: Iterable[Tensor], shapes: Shapes) -> tuple[dict[str, i
     bound: dict[str, tuple[int, str]] = {}
     problems = []
     for tensor in tensors:
-        for dim, size in zip(tensor.shape or (), shapes.get(tensor.name, ()), strict=False):
+        sizes = shapes.get(tensor.name, ()) if not tensor.sets else ()
+        for dim, size in zip(tensor.shape or (), sizes, strict=False):
             if isinstance(dim, str):
                 known, first = bound.setdefault(dim, (size, tensor.name))
                 if known != size:
@@ -113,7 +124,7 @@ def bind_symbols(tensors: Iterable[Tensor], shapes: Shapes) -> tuple[dict[str, i
 
 
 def fill_shapes(tensors: Sequence[Tensor], given: Shapes) -> tuple[dict[str, Shape], list[Tensor]]:
-    """Return a shape for each input, and the inputs of which it is not known.
+    """Return a shape for each input (the values of one that sets a shape), and the inputs without one.
 
     Symbols get the sizes that they have in ``given``. An unknown first dimension, the batch, is 1.
     """
@@ -126,7 +137,7 @@ def fill_shapes(tensors: Sequence[Tensor], given: Shapes) -> tuple[dict[str, Sha
         dims = [sizes.get(dim) if isinstance(dim, str) else dim for dim in tensor.shape or ()]
         if dims and dims[0] is None:
             dims[0] = 1
-        if tensor.shape is None or None in dims:
+        if tensor.shape is None or None in dims or tensor.sets:
             unknown.append(tensor)
         else:
             found[tensor.name] = tuple(dim for dim in dims if dim is not None)

@@ -11,6 +11,9 @@ from trtprobe.onnxfile import Node, OnnxFile
 UNKNOWN_OPERATOR = re.compile(r"Plugin not found|No importer registered|not supported in TensorRT-RTX")
 """What TensorRT's parser says of an operator that is neither ONNX's, as far as it knows, nor a plugin's."""
 
+MORE_OUTPUTS = re.compile(r"support mo[dr]e than 1 outputs")
+"""What it says of an operator of which it has the first output only; TensorRT-RTX 1.7 misspells it so."""
+
 WHILE_PARSING = re.compile(r'While parsing node number \d+ \[(\S+) -> "')
 """How the parser's log names the operator at which it stops."""
 
@@ -67,6 +70,8 @@ def parser_end(version: str, onnx: OnnxFile, errors: Sequence[Refused]) -> ends.
     kind: Type[ends.CellEnd] = ends.Unsupported if unknown or unsupported else ends.BuildFailed
     why = "no importer for" if unknown else "it does not support"
     nodes = _list([node for node in unknown or unsupported if node.operator])
+    if nodes and any(MORE_OUTPUTS.search(error.text) for error in errors):
+        why += " more than one output of"
     head = "%s cannot parse %s: %s %s; " % (version, onnx, why, nodes) if nodes else ""
     return kind((head + said)[:2000])
 

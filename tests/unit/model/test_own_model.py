@@ -18,6 +18,7 @@ from trtmatrix.cli.options import make_parser, read_options
 from trtmatrix.judge.noise import noise_troubles, read_noise
 from trtmatrix.model.own_model import ModelOptions, model_repro, notes_of, open_model, read_about
 from trtmatrix.onnxmodel.computing import compute
+from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.sessions import Session
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
@@ -196,6 +197,45 @@ def test_a_model_that_the_host_cannot_compute_is_still_run(opened: Opened, tmp_p
     assert not CaseFiles(folder).reference
     assert "Strange" in read_noise_file(folder)["reference"]["why_not"]
     assert any("my.own::Strange" in text for text in read_about(context)["troubles"])
+
+
+def top_k() -> Any:
+    """Values and indices of the k + 1 largest, where k is an input."""
+    nodes = [node("Add", "k one", "more"), node("TopK", "x more", "values indices")]
+    outputs: Any = {"values": (FLOAT, [2, None]), "indices": (INT64, [2, None])}
+    weights = {"one": np.array([1], np.int64)}
+    return make_model(nodes, {"x": (FLOAT, [2, 9]), "k": (INT64, [1])}, outputs, weights)
+
+
+@pytest.mark.parametrize("words", [("--inputs", "in"), ("--profile", "k=1:3:3")])
+def test_what_sets_a_shape_takes_its_values_from_the_samples_or_the_profile(
+    words: tuple[str, str], opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, k in enumerate((3, 1, 3)):
+        npz(tmp_path / "in" / f"{number}.npz", x=normal(2, 9), k=np.array([k], np.int64))
+    monkeypatch.chdir(tmp_path)
+    context = opened(saved(top_k(), tmp_path / "m.onnx"), *words)
+    loaded = model_repro(context)
+    assert loaded.module.PROFILE == {"k": ((1,), (3,), (3,))}
+    assert "k int64 [1] (TopK's k)" in dict(read_about(context)["facts"])["inputs"]
+    files = CaseFiles(CaseCache(context.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    assert [files.reference[f"values.s{n}"].shape for n in range(2)] == [(2, 4), (2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "shape", "sets"),
+    [
+        ("Expand", "x n", [3], "Expand's shape"), ("Slice", "x n n", [2], "Slice's starts"),
+        ("ConstantOfShape", "n", [2], "ConstantOfShape's shape"), ("Gather", "x n", [2], ""),
+        ("Expand", "x n", [3, 1], ""),
+    ],
+)  # fmt: skip
+def test_inputs_that_set_a_shape_are_found(
+    operator: str, inputs: str, shape: list[int], sets: str, tmp_path: Path
+) -> None:
+    given: Any = {"x": (FLOAT, [2, 9]), "n": (INT64, shape)}
+    model = make_model([node(operator, inputs, "y")], given, {"y": (FLOAT, None)})
+    assert [tensor.sets for tensor in read_model(saved(model, tmp_path / "m.onnx")).inputs] == ["", sets]
 
 
 @pytest.mark.parametrize(("value", "silent"), [(np.nan, True), (0.0, True), (1.0, False)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from model.test_own_model import Opened, npz, opened, two_inputs
+from model.test_own_model import Opened, npz, opened, top_k, two_inputs
 from onnx import TensorProto, helper
 from onnxmodels import FLOAT, mlp, saved, saved_outside
 
@@ -206,3 +206,16 @@ def test_inputs_that_are_not_there_are_told(opened: Opened, tmp_path: Path) -> N
     assert "no such file" in refused(opened, model, "--inputs", str(tmp_path / "nowhere"))
     assert "no .npz file is there" in refused(opened, model, "--inputs", str(tmp_path / "empty"))
     assert "is no .npz file" in refused(opened, model, "--inputs", str(tmp_path / "bad.npz"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "k is int64 [1] (TopK's k)\n  name them: --profile k=1:…:… (least, usual, largest values)"),
+        (("--profile", "k=1x2"), "--profile k=1x2: k is int64 [1] (TopK's k)"),
+    ],
+)
+def test_what_sets_a_shape_wants_values(
+    words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path
+) -> None:
+    assert message in refused(opened, saved(top_k(), tmp_path / "m.onnx"), *words)
