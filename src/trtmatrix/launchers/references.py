@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from trtmatrix.common.archive import digest_of
+from trtmatrix.common.border import RECORD, opened
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
+from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.paths import recall
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 from trtmatrix.suite.plan import SUFFIXES
@@ -193,9 +195,9 @@ def tar_ids(path: Path) -> tuple[str, ...]:
 
     names = ("manifest.json", "index.json")
     try:
-        with tarfile.open(path) as archive:
+        with opened(path.resolve(), sys.maxsize) as (file, _), tarfile.open(fileobj=file) as archive:
             found = {m.name: archive.extractfile(m) for m in archive if m.name in names}
-            listings = {name: json.load(stream) for name, stream in found.items() if stream}
+            listings = {name: parse_json(s.read(RECORD)) for name, s in found.items() if s}
         (configuration,) = {str(entry["Config"]) for entry in listings["manifest.json"]}
         manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
     except (tarfile.TarError, KeyError, TypeError, ValueError) as error:

@@ -24,7 +24,7 @@ CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64
 def write_tar(file: Path, **listings: object) -> str:
     with tarfile.open(file, "w") as archive:
         for name, data in listings.items():
-            text = json.dumps(data).encode()
+            text = data if isinstance(data, bytes) else json.dumps(data).encode()
             member = tarfile.TarInfo(f"{name}.json")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
@@ -55,8 +55,12 @@ def test_a_tar_is_known_by_the_ids_that_engines_give_its_image(
 
 
 @pytest.mark.parametrize(
-    "listings", [{}, {"manifest": [{"Config": "a"}, {"Config": "b"}]}, {"manifest": [{"No": 1}]}]
-)
+    "listings",
+    [
+        {}, {"manifest": [{"Config": "a"}, {"Config": "b"}]}, {"manifest": [{"No": 1}]},
+        {"manifest": b"[" * 100_000 + b"]" * 100_000}, {"manifest": b"NaN"},
+    ],
+)  # fmt: skip
 def test_a_tar_without_one_image_is_refused(tmp_path: Path, listings: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         read_file(write_tar(tmp_path / "i.tar", **listings), tmp_path / "cache")
