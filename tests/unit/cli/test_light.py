@@ -35,7 +35,7 @@ with contextlib.suppress(OSError):
 
 ENGINE = {"docker", "requests", "urllib3"}
 """What the container engine is asked by."""
-NOT_FOR_LIST = {"pynvml", "tabulate", "http", "ssl"}
+NOT_FOR_LIST = {"pynvml", "http", "ssl"}
 NOT_FOR_HELP = {"pydantic", "yaml", "packaging", "numpy", "trtmatrix_repros", "trtmatrix.authoring"}
 RUNNING = {
     "trtmatrix.run.execute", "trtmatrix.run.worker", "trtmatrix.run.tasks", "trtmatrix.launchers.containers",
