@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -56,26 +55,6 @@ def test_a_registry_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[s
     assert [answer and answer.trouble for answer in answers.values()] == [Trouble.UNREACHABLE] * 2
     assert "it does not answer within 0.8 s" in str(answers[f"{host}/a:1"])
     assert capsys.readouterr().err == f"trtmatrix: asking {host} …\n"
-
-
-def test_a_registry_that_puts_off_for_longer_than_there_is_time_is_told_as_such() -> None:
-    class Later(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(429)
-            self.send_header("Retry-After", "30")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Later) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        reference = f"127.0.0.1:{server.server_address[1]}/a:1"
-        (answer,) = preflight.ask_for([reference], (), seconds=10).values()
-        server.shutdown()
-    assert answer is not None
-    assert (answer.trouble, "asks to wait 30 s" in str(answer)) == (Trouble.LIMITED, True)
 
 
 def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:

@@ -101,24 +101,6 @@ def test_without_a_terminal_lines_are_few_and_the_log_has_all(
     assert log.read_text().count(": PASS") == 1000
 
 
-def test_a_slow_run_tells_of_itself_every_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, stream = Clock(monkeypatch), io.StringIO()
-    progress = Progress(stream)
-    progress.begin("tests", 1000)
-    for _ in range(10):
-        clock.now += 30
-        progress.step("tests", "x: PASS")
-    assert len(stream.getvalue().splitlines()) == 5
-
-
-def test_a_stretch_that_grows_counts_what_was_added(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress(sys.stderr, full=True)
-    progress.begin("tests", 1)
-    progress.more("tests", 1)
-    progress.step("tests", "a: PASS")
-    assert capsys.readouterr().err == "tests: 1\n  [1/2] a: PASS\n"
-
-
 def test_quiet_says_notes_alone(capsys: pytest.CaptureFixture[str]) -> None:
     progress = QuietProgress(sys.stderr)
     progress.begin("tests", 1)

@@ -11,12 +11,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from trtmatrix.common import archive
-from trtmatrix.common.archive import SUMS, ChangedError, parse_sums, read_archive, write_archive
-from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
+from trtmatrix.common.archive import SUMS, ChangedError, read_archive, write_archive
+from trtmatrix.common.errors import ExitCode, UsageError
 
 FILES = {
     "model.onnx": b"\0graph",
@@ -159,32 +157,3 @@ def test_what_was_changed_is_named(name: str, tmp_path: Path) -> None:
     assert caught.value.problems[0].startswith(said)
     assert caught.value.exit_code is ExitCode.SURPRISE
     assert not (tmp_path / "out").exists()
-
-
-def test_a_list_of_digests_that_names_a_file_twice_is_none() -> None:
-    line = "0" * 64 + "  a\n"
-    assert parse_sums(line) == {"a": "0" * 64}
-    for text in (line + line, "0" * 63 + "  a\n", "0" * 64 + " a\n"):
-        with pytest.raises(ValueError, match="line"):
-            parse_sums(text)
-
-
-@given(st.data())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_damage_is_told_and_never_a_traceback(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    folder = tmp_path_factory.mktemp("damage")
-    plain = bytearray(gzip.decompress(good(folder).read_bytes()))
-    for _ in range(data.draw(st.integers(1, 4))):
-        plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
-    packed = bytearray(gzip.compress(bytes(plain), 1, mtime=0))
-    if data.draw(st.booleans()):
-        packed = packed[: data.draw(st.integers(0, len(packed)))]
-    (folder / "b.tar.gz").write_bytes(packed)
-    try:
-        top = read_archive(folder / "b.tar.gz", folder / "out")
-    except TrtMatrixError:
-        assert not (folder / "out").exists()
-    else:
-        assert all((top / name).read_bytes() == content for name, content in FILES.items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +16,6 @@ from builders import (
     make_repro,
     make_unknown,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.judge.controls import ControlCounts, apply_controls, count_controls
 from trtmatrix.judge.entry import Entry
@@ -78,25 +75,6 @@ def test_a_graph_that_fails_in_onnx_runtime_says_nothing_of_tensorrt(verdict: Ve
         assert after == before.outcome
 
 
-def test_a_negative_control_is_wrong_in_onnx_runtime_too() -> None:
-    before = entry(OWN, Verdict.FAIL)
-    assert believed(before, entry(OWN, Verdict.FAIL, ORT)) == before.outcome
-
-
-def test_the_newest_onnx_runtime_decides() -> None:
-    old, new = "2025-01-01T00:00:00.000Z", "2025-02-01T00:00:00.000Z"
-    checks = [
-        entry(BASE, Verdict.FAIL, "onnxruntime-1.30.0", started=old),
-        entry(BASE, Verdict.PASS, ORT, started=new),
-    ]
-    for order in (checks, checks[::-1]):
-        assert believed(entry(BASE, Verdict.PASS), *order).verdict is Verdict.PASS
-    checks = [
-        replace(check, outcome=other.outcome) for check, other in zip(checks, checks[::-1], strict=True)
-    ]
-    assert believed(entry(BASE, Verdict.PASS), *checks).verdict is Verdict.INVALID
-
-
 @pytest.mark.parametrize("name", ["repro", "case"])
 def test_onnx_runtime_speaks_of_its_own_graph_only(name: str) -> None:
     before = entry(BASE, Verdict.PASS, digests={name: "now"})
@@ -148,24 +126,6 @@ def test_a_control_that_says_nothing_is_a_surprise_unless_that_was_expected(case
     assert not replace(silent, evidence=Evidence.RECORDED).surprise
     assert not replace(silent, expectation=make_expectation(Verdict.INVALID)).surprise
     assert not entry(BASE, Verdict.INVALID).surprise
-
-
-CELLS = [make_cell(repro, case, version) for repro in (COMMON, REPRO) for case in repro.cases
-         for version in ("10.7.0", "10.8.0", ORT)]  # fmt: skip
-
-
-@given(st.lists(st.sampled_from(Verdict), min_size=len(CELLS), max_size=len(CELLS)), st.randoms())
-def test_the_order_of_entries_is_no_matter(verdicts: Sequence[Verdict], random: Any) -> None:
-    entries = [
-        entry(cell.case, verdict, cell.version.name) for cell, verdict in zip(CELLS, verdicts, strict=True)
-    ]
-    shuffled = random.sample(entries, len(entries))
-    found = {e.cell.id: e.outcome for e in apply_controls(shuffled)}
-    assert found == {e.cell.id: e.outcome for e in apply_controls(entries)}
-    again = apply_controls(apply_controls(entries))
-    assert {e.cell.id: e.outcome.verdict for e in again if e.outcome} == {
-        cell: outcome.verdict for cell, outcome in found.items() if outcome
-    }
 
 
 def test_controls_are_counted_with_what_has_none() -> None:

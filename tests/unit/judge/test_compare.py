@@ -20,12 +20,12 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.judge.compare import is_current, make_entries, newest
+from trtmatrix.judge.compare import is_current, make_entries
 from trtmatrix.judge.confirm import is_shared
 from trtmatrix.judge.entry import Entry, Stored, expected_verdict, find_expectation
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import NO_GPU, Basis, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
+from trtmatrix.suite.model import NO_GPU, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import Specifier
 from trtmatrix.tables.markdown import render_markdown
@@ -52,13 +52,6 @@ STORED = st.builds(
     st.integers(0, 3), st.integers(0, 3), st.booleans(), st.floats(0, 1000),
 )  # fmt: skip
 UNIQUE = st.lists(STORED, max_size=6, unique_by=lambda s: (s.record.started, s.record.run))
-
-
-@given(UNIQUE, st.randoms())
-def test_the_order_in_which_records_are_read_is_no_matter(stored: list[Stored], random: Any) -> None:
-    shuffled = random.sample(stored, len(stored))
-    assert newest(stored) == newest(shuffled)
-    assert make_entries([CELL], stored, {}, []) == make_entries([CELL], shuffled, {}, [])
 
 
 @given(UNIQUE)
@@ -159,14 +152,6 @@ def test_what_nobody_speaks_of_passes_and_a_negative_control_fails() -> None:
     assert expected_verdict(make_cell(case=make_control()), None) is Verdict.FAIL
     said = make_expectation(Verdict.FLAKY)
     assert expected_verdict(make_cell(case=make_control()), said) is Verdict.FLAKY
-
-
-@pytest.mark.parametrize("basis", Basis)
-def test_what_is_only_assumed_is_no_evidence(basis: Basis) -> None:
-    cell = make_cell(make_repro(expectations=(make_expectation(basis=basis),)))
-    (entry,) = make_entries([cell], [], {}, [])
-    assert entry.evidence is (Evidence.NONE if basis is Basis.ASSUMED else Evidence.REPORTED)
-    assert not entry.surprise
 
 
 @pytest.mark.parametrize(
@@ -281,16 +266,6 @@ def test_what_was_set_aside_is_not_shown_though_it_is_the_newest_here() -> None:
     (entry,) = make_entries([CELL], [doubted, again], {}, [])
     assert entry.record is again.record
     assert entry.records == (again.record,)
-
-
-def test_a_cell_is_believed_or_not_before_its_controls_are_heard() -> None:
-    """Where only the control is wrong, running the cell again would change nothing."""
-    repro = make_repro(make_case(), make_control())
-    cells = [make_cell(repro, case) for case in repro.cases]
-    stored = [Stored(record=record(cell=cell, **SHARED), local=True) for cell in cells]
-    base, control = make_entries(cells, stored, {}, [])
-    assert [e.outcome.verdict for e in (base, control) if e.outcome] == [Verdict.INVALID, Verdict.PASS]
-    assert (base.wanted, control.wanted) == (0, 3)
 
 
 def test_what_was_executed_now_is_marked_and_an_exclusion_is_kept() -> None:

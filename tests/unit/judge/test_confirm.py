@@ -17,7 +17,7 @@ from trtmatrix.judge.confirm import (
 )
 from trtmatrix.judge.record import BUILT, ENDS, RAN, Record
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Cause, Control, Product, Verdict
+from trtmatrix.suite.model import Cause, Control, Verdict
 from trtmatrix.suite.repros import Expectation
 
 PLAIN = make_cell()
@@ -81,12 +81,6 @@ ENOUGH: dict[str, tuple[list[dict[str, Any]], bool]] = {
 def test_what_was_seen_often_enough_is_not_seen_again(name: str) -> None:
     fields, enough = ENOUGH[name]
     assert wanted(PLAIN, seen(PLAIN, *({"value": WRONG, **more} for more in fields))) == (0 if enough else 3)
-
-
-def test_every_product_but_tensorrt_is_believed_at_once_where_it_ran_alone() -> None:
-    cells: list[Cell] = [make_cell(version=name) for name in ("tensorrt-rtx-1.4", "onnxruntime-1.31.1")]
-    assert {cell.version.product for cell in cells} == set(Product) - {Product.TENSORRT}
-    assert not any(wanted(cell, [make_record(cell, WRONG)]) for cell in cells)
 
 
 SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from trtmatrix.judge.calibration import Calibration
@@ -220,65 +217,6 @@ def test_a_limit_that_was_not_measured_is_invalid_and_one_that_is_nan_fails() ->
     assert judged(build, limits={"rows_differ": 0.0}).verdict is Verdict.FAIL
 
 
-sizes = st.floats(min_value=1e-3, max_value=1e3)
-
-
-@given(st.permutations(["y", "z", "w"]), st.lists(sizes, min_size=3, max_size=3))
-def test_the_order_of_outputs_changes_no_verdict(order: list[str], floors: list[float]) -> None:
-    noise = make_noise(outputs=dict.fromkeys("yzw", MEMBERS))
-    values = {name: {"nan_unexpected": 0, "rel_l2": f * FLOOR} for name, f in zip("yzw", floors, strict=True)}
-
-    def verdict(names: list[str]) -> Mapping[str, Any]:
-        return vars(
-            judged(Measured(outputs={n: values[n] for n in names}, scalars={}), noise=noise, defects=())
-        )
-
-    assert verdict(order) == verdict(["y", "z", "w"])
-
-
-@dataclass(frozen=True, kw_only=True)
-class Engine:
-    """An engine's output y, its reference r and the shape d of the known defect, as arrays."""
-
-    y: NDArray[np.float64]
-    r: NDArray[np.float64]
-    d: NDArray[np.float64]
-
-    def judged(self, factor: float = 1.0) -> Outcome:
-        """Measure it as the probe does, all arrays times ``factor``, and judge that."""
-        y, r, d = (array * factor for array in (self.y, self.r, self.d))
-        values, signatures = measure_with_signatures(y, r, {"lost-scale": d})
-        shown = {name: {"y": signature} for name, signature in signatures.items()}
-        build = Measured(outputs={"y": values}, scalars={}, signatures=shown)
-        size = float(np.linalg.norm(self.d) / np.linalg.norm(self.r)) / FLOOR
-        return judged(build, noise=make_noise(size, bound=0.1))
-
-
-def make_engine(seed: int, floors: float, size: float, share: float) -> Engine:
-    """An engine whose noise is of so many floors, and that has a share of a defect of ``size`` floors."""
-    draw = np.random.default_rng(seed)
-    r, noise, d = (draw.standard_normal((64, 16)) for _ in "rnd")
-    return Engine(y=r + floors * FLOOR * noise + share * size * FLOOR * d, r=r, d=size * FLOOR * d)
-
-
-engines = st.builds(
-    make_engine, st.integers(0, 10**6), st.floats(0, 12), st.floats(0.5, 40),
-    st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.5, 1.0, -1.0, 2.0]),
-)  # fmt: skip
-
-
-@given(engines, st.integers(-20, 20))
-def test_arrays_in_other_units_change_no_outcome(engine: Engine, power: int) -> None:
-    """Output, reference and defect together by a power of two: from the arrays to the words."""
-    assert engine.judged(2.0**power) == engine.judged()
-
-
-@given(engines, st.integers(0, 64 * 16 - 1), st.sampled_from([math.nan, math.inf, -math.inf]))
-def test_one_nan_in_an_array_never_passes(engine: Engine, place: int, bad: float) -> None:
-    engine.y.flat[place] = bad
-    assert engine.judged().verdict is Verdict.FAIL
-
-
 @pytest.mark.parametrize(
     ("dtype", "verdict"),
     [(np.int64, Verdict.PASS), (np.bool_, Verdict.PASS), (np.float32, Verdict.INVALID)],
@@ -318,25 +256,6 @@ def test_no_floor_is_below_the_rounding_of_the_outputs_own_type(kind: str, round
         assert rounded(reference * (1 + floors * rounding), reference, kind).verdict is verdict
     assert rounded(reference * (1 + 2.0e-7), reference).verdict is Verdict.PASS  # a second right engine
     assert rounded(reference * 1.01, reference, member=0.01).verdict is Verdict.PASS  # a floor may be higher
-
-
-NORMAL = st.floats(2.0**-13, 2.0**15) | st.floats(-(2.0**15), -(2.0**-13)) | st.just(0.0)
-
-
-@given(st.lists(NORMAL, min_size=1, max_size=40), st.sampled_from(["float16", "float32"]))
-def test_what_is_rounded_to_its_own_type_is_right_whatever_it_is(values: list[float], kind: str) -> None:
-    reference = np.array(values, np.float64)
-    outcome = rounded(reference.astype(kind), reference, kind)
-    assert outcome.verdict is Verdict.PASS, outcome.reason
-
-
-@given(st.lists(NORMAL, min_size=1, max_size=40), st.floats(1e-3, 1e3))
-def test_what_is_wrong_by_more_than_a_thousandth_fails_whatever_it_is(
-    values: list[float], off: float
-) -> None:
-    reference = np.array(values, np.float64)
-    if reference.any():
-        assert rounded(reference * (1 + off), reference).verdict is Verdict.FAIL
 
 
 def test_an_infinity_that_the_output_lacks_is_wrong() -> None:

@@ -51,15 +51,6 @@ def test_what_is_wrong_is_wrong_whatever_was_not_seen(outputs: Mapping[str, floa
     assert judged(with_outputs(**outputs), noise=TWO).verdict is Verdict.FAIL
 
 
-def test_the_norm_fails_also_where_a_signature_is_unknown() -> None:
-    """That a defect below the noise was not looked for excuses no error far above it."""
-    build = replace(make_build(100.0), signatures={})
-    assert judged(build, noise=make_noise(1.0)).verdict is Verdict.FAIL
-    small = judged(replace(build, outputs=make_build(1.0).outputs), noise=make_noise(1.0))
-    assert small.verdict is Verdict.INVALID
-    assert "unknown: the record has no signature of lost-scale" in small.reason
-
-
 @pytest.mark.parametrize(("size", "verdict"), [(4.9, Verdict.INVALID), (5.0, Verdict.PASS)])
 def test_a_defect_that_was_added_since_is_unknown_where_the_noise_could_hide_it(
     size: float, verdict: Verdict

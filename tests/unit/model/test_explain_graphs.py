@@ -13,9 +13,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from spoiling import WIDTH, blocks, make, save, spoil
 
-from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.model.explain import Markable, read_markable, search_for_layer, write_marked
-from trtmatrix.model.explain_search import Errors, in_floors, is_wrong, step_budget
+from trtmatrix.model.explain_search import Errors, in_floors, step_budget
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.sessions import Session
@@ -101,14 +100,6 @@ def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     found = search_for_layer(markable, Errors(floors={"y": 100.0}), "10.8.0", measure, print)
     assert len(found.steps) == 2
     assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
-
-
-def test_errors_are_never_held_against_less_than_one_rounding() -> None:
-    assert in_floors(1e-7, 0.0, "tf32") < FAIL_FACTOR
-    assert in_floors(1e-5, 0.0, "tf32") > FAIL_FACTOR
-    assert in_floors(1e-3, 0.0, "fp16") < FAIL_FACTOR
-    assert in_floors(0.5, 0.1, "fp16") == 5.0
-    assert is_wrong(in_floors(float("nan"), 0.1, "fp16"))
 
 
 def test_only_what_can_be_measured_is_marked() -> None:

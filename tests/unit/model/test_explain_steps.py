@@ -12,8 +12,6 @@ from builders import make_case, make_cell, make_entry, make_record, make_repro
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.explain import errors_of
-from trtmatrix.model.own_model import profile_texts
-from trtmatrix.onnxmodel.tensors import parse_profile
 from trtmatrix.suite.model import Cause
 
 NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}
@@ -70,8 +68,3 @@ def test_nan_is_no_number_of_floors() -> None:
 )
 def test_what_tells_nothing_is_said_in_words(fields: dict[str, Any], words: str) -> None:
     assert read(**fields) == words
-
-
-def test_a_profile_is_handed_on_as_the_command_line_takes_it() -> None:
-    profile = {"ids": ((1, 16), (4, 128), (8, 512)), "scalar": ((), (), ())}
-    assert dict(parse_profile(text) for text in profile_texts(profile)) == profile

@@ -68,11 +68,6 @@ def test_what_cannot_be_written_leaves_nothing(
     assert files(tmp_path) == []
 
 
-def test_half_a_character_of_a_log_survives(tmp_path: Path) -> None:
-    write_record(tmp_path, data(detail="√ \ud800 \udcff"))
-    assert read_records(tmp_path)[0].record.detail == "√ \ud800 \udcff"
-
-
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -117,16 +112,6 @@ def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None
             read_records(tmp_path)
         assert "set aside" not in str(caught.value)
     assert files(tmp_path) == [str(path.relative_to(tmp_path))]
-
-
-def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
-    path = Path(write_record(tmp_path, data()).file)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(ConfigError, match=r"r1\.json:1: is no regular file"):
-        read_records(tmp_path)
-    assert path.with_name("r1.json.damaged").is_dir()
-    assert read_records(tmp_path) == []
 
 
 def test_publishing_copies_bytes_once(tmp_path: Path) -> None:

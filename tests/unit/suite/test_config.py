@@ -5,15 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.matrix import Matrix, parse_matrix
-from trtmatrix.suite.model import Known, Product
-from trtmatrix.tables.render_list import list_json
+from trtmatrix.suite.matrix import parse_matrix
+from trtmatrix.suite.model import Product
 
 ROOT = Path(__file__).resolve().parents[3]
 GOOD = """\
@@ -118,48 +113,3 @@ def test_all_mistakes_are_told_at_once_in_order_of_line() -> None:
     words = ["10.10", "drivr", "stands twice (first on line 11)", "compute: the key", "sources: the key"]
     assert all(any(word in problem for problem in found) for word in words), found
     assert len(found) == 5
-
-
-NUMBERS = st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){0,3}", fullmatch=True)
-FACTS = st.fixed_dictionaries(
-    {
-        "value": NUMBERS | st.just("2.6.0a0+df5bbc09d1"),
-        "known": st.sampled_from([known.value for known in Known]),
-        "source": st.sampled_from(["notes", "page"]),
-    }
-)
-ORIGINS = st.sampled_from(
-    [
-        {"image": "example.org:5000/a/b-c__d:1.2_x"}, {"image": f"a@sha256:{'0' * 64}"},
-        {"image": "a:1", "build": {"base": "b:2", "wheels": ["c==1"], "index": "https://d"}},
-        {"wheels": ["onnxruntime==1.31.1", "numpy"]}, {"interpreter": "/usr/bin/python3"},
-    ]
-)  # fmt: skip
-
-
-@st.composite
-def entries(draw: st.DrawFn) -> dict[str, object]:
-    product = draw(st.sampled_from(Product))
-    prefix = "" if product is Product.TENSORRT else f"{product.value}-"
-    low, high = sorted((draw(st.integers(1, 99)), draw(st.integers(1, 99))))
-    bounds = {"min": f"{low}.0", "max": f"{high}.5", "known": "read", "source": "page"}
-    rule = {"least": draw(NUMBERS), "datacenter": draw(st.lists(NUMBERS)), "known": "read", "source": "notes"}
-    optional = {
-        "torch": draw(FACTS), "driver": rule, "compute": bounds, "addition": draw(st.booleans()),
-        "note": draw(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]))),
-    }  # fmt: skip
-    chosen = draw(st.sets(st.sampled_from(list(optional))))
-    return {
-        "version": prefix + draw(NUMBERS), "product": product.value, "origin": draw(ORIGINS),
-        "library": draw(FACTS), **{name: optional[name] for name in chosen},
-    }  # fmt: skip
-
-
-@given(st.lists(entries(), min_size=1, max_size=3, unique_by=lambda entry: str(entry["version"])))
-def test_a_matrix_reads_as_it_was_written(versions: list[dict[str, object]]) -> None:
-    value = {"schema": 1, "sources": {"notes": {"title": "a"}, "page": {"title": "b"}}, "versions": versions}
-    matrix = parse_matrix(yaml.safe_dump(value, allow_unicode=True))
-    assert matrix == TypeAdapter(Matrix).validate_python(value)
-    sources = {key: vars(source) for key, source in matrix.sources.items()}
-    written = {"schema": 1, "sources": sources, "versions": list_json(matrix.versions, [], {})["versions"]}
-    assert parse_matrix(yaml.safe_dump(written)) == matrix

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.suite.digest import NOISE, PROBE, digest_code, digest_modules, digest_own_code
 from trtmatrix.suite.repro_files import APART
 
 ROOT = Path(__file__).resolve().parents[3]
-FILES = sorted(
-    path for name in ("src", "repros", "tests", "bench") for path in (ROOT / name).rglob("*.py")
-    if ROOT / "tests" / "unit" / "code" not in path.parents  # a corpus for the scanner, broken files too
-)  # fmt: skip
 
 SAMPLE = '''\
 """A module."""
@@ -129,62 +119,6 @@ def test_all_else_changes_the_digest(name: str) -> None:
 def test_what_the_rest_of_a_repro_reads_counts(added: str, change: tuple[str, str]) -> None:
     assert digest(SAMPLE + added) != digest(changed(change) + added)
     assert digest(SAMPLE) == digest(changed(change))
-
-
-LITERALS = st.one_of(st.text(max_size=12), st.binary(max_size=6), st.integers(0), st.floats(0, 9))
-
-
-@given(LITERALS, LITERALS, st.text(st.characters(codec="utf-8", exclude_characters="\0\r\n"), max_size=12))
-def test_a_literal_counts_and_a_comment_does_not(one: object, other: object, comment: str) -> None:
-    line = "".join(comment.splitlines())
-    plain = f"x = {one!r}\ny = 2\n"
-    assert digest_code(f"\nx = {one!r}  # {line}\n\n# {line}\ny = 2\n") == digest_code(plain)
-    assert (digest_code(f"x = {other!r}\ny = 2\n") == digest_code(plain)) is (repr(one) == repr(other))
-
-
-ALL_DIGESTS = """
-import json, sys
-from pathlib import Path
-from trtmatrix.suite.digest import digest_code
-names = json.load(sys.stdin)
-for apart in ((), ("FACTS", "cases")):
-    for name in names:
-        print(digest_code(Path(name).read_text(encoding="utf-8"), apart))
-"""
-
-
-def pythons() -> list[str]:
-    """Every Python from 3.10 on that is here, this one too, each once by its version."""
-    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    names = [f"3.{minor}" for minor in range(10, 20)]
-    found = [shutil.which(f"python{name}") for name in names]
-    found += [str(path) for name in names for path in sorted(versions.glob(f"{name}.*/bin/python"))]
-    by_version: dict[str, str] = {}
-    for python in [sys.executable, *filter(None, found)]:
-        asked = subprocess.run(
-            [python, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
-        if not asked.returncode:  # a shim of a version that is not there
-            by_version.setdefault(asked.stdout, python)
-    return list(by_version.values())
-
-
-def digests_under(python: str) -> list[str]:
-    """Return the digests of all files, whole and with what is apart left out, under one Python."""
-    done = subprocess.run(
-        [python, "-S", "-c", ALL_DIGESTS], input=json.dumps([str(file) for file in FILES]), text=True,
-        capture_output=True, check=True, env={"PYTHONPATH": str(ROOT / "src"), "PYTHONUTF8": "1"},
-    )  # fmt: skip
-    return done.stdout.split()
-
-
-def test_every_python_that_is_here_gives_the_same_digests() -> None:
-    """Where there is but this one, the sample's digest is what compares it with others."""
-    here = digests_under(sys.executable)
-    assert len(here) == 2 * len(FILES)
-    for python in pythons():
-        assert digests_under(python) == here, python
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from trtmatrix.suite.cells import (
     select_versions,
 )
 from trtmatrix.suite.model import CPU, CellId, Control, Gpu, Product
-from trtmatrix.suite.repros import Case, Repro
+from trtmatrix.suite.repros import Case
 
 VERSIONS = ("8.6.1", "10.7.0", "10.8.0", "10.10.0", "tensorrt-rtx-1.4", "onnxruntime-1.31.1")
 L4 = Gpu(slug="nvidia-l4", name="NVIDIA L4", compute="8.9")
@@ -49,26 +49,6 @@ SELECTIONS = st.builds(
     runtimes=st.lists(st.sampled_from(("container", "wheels", "host")), max_size=2).map(tuple),
 )  # fmt: skip
 GPUS = st.lists(st.sampled_from((H200, L4)), max_size=4)
-
-
-def ids(
-    versions: tuple[str, ...], repros: list[Repro], gpus: list[Gpu], selection: Selection
-) -> list[CellId]:
-    return [cell.id for cell in expand(make_matrix(*versions), repros, gpus, selection)]
-
-
-@given(SELECTIONS, GPUS, st.permutations(VERSIONS), st.permutations(REPROS))
-def test_each_cell_is_there_once_and_the_order_of_inputs_is_no_matter(
-    selection: Selection, gpus: list[Gpu], versions: list[str], repros: list[Repro]
-) -> None:
-    try:
-        found = ids(VERSIONS, list(REPROS), gpus, selection)
-    except UsageError:
-        with pytest.raises(UsageError):
-            ids(tuple(versions), repros, gpus[::-1], selection)
-        return
-    assert len(found) == len(set(found))
-    assert set(found) == set(ids(tuple(versions), repros, gpus[::-1], selection))
 
 
 @given(SELECTIONS, GPUS)

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.keys import dotted, parse_yaml
 
-KEYS = st.text("abcxyz-_.", min_size=1, max_size=8)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="ascii")),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
-    max_leaves=8,
-)
 BOMB = "\n".join(
     ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
 )
-
-
-@given(st.dictionaries(KEYS, VALUES, max_size=4), st.booleans())
-def test_a_document_reads_as_it_was_written(value: dict[str, object], flow: bool) -> None:
-    text = yaml.safe_dump(value, default_flow_style=flow)
-    assert parse_yaml(text, "f").value == value
 
 
 @given(st.text(max_size=60))
@@ -74,14 +61,6 @@ def test_what_cannot_be_read_is_named_with_its_line(text: str, line: int, words:
     assert problem.startswith(f"m.yaml:{line}: ")
     assert words in problem
     assert "\n" not in problem
-
-
-def test_every_double_key_is_told_and_the_rest_stays_readable() -> None:
-    document = parse_yaml("a: 1\nb: {c: 1, c: 2}\na: 3\n", "f")
-    assert document.value == {"a": 1, "b": {"c": 1}}
-    first, second = document.problems
-    assert first.startswith("f:2: b.c: the key stands twice (first on line 2)")
-    assert second.startswith("f:3: a: the key stands twice (first on line 1)")
 
 
 def test_what_is_no_text_to_yaml_is_remembered_as_written() -> None:

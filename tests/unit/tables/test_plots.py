@@ -6,7 +6,6 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from pagereading import Page, check_ids
 from reportparts import AFTER, BEFORE, ODD
 from shown import PATIENT
 
-from trtmatrix.tables.plots import FLOORS, Plot, Point, make_scale, render_figure, spread_apart
+from trtmatrix.tables.plots import FLOORS, Plot, Point, render_figure
 
 VERSIONS = ("8.6.0", "9.3.0", "10.0.1.6", "10.4.0", BEFORE, AFTER)
 
@@ -96,21 +95,6 @@ def test_nan_and_infinity_stand_at_the_top_and_are_written() -> None:
 
 
 FLOATS = st.floats(allow_nan=True, allow_infinity=True)
-
-
-@PATIENT
-@given(st.lists(FLOATS, max_size=20), st.booleans(), FLOATS)
-def test_every_value_stands_on_the_scale(values: list[float], errors: bool, other: float) -> None:
-    share, ticks = make_scale([abs(value) for value in values], errors=errors)
-    assert all(0 <= share(value) <= 1 for value in (*values, other, *ticks))
-    assert 2 <= len(ticks) <= 13
-
-
-@given(st.lists(st.floats(0, 100), max_size=8))
-def test_labels_are_spread_apart_in_their_order(places: list[float]) -> None:
-    found = spread_apart(sorted(places), 13.0, 120.0)
-    assert all(b - a >= 13 - 1e-9 for a, b in pairwise(found))
-    assert all(place <= 120 for place in found)
 
 
 POINTS = st.builds(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
-
 import pytest
 from builders import (
     H200,
@@ -17,35 +15,17 @@ from builders import (
     make_unknown,
     make_version,
 )
-from hypothesis import given
-from shown import PATIENT, many_entries
 
-from trtmatrix.judge import words
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, full_words, legend
-from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
+from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu, Outcome, Verdict
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.remarks import find_contradicted
-from trtmatrix.tables.summary import Counts, count_products, headline
+from trtmatrix.tables.summary import count_products, headline
 from trtmatrix.tables.table import make_tables, one_line
 
 FAILS_AT_10_7 = make_repro(make_case(), expectations=(make_expectation(),))
 MISSING = Exclusion.IMAGE_NOT_PULLED
-
-
-@pytest.mark.parametrize(
-    ("mapping", "members"),
-    [
-        (words.VERDICT_WORDS, Verdict),
-        (words.VERDICT_MEANINGS, Verdict),
-        (words.CAUSE_WORDS, Cause),
-        (words.PRODUCT_NAMES, Product),
-        (words.EVIDENCE_MEANINGS, Evidence),
-    ],
-)
-def test_every_member_has_words(mapping: dict[Enum, str], members: type[Enum]) -> None:
-    assert set(mapping) == set(members)
-    assert all(mapping.values())
 
 
 CONTROL = make_control()
@@ -149,18 +129,6 @@ def test_a_headline_says_why_cells_were_not_run() -> None:
         "or before a change, 4 not run: 2 image not pulled (doctor says how), "
         "1 no Torch-TensorRT in the image, 1 not tried yet"
     )
-
-
-@PATIENT
-@given(many_entries())
-def test_the_kinds_of_cells_add_up(entries: tuple[Entry, ...]) -> None:
-    def kinds(c: Counts) -> int:
-        return c.measured + c.built + c.without_verdict + c.recorded + c.not_run
-
-    found = count_products(entries)
-    assert sum(counts.cells for counts in found) == len(entries)
-    assert all(kinds(counts) == counts.cells for counts in found)
-    assert all(sum(r.count for r in counts.reasons) == counts.not_run for counts in found)
 
 
 TWIN = Twin(

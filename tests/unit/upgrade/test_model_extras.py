@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_cell, make_entry, make_loaded, make_repro, make_unknown
+from builders import make_case, make_cell, make_entry, make_loaded, make_repro
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.outcomes import WrongLayer
@@ -55,15 +55,6 @@ def test_kept_outputs_of_all_samples_are_compared(tmp_path: Path) -> None:
     assert section.troubles == ()
 
 
-def test_an_output_that_was_not_kept_is_told(tmp_path: Path) -> None:
-    one = np.ones(3, np.float32)
-    entries = [entry(tmp_path, BEFORE, one), entry(tmp_path, AFTER, one)]
-    section = extras(tmp_path, entries, samples=2)
-    assert section.troubles == (
-        f"the output y/0 could not be compared: not kept or not given at {BEFORE} and {AFTER}",
-    )
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -81,12 +72,6 @@ def test_a_version_without_outputs_is_told_with_what_would_supply_them(
     assert section.check is not None
     assert section.check.passed is None
     assert section.check.error == f"accept.py was not run: {words}"
-
-
-@pytest.mark.parametrize("entries", [[], [make_unknown(make_cell(REPRO, REPRO.cases[0], BEFORE))]])
-def test_a_model_that_never_ran_is_told(entries: list[Entry], tmp_path: Path) -> None:
-    (trouble,) = extras(tmp_path, entries).troubles
-    assert "the model has no record at 8.6.1: it must be run there first" in trouble
 
 
 def test_the_script_is_given_both_versions_and_no_reference_where_there_is_none(tmp_path: Path) -> None:

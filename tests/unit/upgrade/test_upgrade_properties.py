@@ -67,14 +67,6 @@ def test_bad_news_at_the_target_never_makes_the_answer_better(
 
 @PATIENT
 @given(BOTH, BOTH)
-def test_without_evidence_at_the_target_it_is_never_go(before: Known, after: Known) -> None:
-    del after
-    nothing = [dict.fromkeys(CASES, "unknown") for _ in REPROS]
-    assert decided(before, nothing) is Decision.NOT_ENOUGH
-
-
-@PATIENT
-@given(BOTH, BOTH)
 def test_reports_and_single_builds_alone_never_say_go(before: Known, after: Known) -> None:
     less = [{c: {"good3": "said good"}.get(s, s) for c, s in known.items()} for known in after]
     assert decided(before, less) not in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}
