@@ -13,7 +13,6 @@ from bench.speed import __main__ as speed
 from bench.speed import bench as handed
 from bench.speed import project
 from bench.speed.bench import Bench
-from bench.speed.gpu import read_bound
 from bench.speed.page import render_page
 from bench.speed.project import Timed
 from bench.speed.rows import CannotMeasure, Goal, Row, parse_rows
@@ -71,36 +70,6 @@ def engine(*engines: dict[str, Any], **facts: float) -> dict[str, Any]:
 
 def built(name: str, seconds: float, **more: str) -> dict[str, Any]:
     return {"name": name, "build_seconds": seconds, **more}
-
-
-def test_the_least_is_the_first_builder_and_all_runs() -> None:
-    warm, alone = {"builder_seconds": 6.5}, {"builder_seconds": 7.0, "alone": True, "number": 4}
-    twice = [engine(built("b-0", 0.5), run_seconds=1.0), engine(built("b-1", 0.25), run_seconds=2.0)]
-    records = [
-        {"worker": warm, **engine(built("a-0", 0.5), run_seconds=0.75, run_ms=1000.0)},
-        {"worker": warm, "builds": twice, **engine()},
-        {"worker": alone, **engine(built("a-0", 0.5), run_seconds=8.0, builder_seconds=7.0)},
-        {"worker": {"builder_seconds": None}, **engine(built("c-0", 9.0))},
-        {},
-    ]
-    bound = read_bound(records)
-    assert (bound.builder, bound.inside, bound.strict, bound.builds) == (6.5, 4.75, 2.75, 4)
-    assert math.isnan(read_bound([{}]).builder)
-
-
-def test_the_least_has_each_engine_once() -> None:
-    warm = {"builder_seconds": 6.5}
-    served = built("a-0", 2.0, shared_with="r/first")
-    records = [
-        {"worker": warm, **engine(built("a-0", 2.0), run_seconds=3.0)},
-        {"worker": warm, **engine(served, built("b-0", 1.0), run_seconds=1.5)},
-        {
-            "worker": {**warm, "number": 1},
-            **engine(built("a-0", 2.25), run_seconds=3.5),
-        },  # again
-    ]
-    bound = read_bound(records)
-    assert (bound.inside, bound.strict, bound.builds) == (3.0 + 1.5 + 3.5 - 2.25, 3.0, 2)
 
 
 def test_a_whole_version_is_timed_by_the_records_of_its_run(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -35,16 +34,6 @@ def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]
     assert run_shell(command, odd) == 0
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
-
-
-def test_a_command_over_the_versions_of_the_matrix(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    assert bisect(tmp_path, "--exec", NOT_ODD, "--json") == 0
-    data = json.loads(capsys.readouterr().out)
-    assert (data["last_good"], data["first_bad"], data["first_fixed"]) == ("9.3.0", "10.0.0", None)
-    assert len(data["tried"]) <= 7  # of 21
 
 
 def test_a_command_that_is_interrupted_starts_anew(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judge.test_numbers import FLOOR, make_build, make_noise, make_subject
 
-from trtmatrix.bugs.script import Limits, fill_template, limits_of, read_recorded
+from trtmatrix.bugs.script import Limits, limits_of
 from trtmatrix.judge.numbers import judge_build
 from trtmatrix.suite.model import Verdict
 
@@ -39,19 +36,6 @@ def test_they_say_what_the_judge_says(floors: float, c: float, size: float, boun
         assert outcome.reason.startswith("fits tf32-truncated")
 
 
-def test_without_a_floor_only_the_reference_itself_is_right() -> None:
-    assert limits_of(make_subject(), {"z": "out"}) == {"out": (0.0, math.inf)}
-
-
 def test_with_a_tolerance_of_the_users_own_it_alone_decides() -> None:
     subject = make_subject(tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"beyond": 0.0})
     assert limits_of(subject, {"y": "y"}) == {"y": (1.0, 1.0)}
-
-
-def test_a_template_takes_its_own_constants_alone() -> None:
-    with pytest.raises(KeyError, match="WRONG_NAME"):
-        fill_template({"WRONG_NAME": 1})
-    recorded = {"how": 'a "word"  # and more', "wrong": {"y": (0.5, 1.0)}}
-    script = fill_template({"RECORDED": recorded})
-    compile(script, "repro.py", "exec")
-    assert read_recorded(script) == recorded

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,14 +43,7 @@ def test_what_is_garbage(name: str) -> None:
 
 def test_garbage_comes_back_by_any_of_its_ways() -> None:
     for wanted in GARBAGE.values():
-        for found in (
-            *GARBAGE.values(),
-            AGAIN,
-            [engine(y=NAN)],
-            [off(1.05)],
-            [engine(y=ZERO)],
-            [off(4.7e23)],
-        ):
+        for found in (*GARBAGE.values(), AGAIN, [engine(y=NAN)], [engine(y=ZERO)], [off(4.7e23)]):
             assert same_manner(seen(*wanted), seen(*found)) == ""
 
 
@@ -63,10 +54,3 @@ def test_what_is_no_garbage_is_not_the_same() -> None:
     assert same_manner(wanted, None) == "it does not fail"
     for kind in {*Kind} - {Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG}:
         assert same_manner(wanted, Manner(kind=kind))
-
-
-def test_other_failures_stay_strict() -> None:
-    assert "before: y: wrong" in same_manner(seen(off(0.5), off(0.5)), seen(*RECORDED))
-    assert "instead of 0.5" in same_manner(seen(off(0.5), off(0.5)), seen(off(5.3e25)))
-    nan = replace(seen(off(0.5)), errors=(math.nan,))
-    assert "instead of 0.5" in same_manner(seen(off(0.5)), nan)

@@ -141,18 +141,6 @@ def test_what_is_no_start_is_said(answer: Answers, said: str, tmp_path: Path) ->
     assert not (tmp_path / "x").exists()
 
 
-def test_an_interrupt_keeps_the_smallest_so_far(tmp_path: Path) -> None:
-    def answer(model: FailingModel, version: str) -> Ran:
-        if len(model.model.graph.node) < 4:
-            raise KeyboardInterrupt
-        return has_exp(model, version)
-
-    end, code, _ = minimise(tmp_path / "x", answer)
-    assert (code, end.after["values"]) == (ExitCode.INTERRUPTED, 12)
-    assert "it was interrupted" in end.text()
-    assert len(operators(tmp_path / "x")) == 5
-
-
 def test_a_budget_ends_it_and_nothing_smaller_is_a_surprise(tmp_path: Path) -> None:
     end, _, _ = minimise(tmp_path / "x", steps=2)
     assert (len(end.steps), end.ended) == (2, "all of its 2 steps are used: more by --steps")

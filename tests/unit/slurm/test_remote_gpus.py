@@ -6,16 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import make_cell, make_entry, make_record, make_version
+from builders import make_cell, make_record, make_version
 
 from trtmatrix.judge.entry import Stored
-from trtmatrix.plan.stale import Why, find_changes, find_reason
+from trtmatrix.plan.stale import find_changes
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, parse_site
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import InterpreterOrigin
-from trtmatrix.suite.model import Evidence, Exclusion, Gpu
+from trtmatrix.suite.model import Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, make_plan
 
 NEW, OLD = "580.159.04", "570.86.15"
@@ -88,11 +88,3 @@ def test_what_has_changed_since_a_record_is_what_no_board_that_was_seen_has() ->
     assert changes == ["driver 560.1 → 580.159.04 or 570.86.15"]
     for driver in ("580.159.04", "570.86.15"):
         assert find_changes(make_record(cell, gpu={**facts, "driver": driver}), {}, cell) == []
-
-
-def test_before_any_job_has_run_a_cell_is_run_because_nobody_knows_the_boards() -> None:
-    cell = make_cell(gpu=h200())
-    reason = find_reason(make_entry(cell, evidence=Evidence.RECORDED))
-    assert reason is not None
-    assert reason.why is Why.ELSEWHERE
-    assert reason.words.startswith("no job has told yet")

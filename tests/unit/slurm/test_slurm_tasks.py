@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,10 +11,8 @@ from builders import make_case, make_cell, make_repro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.slurm.commands import JobState
-from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
-from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
+from trtmatrix.slurm.tasks import cut_tasks, sbatch_words, task_script
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Launch
 
@@ -72,16 +68,6 @@ def test_a_gpus_own_options_follow_the_sites_and_nodes_with_trouble_join_those_t
     assert {"--array=0-2%8", "--time=60", "--no-requeue", "--export=NONE", "--gres=gpu:h200:1"} <= {*words}
 
 
-def test_a_task_is_what_a_person_would_type_on_the_node() -> None:
-    launch = make_launch(2)
-    site = site_with("images: {'10.7.0': /images/a.sqsh}")
-    line = run_line(launch.cells, site, site.gpus[0], suite="/s", options=["--memory=1"])
-    words = shlex.split(line)
-    assert words[:2] == ["trtmatrix", "run"]
-    assert {"--engine=pyxis", "--image=10.7.0=/images/a.sqsh", "--gpu=NVIDIA H200", "--memory=1"} <= {*words}
-    assert sum(word.startswith("--case=") for word in words) == 2
-
-
 @pytest.mark.parametrize("setup", ["[]", "[module load 'a b', 'export X=\"$HOME\"']"])
 def test_the_script_of_a_task_is_bash_that_shellcheck_accepts(setup: str, tmp_path: Path) -> None:
     file = tmp_path / "task.sh"
@@ -89,32 +75,3 @@ def test_the_script_of_a_task_is_bash_that_shellcheck_accepts(setup: str, tmp_pa
     shellcheck = Path(sys.executable).with_name("shellcheck")
     done = subprocess.run([shellcheck, "-s", "bash", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-
-
-@pytest.mark.parametrize(
-    ("state", "reason", "over", "stuck"),
-    [
-        ("RUNNING", "None", False, False), ("COMPLETING", "None", False, False),
-        ("NODE_FAIL", "", True, False),
-        ("PENDING", "Resources", False, False), ("PENDING", "launch failed requeued held", False, True),
-        ("PENDING", "(user_env_retrieval_failed)", False, True), ("PENDING", "JobHeldUser", False, False),
-    ],
-)  # fmt: skip
-def test_what_a_state_means(state: str, reason: str, over: bool, stuck: bool) -> None:
-    job = JobState(state=state, reason=reason)
-    assert (job.is_over, job.is_stuck) == (over, stuck)
-
-
-def test_two_clients_decide_one_after_the_other(tmp_path: Path) -> None:
-    told: list[str] = []
-    shared = Shared(tmp_path, told.append)
-    shared.check()
-    code = "import sys, time; from pathlib import Path; from trtmatrix.slurm.shared import Shared\n"
-    code += "with Shared(Path(sys.argv[1]), print).lock(): print('held', flush=True); time.sleep(1)"
-
-    with subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        began = time.monotonic()
-        with shared.lock():
-            assert time.monotonic() - began > 0.5
