@@ -50,7 +50,7 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
         files += read.seen
         found = defaultdict(list)
         for use in scan_code(read.texts, bracket, changes).uses:
-            found[use.file, use.line].append(use)
+            found[use.file[len(f"{sources / package}/") :], use.line].append(use)
         for label in wanted[package]:
             uses = [
                 use

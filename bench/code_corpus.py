@@ -45,7 +45,7 @@ def corpus_changes() -> tuple[Bracket, tuple[ApiChange, ...]]:
 
 def corpus_files() -> Mapping[str, str]:
     """Return the texts of the corpus, without those that cannot be read."""
-    texts = read_code([CORPUS]).texts
+    texts = {name[len(f"{CORPUS}/") :]: text for name, text in read_code([CORPUS]).texts.items()}
     own = {name: text for name, text in texts.items() if not name.endswith(".expect")}
     return {name: text for name, text in own.items() if not name.startswith("broken/")}
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trtmatrix.api.names import Names, dotted_name
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 from trtmatrix.api.values import BINDINGS, Values, text_of
 
-VERSION, UNCLEAR = ast.Name(id="tensorrt.__version__"), ast.Name(id="something else")
+_VERSION, _UNCLEAR = ast.Name(id="tensorrt.__version__"), ast.Name(id="something else")
 """What stands for the version itself, and for what hangs on it in an unknown way."""
-_ASKS = ("hasattr", "version", "get_version", "get_distribution")
+_ASKS = ("version", "get_version", "get_distribution")
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _NEWER = re.compile(
     r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
@@ -32,73 +32,68 @@ class Guards:
     def __init__(
         self, values: Values, names: Names, lines: Sequence[str], shared: Mapping[str, ast.expr]
     ) -> None:
-        """Gather what hangs on the version. ``shared``: what names of other files stand for that does."""
+        """Take a file. ``shared``: names and ``functions()`` of all files that hang on the version."""
         self.values, self.names, self.lines, self.shared = values, names, lines, shared
         self._guards: dict[ast.AST, str] = {}
-        self.hanging: set[ast.AST] = set()
-        """Expressions that hang on TensorRT's version, or on what its bindings have."""
-        self.flags: dict[str, ast.expr] = {}
-        """What names and calls (``function()``) stand for that do."""
-        for local, name in values.imported.items():
-            taken = {local: shared.get(name), f"{local}()": shared.get(f"{name}()")}
-            self.flags |= {key: value for key, value in taken.items() if value}
-        asked = [values.parents[each] for name in _ASKS for each in values.reads[name]]
-        self._spread(each for each in (*asked, *values.reads["__version__"]) if self.look(each) is not None)
-        self._spread(
-            each for name in (*shared, *self.flags) for each in values.reads[name.removesuffix("()")]
-        )
+        self._flags: dict[str, ast.expr | None] = {}
 
-    def _spread(self, nodes: Iterable[ast.AST]) -> None:
-        """Note what hangs on the version as these nodes do: what they are parts of, and names given that."""
-        waiting = list(nodes)
-        while waiting:
-            node = waiting.pop()
-            outer = self.values.parents[node]
-            while isinstance(outer, ast.expr | ast.comprehension | ast.keyword):
-                self.hanging.add(node)
-                if (
-                    isinstance(outer, ast.IfExp)
-                    and outer.test is node
-                    and not isinstance(outer.body, ast.Constant)
-                ):
-                    break  # what is taken in each case tells nothing of the version
-                node, outer = outer, self.values.parents[outer]
-            self.hanging.add(node)
-            given = self.values.gives[outer]
-            if isinstance(outer, ast.If) and outer.test is node:  # what is set there hangs on it, either way
-                inside = (each for part in outer.body for each in self.values.gives[part])
-                given = [(name, UNCLEAR) for name, value in inside if isinstance(value, ast.Constant)]
-            for name, value in given:
-                if name not in self.flags:
-                    self.flags[name] = value
-                    waiting += self.values.reads[name.removesuffix("()")]
+    # ---- what hangs on the version ----
 
-    def exports(self) -> Iterator[tuple[str, ast.expr]]:
-        """Yield what names of the module, and its functions, stand for in other files."""
-        for name, flag in self.flags.items():
-            if flag is not UNCLEAR and (name[-1] == ")" or not self.values.function_of(flag)):
-                got, meant = self.work_out(flag, self.names.after)
-                yield name, UNCLEAR if got is None or meant not in (None, got) else ast.Constant(got)
+    def _hangs(self, node: ast.AST) -> bool:
+        """Whether an expression hangs on TensorRT's version, or on what its bindings have."""
+        if self._meaning(node) is not None:
+            return True
+        if isinstance(node, ast.IfExp) and not isinstance(node.body, ast.Constant):
+            return self._hangs(node.body) or self._hangs(node.orelse)
+        return any(map(self._hangs, ast.iter_child_nodes(node)))
 
-    def look(self, node: ast.AST) -> ast.expr | None:
+    def _meaning(self, node: ast.AST) -> ast.expr | None:
         """Return what a part of a test stands for; None where it stands for itself."""
         match node:
             case ast.Attribute(value=holder, attr="__version__"):
                 held = self.values.value(holder)
-                return VERSION if held and held.kind == "module" else None
+                return _VERSION if held and held.kind == "module" else None
             case ast.Call(func=ast.Name(id="hasattr"), args=[holder, ast.Constant(value=str() as name)]):
                 if (held := self.values.value(holder)) is None or not held.is_known:
                     return None
                 return ast.Constant(self.names.target.find(f"{held.name}.{name}".strip(".")) is not None)
             case ast.Call(args=[named, *_]) if BINDINGS.match(text_of(named)):
-                return VERSION if dotted_name(node.func).rpartition(".")[2] in _ASKS else None
-            case ast.Name(id=name) if name in self.values.bound:
-                return self.flags.get(name)
+                return _VERSION if dotted_name(node.func).rpartition(".")[2] in _ASKS else None
             case ast.Name(id=name) | ast.Attribute(attr=name):
-                return self.flags.get(name) or self.shared.get(name)
+                return self._flag(name)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-                return self.flags.get(f"{name}()") or self.shared.get(f"{name}()")
+                return self._flag(f"{name}()")
         return None
+
+    def _flag(self, name: str) -> ast.expr | None:
+        """Return what a name, or a ``function()``, stands for if that hangs on the version."""
+        if name not in self._flags:
+            self._flags[name] = None  # of what hangs on itself
+            given = (each for each in self.values.bound.get(name, ()) if isinstance(each, ast.expr))
+            found = next(filter(None, map(self._hanging, given)), None)
+            plain = name.removesuffix("()")
+            if found is None and (plain in self.values.imported or plain not in self.values.bound):
+                there = self.values.imported.get(plain, plain)
+                found = self.shared.get(there + name[len(plain) :])
+            self._flags[name] = found
+        return self._flags[name]
+
+    def _hanging(self, given: ast.expr) -> ast.expr | None:
+        """Return what is given to a name if it hangs on the version, by itself or by a test around it."""
+        if self._hangs(given):
+            return given
+        outer = [*self.values.around(given)][1:2]
+        under = isinstance(given, ast.Constant) and outer and isinstance(outer[0], ast.If)
+        return _UNCLEAR if under and self._hangs(outer[0].test) else None
+
+    def exports(self) -> Iterator[tuple[str, ast.expr]]:
+        """Yield what names of the module, and its functions, stand for in other files."""
+        for name in [*self.values.bound]:
+            flag = self._flag(name)
+            inside = any(isinstance(each, ast.FunctionDef) for each in self.values.around(flag or _UNCLEAR))
+            if flag is not None and flag is not _UNCLEAR and (name[-1] == ")" or not inside):
+                got, meant = self._work_out(flag, self.names.after)
+                yield name, _UNCLEAR if got is None or meant not in (None, got) else ast.Constant(got)
 
     # ---- what guards ----
 
@@ -114,20 +109,22 @@ class Guards:
         """Return what guards a node in what it stands in."""
         match outer:
             case ast.If(test=test, body=body) if node is not test and (
-                guard := self.judge(test)[node not in body]
+                guard := self._judge(test)[node not in body]
             ):
                 return guard
             case ast.IfExp(test=test, body=body) if node is not test:
-                return self.judge(test)[node is not body]
+                return self._judge(test)[node is not body]
             case ast.BoolOp(op=how, values=values):
                 earlier = values[: values.index(node)]  # type: ignore[arg-type]
-                return next(filter(None, (self.judge(each)[isinstance(how, ast.Or)] for each in earlier)), "")
+                skips = (self._judge(each)[isinstance(how, ast.Or)] for each in earlier)
+                return next(filter(None, skips), "")
             case ast.Try(body=body, handlers=handlers):
                 newer = _NEWER.search("\n".join(self.lines[outer.lineno - 1 : outer.end_lineno]))
-                named = [
-                    each for each in handlers if each.type and "AttributeError" in ast.unparse(each.type)
+                catches = [
+                    each
+                    for each in handlers
+                    if newer or (each.type and "AttributeError" in ast.unparse(each.type))
                 ]
-                catches = handlers if newer else named
                 if node in catches or (catches and node in body):
                     return "except AttributeError"
             case ast.With() if "suppress(Attr" in self.lines[outer.lineno - 1]:
@@ -143,28 +140,28 @@ class Guards:
         blocks = [getattr(outer, name, []) for name in ("body", "orelse", "finalbody")]
         block = next((each for each in blocks if isinstance(each, list) and node in each), [node])
         for each in block[: block.index(node)]:
-            if isinstance(each, ast.Assert) and (fails := self.judge(each.test)[0]):
+            if isinstance(each, ast.Assert) and (fails := self._judge(each.test)[0]):
                 return fails
             if isinstance(each, ast.If) and isinstance(each.body[-1], _LEAVES):
-                skips_body, skips_else = self.judge(each.test)
+                skips_body, skips_else = self._judge(each.test)
                 if skips_else and not (skips_body and isinstance(each.body[-1], ast.Raise)):
                     return skips_else
         return ""
 
-    def judge(self, node: ast.expr) -> tuple[str, str]:
+    def _judge(self, node: ast.expr) -> tuple[str, str]:
         """Return what keeps a test's body, and its else, from running at the version moved to; or nothing."""
         match node:
             case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return self.judge(inner)[::-1]
+                return self._judge(inner)[::-1]
             case ast.BoolOp(op=how, values=parts):
-                bodies, elses = zip(*map(self.judge, parts), strict=True)
+                bodies, elses = zip(*map(self._judge, parts), strict=True)
                 body, other = next(filter(None, bodies), ""), next(filter(None, elses), "")
                 return (body, other * all(elses)) if isinstance(how, ast.And) else (body * all(bodies), other)
-        if node not in self.hanging:
+        if not self._hangs(node):
             return "", ""
         text = " ".join(ast.unparse(node).split())
         shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
-        got, meant = self.work_out(node, self.names.after)
+        got, meant = self._work_out(node, self.names.after)
         if got is None or meant not in (None, got):
             return shown, shown
         return ("", shown) if got else (shown, "")
@@ -174,14 +171,11 @@ class Guards:
 
         So is what reads one sign of a version for a number: the 1 of ``"10.8"[0]``.
         """
-        if node not in self.hanging:
+        got, meant = self._work_out(node, self.names.after) if self._hangs(node) else (None, None)
+        if got is None or not isinstance(meant, int) or got == meant:
             return None
-        got, meant = self.work_out(node, self.names.after)
-        wrong = isinstance(meant, int) and got is not None and got != meant
-        if isinstance(meant, bool):
-            was, meant_before = self.work_out(node, self.names.surface.version)
-            wrong = wrong and was in (meant_before, _FAILED)
-        if not wrong:
+        was, meant_before = self._work_out(node, self.names.surface.version)
+        if isinstance(meant, bool) and was not in (meant_before, _FAILED):
             return None
         return ApiChange(
             name=f"version test {ast.unparse(node)}", kind=ChangeKind.CHANGED,
@@ -190,11 +184,10 @@ class Guards:
             replacement="a comparison of numbers: packaging.version.Version(tensorrt.__version__)",
         )  # fmt: skip
 
-    def work_out(self, node: ast.expr, version: str) -> tuple[Outcome, Outcome]:
+    def _work_out(self, node: ast.expr, version: str) -> tuple[Any, Any]:
         """Return what an expression gives at a version, and what it is meant to; None: unclear."""
-        return Reading(version, self.look).outcome(node), Reading(version, self.look, meant=True).outcome(
-            node
-        )
+        plain, meant = (Reading(version, self._meaning, meant=meant) for meant in (False, True))
+        return plain.outcome(node), meant.outcome(node)
 
 
 _FAILED, _TEN = "an error", 0xE000
@@ -205,10 +198,6 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-
-
-Outcome = Any
-"""What an expression of the user's gives."""
 
 
 class Unclear(Exception):
@@ -224,45 +213,45 @@ class Reading:
         """Take the version, and what says what parts of an expression stand for."""
         self.version, self.look, self.meant = version, look, meant
 
-    def outcome(self, node: ast.expr) -> Outcome:
+    def outcome(self, node: ast.expr) -> Any:  # noqa: ANN401 - what an expression of the user's gives
         """Return what an expression gives, None where that is unclear, an error's word where it raises."""
         try:
-            return self.fold(node)
+            return self._fold(node)
         except (Unclear, RecursionError, KeyError):
             return None
         except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
             return None if self.meant else _FAILED
 
-    def fold(self, node: ast.expr) -> Outcome:
+    def _fold(self, node: ast.expr) -> Any:  # noqa: ANN401
         """Work an expression out; raises :class:`Unclear`, or what Python raises."""
         if (found := self.look(node)) is not None:
-            return self._read(self.version) if found is VERSION else self.fold(found)
+            return self._read(self.version) if found is _VERSION else self._fold(found)
         match node:
             case ast.Constant(value=value):
                 return self._read(value) if isinstance(value, str) else value
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-                return tuple(map(self.fold, parts))
-            case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return not self.fold(inner)
+                return tuple(map(self._fold, parts))
+            case ast.UnaryOp(op=ast.Not() | ast.USub() as how, operand=inner):
+                return not self._fold(inner) if isinstance(how, ast.Not) else -self._fold(inner)
             case ast.Attribute(value=inner, attr="major" | "minor" as name):
-                return self.fold(inner)[name == "minor"]
-            case ast.Subscript(value=inner, slice=ast.Slice(lower=lower, upper=upper)):
-                return self.fold(inner)[slice(lower and self.fold(lower), upper and self.fold(upper))]
+                return self._fold(inner)[name == "minor"]
+            case ast.Slice(lower=lower, upper=upper):
+                return slice(lower and self._fold(lower), upper and self._fold(upper))
             case ast.Subscript(value=inner, slice=index):
-                return self.fold(inner)[ast.literal_eval(index)]
+                return self._fold(inner)[self._fold(index)]
             case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
-                return self._call("map" if isinstance(part, ast.Call) else "tuple", self.fold(each.iter))
+                return self._call("map" if isinstance(part, ast.Call) else "tuple", self._fold(each.iter))
             case ast.Compare(left=left, ops=[how], comparators=[right]):
-                both = self.fold(left), self.fold(right)
+                both = self._fold(left), self._fold(right)
                 texts = self.meant and all(isinstance(each, str) for each in both)
                 return _OPERATORS[type(how)](*(each.rstrip(".") if texts else each for each in both))
             case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
-                return getattr(self.fold(inner), name)(*map(self.fold, args))
+                return getattr(self._fold(inner), name)(*map(self._fold, args))
             case ast.Call(func=function, args=[*_, part]):
-                return self._call(dotted_name(function).rpartition(".")[2], self.fold(part))
+                return self._call(dotted_name(function).rpartition(".")[2], self._fold(part))
         raise Unclear
 
-    def _call(self, name: str, value: Outcome) -> Outcome:
+    def _call(self, name: str, value: Any) -> Any:  # noqa: ANN401
         """Return what a function gives."""
         if name in ("int", "float"):
             number = self._number(value) if isinstance(value, str) else value

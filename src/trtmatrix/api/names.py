@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,21 +41,11 @@ class Names:
             self.words |= {word for word in (*owner.split("."), attribute) if word[:1] not in ("", "_")}
             if owner and " " not in name and name in self.changes:
                 self.owners[attribute].append(owner)
-        for gone in filter(self.is_gone, self.surface.classes):  # what a class had goes with it
-            self.words |= self.surface.classes[gone].members.keys()
-        self.roles = re.compile(
-            "|".join(f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items())
-        )
+        for name, known in self.surface.classes.items():  # what a class had goes with it
+            self.words |= known.members.keys() if self.is_gone(name) else set()
+        roles = [f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items()]
+        self.roles = re.compile("|".join(roles))
         """What a name says of what it holds: the group that matches it is a class."""
-        wheel = hints["words"]
-        self.pins = [
-            re.compile(
-                pattern.strip().replace("WHEEL", wheel["WHEEL"]).replace("LIBRARY", wheel["LIBRARY"]),
-                re.MULTILINE,
-            )
-            for pattern in hints["pins"]
-        ]
-        self.long_words = {word for word in self.words if "_" in word.strip("_")}
 
     def is_gone(self, name: str) -> bool:
         """Whether the move removes a class, or another whole name."""
@@ -65,22 +55,21 @@ class Names:
         """Whether TensorRT alone has a member of that name."""
         return "_" in attribute.strip("_") and attribute not in self.hints["common"] and attribute[:2] != "__"
 
-    def change_of(self, dotted: str) -> ApiChange | None:
-        """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
+    def changes_of(self, dotted: str) -> Iterator[ApiChange]:
+        """Yield what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
         owner, _, attribute = dotted.rpartition(".")
-        if not owner:
-            return self.changes.get(dotted)
-        for base in self.line_of(owner):
-            whole, known = f"{base}.{attribute}", self.surface.classes.get(base)
-            if whole in self.changes:
-                return self.changes[whole]
-            if known is not None and attribute in known.members:
-                if not self.is_gone(base) or attribute[0] == "_":
-                    return None
-                return replace(self.changes[base], name=whole, note=f"{base} is gone")
-        return None
+        settled = False
+        for base in self._line_of(owner) if owner else [""]:
+            whole, known = f"{base}.{attribute}".strip("."), self.surface.classes.get(base)
+            if whole in self.behaviours:
+                yield self.behaviours[whole]
+            if not settled and whole in self.changes:
+                yield self.changes[whole]
+            elif not settled and known and attribute in known.members and self.is_gone(base):
+                yield replace(self.changes[base], name=whole, note=f"{base} is gone")
+            settled = settled or whole in self.changes or bool(known and attribute in known.members)
 
-    def line_of(self, owner: str) -> list[str]:
+    def _line_of(self, owner: str) -> list[str]:
         """Return a class and its bases, the nearest first."""
         line = [owner]
         for current in line:
@@ -109,15 +98,6 @@ class Page:
             file=self.file, line=inner, cell=cell, text=self.lines[line - 1].strip()[:200], change=change,
             certainty=Certainty.POSSIBLE if why else Certainty.SURE, why=why,
         ))  # fmt: skip
-
-
-def list_uses(found: Iterable[ApiUse]) -> tuple[ApiUse, ...]:
-    """Return the uses by file and line, one a line and name; of each changed behaviour the first of all."""
-    uses: dict[tuple[str, str, int, int], ApiUse] = {}
-    for use in sorted(found, key=lambda use: (use.file, use.cell, use.line, use.change.name, not use.sure)):
-        once = use.change.kind is ChangeKind.BEHAVIOUR
-        uses.setdefault((use.change.name, *(("", 0, 0) if once else (use.file, use.cell, use.line))), use)
-    return tuple(uses.values())
 
 
 def dotted_name(node: ast.AST) -> str:

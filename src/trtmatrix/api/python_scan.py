@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 
 from trtmatrix.api.guards import Guards
@@ -20,40 +19,57 @@ _IMPORTS = re.compile(
     r"|import\w*\(\s*[\"']tensorrt|import_(trt|tensorrt)\(|\btrt\.\w"
 )
 _NEAR = re.compile(r"\b_?trt|tensorrt", re.IGNORECASE)
-_TESTS = {"__version__", "hasattr", "version", "get_distribution"}
 _BY_NAME = "only its name says what it is used on"
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What the parser raises."""
 
 
+def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
+    """Note the uses in Python files; return which could not be parsed, with the reason."""
+    pages = [page for page in pages if _matters(page, names)]
+    shared, unread = dict[str, ast.expr](), list[tuple[str, str]]()
+    for page in pages:
+        if re.search(r"__version__|hasattr\((trt|tensorrt)", page.code):
+            with contextlib.suppress(*UNREADABLE):  # it is told below
+                shared |= PythonFile(page, names, {}).guards.exports()
+    for page in pages:
+        try:
+            PythonFile(page, names, shared).scan()
+        except UNREADABLE as error:
+            unread.append((page.file, reason(error)))
+    return unread
+
+
+def _matters(page: Page, names: Names) -> bool:
+    """Say whether a name that changes stands in a file that imports TensorRT, or a long one where not."""
+    imports = _IMPORTS.search(page.code)
+    if not imports and not _NEAR.search(page.code):
+        return False
+    words = set(re.findall(r"\w+|(?<=engine)\[", page.code)) & {*names.words, "trtexec"}
+    return any(imports or "_" in word.strip("_") or word == "trtexec" for word in words)
+
+
+def reason(error: BaseException) -> str:
+    """Say in one line why a file could not be read."""
+    if isinstance(error, SyntaxError):
+        return f"it does not parse as Python 3, line {error.lineno}: {error.msg}"
+    return f"it does not parse as Python 3: {error or 'its expressions are nested too deeply'}"
+
+
 class PythonFile:
-    """A file that is scanned; ``imports``: whether it imports TensorRT, or only speaks of it."""
+    """A file that is parsed; ``imports``: whether it imports TensorRT, or only speaks of it."""
 
-    values: Values
-    guards: Guards
-
-    def __init__(self, page: Page, names: Names) -> None:
-        """Take a file's lines; ``matters``: whether any name that changes stands in it."""
-        self.page, self.names, self.is_parsed = page, names, False
-        self.imports = bool(_IMPORTS.search(page.code))
-        is_near = self.imports or _NEAR.search(page.code)
-        self.words = set(re.findall(r"\w+|(?<=engine)\[", page.code)) if is_near else set[str]()
-        wanted = names.words if self.imports else names.long_words
-        self.matters = not wanted.isdisjoint(self.words) or "trtexec" in self.words
-
-    def parse(self, shared: Mapping[str, ast.expr]) -> Guards:
-        """Parse the file once and gather what its names hold; raises what the parser raises."""
-        if not self.is_parsed:
-            self.values = Values(parse(self.page.code), self.names)
-            self.is_parsed = True
-        self.guards = Guards(self.values, self.names, self.page.lines, shared)
-        return self.guards
+    def __init__(self, page: Page, names: Names, shared: Mapping[str, ast.expr]) -> None:
+        """Parse a file and gather what its names hold; raises what the parser raises."""
+        self.page, self.names, self.imports = page, names, bool(_IMPORTS.search(page.code))
+        self.values = Values(ast.parse(page.code), names)
+        self.guards = Guards(self.values, names, page.lines, shared)
 
     def scan(self) -> None:
         """Note the uses."""
         for node in self.values.nodes:
             self._look_at(node)
-        if "trtexec" in self.words:
+        if "trtexec" in self.page.code:
             scan_commands(self.values.nodes, self.page, self.names)
 
     def _look_at(self, node: ast.AST) -> None:
@@ -74,8 +90,7 @@ class PythonFile:
                 if base and base.kind == "class" and text:
                     self._note_attribute(node, base, text)
                 elif text or re.search(r"name$|(^|\.)binding$", dotted_name(index)):
-                    by_name = base is not None and base.guessed and not self.imports
-                    self._note_object(node, base, "__getitem__", _BY_NAME * by_name)
+                    self._note_object(node, base, "__getitem__")
             case ast.Compare():
                 self._note(node, self.guards.find_flip(node))
             case ast.Call():
@@ -86,12 +101,10 @@ class PythonFile:
         name, texts = dotted_name(node.func).rpartition(".")[2], [text_of(each) for each in node.args]
         first = self.values.value(node.args[0]) if node.args else None
         if name in ("getattr", "setattr", "hasattr") and texts[1:] and texts[1]:
-            default = "guarded by getattr's default" * (name == "getattr" and len(texts) > 2)
-            self._note_attribute(
-                node, first, texts[1], "it is only asked for" if name == "hasattr" else default
-            )
+            why = "guarded by getattr's default" if name == "getattr" and texts[2:] else ""
+            self._note_attribute(node, first, texts[1], "it is only asked for" if name == "hasattr" else why)
         elif name == "len":
-            self._note_object(node, first, "__len__", _BY_NAME * bool(first and first.guessed))
+            self._note_object(node, first, "__len__")
         elif name in ("int", "startswith") and not isinstance(self.values.parents[node], ast.Compare):
             self._note(node, self.guards.find_flip(node))
         for text in texts:
@@ -106,25 +119,16 @@ class PythonFile:
             line = (node.end_lineno if isinstance(node, ast.Attribute) else getattr(node, "lineno", 0)) or 1
             self.page.note(line, change, f"behind {guard}" if guard else why)
 
-    def _note_name(self, node: ast.AST, name: str) -> None:
-        """Note a name of the module itself."""
-        self._note(node, self.names.change_of(name))
-        self._note(node, self.names.behaviours.get(name))
+    def _note_name(self, node: ast.AST, dotted: str, why: str = "") -> None:
+        """Note a name of the module, or a member of a class, if what is done with it no longer works."""
+        for change in self.names.changes_of(dotted):
+            if change.kind is not ChangeKind.CHANGED or self._meets(change, node):
+                self._note(node, change, why * (change.kind is not ChangeKind.BEHAVIOUR))
 
-    def _note_object(self, node: ast.AST, base: Value | None, name: str, why: str = "") -> None:
+    def _note_object(self, node: ast.AST, base: Value | None, name: str) -> None:
         """Note what Python calls on an object of TensorRT's: its length, an item, ``with``."""
         if base and base.kind == "object":
-            self._note_member(node, f"{base.name}.{name}", why)
-
-    def _note_member(self, node: ast.AST, dotted: str, why: str = "") -> None:
-        """Note a member of a class, where what is done with it no longer works."""
-        owner, _, name = dotted.rpartition(".")
-        change, outer = self.names.change_of(dotted), self.values.parents.get(node)
-        call = outer if isinstance(outer, ast.Call) and outer.func is node else None
-        if change is not None and (change.kind is not ChangeKind.CHANGED or _meets(change, node, call)):
-            self._note(node, change, why)
-        for base in self.names.line_of(owner):
-            self._note(node, self.names.behaviours.get(f"{base}.{name}"))
+            self._note_name(node, f"{base.name}.{name}", _BY_NAME * (base.guessed and not self.imports))
 
     def _note_attribute(self, node: ast.AST, base: Value | None, name: str, why: str = "") -> None:
         """Note an attribute of what is TensorRT's, or of anything where its name is TensorRT's alone."""
@@ -138,65 +142,31 @@ class PythonFile:
             unsure = base.guessed and base.name == "IBuilderConfig" and not is_own
             if not unsure or _is_set(node):  # a configuration of the user's is as likely
                 by_name = _BY_NAME * (unsure or (base.guessed and not self.imports))
-                self._note_member(node, f"{base.name}.{name}", why or by_name)
+                self._note_name(node, f"{base.name}.{name}", why or by_name)
         elif base and not base.guessed:
-            self._note_member(node, f"{base.name}.{name}", why)  # an older name
+            self._note_name(node, f"{base.name}.{name}", why)  # an older name
         elif not of_users and (owners := names.owners.get(name)):
             dotted = f"{base.name if base and base.name in owners else owners[0]}.{name}"
             if name.isupper() and not dotted_name(node).endswith(dotted):
                 return  # a constant of the user's, as likely
             if is_own:
                 why = why or "the file does not import TensorRT itself" * (not self.imports)
-                self._note_member(node, dotted, why)
+                self._note_name(node, dotted, why)
             elif self.imports and name in names.hints["anywhere"]:
-                self._note_member(node, dotted, why or _BY_NAME)
+                self._note_name(node, dotted, why or _BY_NAME)
 
-
-def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
-    """Note the uses in Python files; return which could not be parsed, with the reason."""
-    files = [file for page in pages if (file := PythonFile(page, names)).matters]
-    unread: list[tuple[str, str]] = []
-    wanted, shared = _TESTS, dict[str, ast.expr]()
-    for _ in range(2):  # names that hang on the version, and those of other files that hang on them
-        for file in files:
-            if not wanted.isdisjoint(file.words):
-                with contextlib.suppress(*UNREADABLE):  # it is told below
-                    shared |= file.parse(shared).exports()
-        wanted = {name.removesuffix("()") for name in shared}
-    while files:  # a tree is large: one at a time
-        file = files.pop()
-        try:
-            file.parse(shared)
-            file.scan()
-        except UNREADABLE as error:
-            unread.append((file.page.file, reason(error)))
-    return unread
-
-
-def parse(text: str) -> ast.Module:
-    """Parse Python code without its warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the user's escapes in texts: not our concern
-        return ast.parse(text)
-
-
-def reason(error: BaseException) -> str:
-    """Say in one line why a file could not be read."""
-    if isinstance(error, SyntaxError):
-        return f"it does not parse as Python 3, line {error.lineno}: {error.msg}"
-    why = str(error) if isinstance(error, ValueError) else "its expressions are nested too deeply"
-    return f"it does not parse as Python 3: {why}"
+    def _meets(self, change: ApiChange, node: ast.AST) -> bool:
+        """Say whether a use meets a change: it sets what is read-only now, or calls what no longer fits."""
+        call = self.values.parents.get(node)
+        if "can no longer be set" in change.note:
+            return _is_set(node)
+        if not isinstance(call, ast.Call) or call.func is not node:
+            return True
+        return not any(_fits(call, signature) for signature in change.after.splitlines())
 
 
 def _is_set(node: ast.AST) -> bool:
     return not isinstance(getattr(node, "ctx", None), ast.Load)
-
-
-def _meets(change: ApiChange, node: ast.AST, call: ast.Call | None) -> bool:
-    """Say whether a use meets a change: an assignment what became read-only, a call what no longer fits."""
-    if "can no longer be set" in change.note:
-        return _is_set(node)
-    return call is None or not any(_fits(call, line) for line in change.after.splitlines())
 
 
 def _fits(call: ast.Call, signature: str) -> bool:

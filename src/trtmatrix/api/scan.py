@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
+import ast
 import json
 import os
 import re
-import tokenize
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from trtmatrix.api.compare import Bracket
-from trtmatrix.api.names import Names, Page, list_uses
-from trtmatrix.api.python_scan import parse, reason, scan_python
+from trtmatrix.api.names import Names, Page
+from trtmatrix.api.python_scan import UNREADABLE, reason, scan_python
 from trtmatrix.api.text_scan import scan_cpp, scan_pins, scan_script
-from trtmatrix.api.types import ApiChange, ApiUse, Behaviour
+from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind
 
 LARGEST = 4 << 20
 """Bytes of a file that is still read; notebooks with pictures in them are large."""
@@ -68,41 +68,53 @@ def scan_code(
     """Return every use of a changing name in files given by path (``/`` between folders) and text."""
     names = Names(bracket, changes, behaviours, read_hints())
     python, found, unread, cpp = list[Page](), list[ApiUse](), list[tuple[str, str]](), 0
-    for path in sorted(files):
-        text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
-        page = Page(file=path, code=text, lines=text.split("\n"), found=found)
-        kind = kind_of_file(path, text[:200])
-        if kind == "notebook":
-            try:
-                page, text = _read_notebook(page, unread)
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
-                continue
-        if kind in ("Python", "notebook"):
-            python.append(page)
-        if kind in ("script", "text", "notebook"):
-            scan_script(text, page, names, "an instruction in a text" * (kind == "text"))
-        if kind == "C++":
-            cpp += scan_cpp(page, names)
-        else:
-            scan_pins(text, page, names)
-    unread += scan_python(names, python)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the user's escapes in texts: not our concern
+        for path in sorted(files):
+            text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+            page = Page(file=path, code=text, lines=text.split("\n"), found=found)
+            kind = kind_of_file(path, text[:200])
+            if kind == "notebook":
+                try:
+                    page, text = _read_notebook(page, unread)
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                    unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
+                    continue
+            if kind in ("Python", "notebook"):
+                python.append(page)
+            if kind in ("script", "text", "notebook"):
+                scan_script(text, page, names, "an instruction in a text" * (kind == "text"))
+            if kind == "C++":
+                cpp += scan_cpp(page, names)
+            else:
+                scan_pins(text, page, names)
+        unread += scan_python(names, python)
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
         unread.append((f"{cpp} C++ file{'s' * (cpp != 1)}", by_name))
-    return Scan(uses=list_uses(found), unread=tuple(sorted(unread)))
+    return Scan(uses=_list_uses(found), unread=tuple(sorted(unread)))
+
+
+def _list_uses(found: Sequence[ApiUse]) -> tuple[ApiUse, ...]:
+    """Return the uses by file and line, one a line and name; of each changed behaviour the first of all."""
+    uses: dict[tuple[str, str, int, int], ApiUse] = {}
+    for use in sorted(found, key=lambda use: (use.file, use.cell, use.line, use.change.name, not use.sure)):
+        once = use.change.kind is ChangeKind.BEHAVIOUR
+        uses.setdefault((use.change.name, *(("", 0, 0) if once else (use.file, use.cell, use.line))), use)
+    return tuple(uses.values())
 
 
 def _read_notebook(page: Page, unread: list[tuple[str, str]]) -> tuple[Page, str]:
     """Return a notebook's Python with the cell and line of each line, and what it gives to a shell."""
     python, shell, shown, places = list[str](), list[str](), list[str](), list[tuple[int, int]]()
     for number, cell in enumerate(json.loads(page.code)["cells"], 1):
-        source = cell.get("source", "") if cell.get("cell_type") == "code" else ""
-        lines = ("".join(map(str, source)) if isinstance(source, list) else str(source)).split("\n")
+        if cell["cell_type"] != "code":
+            continue
+        lines = "".join(cell["source"]).split("\n")
         code, other = _split_cell(lines)
         try:
-            parse("\n".join(code))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            ast.parse("\n".join(code))
+        except UNREADABLE as error:
             unread.append((page.file, f"cell {number}: {reason(error)}"))
             code = [""] * len(code)
         python += code
@@ -128,29 +140,24 @@ def _split_cell(lines: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def read_code(paths: Sequence[Path]) -> CodeFiles:
-    """Read what the scanner can look at below folders, and single files.
-
-    Names are relative to the folder; of several folders each begins with the folder's own name.
-    """
+    """Read what the scanner can look at below folders, and single files; names begin as the paths do."""
     found = CodeFiles()
     for path in paths:
-        several = f"{path.name or path.resolve().name}/" if len(paths) > 1 else ""
         if path.is_dir():
-            for file in _walk(path, found, several):
-                _read(file, several + file.relative_to(path).as_posix(), found)
+            for file in _walk(path, found):
+                _read(file, found)
         elif not path.exists():
             found.unread.append((str(path), "there is no such file or folder: look at the name after --code"))
-        elif not _read(path, path.as_posix() if several else path.name, found):
-            found.unread.append((path.name, "it is of no kind that is scanned, such as Python, shell or C++"))
+        elif not _read(path, found):
+            found.unread.append((str(path), "it is of no kind that is scanned, such as Python, shell or C++"))
     return found
 
 
-def _walk(root: Path, found: CodeFiles, prefix: str) -> Iterator[Path]:
+def _walk(root: Path, found: CodeFiles) -> Iterator[Path]:
     """Yield the files of a folder without caches and other people's; no link to a folder is followed."""
 
     def tell(error: OSError) -> None:
-        where = os.path.relpath(error.filename or root, root)
-        found.unread.append((prefix + where, f"it cannot be read: {error.strerror}"))
+        found.unread.append((str(error.filename or root), f"it cannot be read: {error.strerror}"))
 
     for folder, folders, files in os.walk(root, onerror=tell):
         inside = Path(folder)
@@ -158,33 +165,29 @@ def _walk(root: Path, found: CodeFiles, prefix: str) -> Iterator[Path]:
             environment = (inside / each / "pyvenv.cfg").exists() or (inside / each / "conda-meta").exists()
             if each in read_hints()["left_out"] or environment:
                 folders.remove(each)
-                where = prefix + (inside / each).relative_to(root).as_posix()
-                found.unread.append((where, "left out: a cache, or other people's packages"))
+                left_out = "left out: a cache, or other people's packages"
+                found.unread.append(((inside / each).as_posix(), left_out))
         folders.sort()
         yield from (inside / file for file in sorted(files))
 
 
-def _read(file: Path, name: str, found: CodeFiles) -> bool:
+def _read(file: Path, found: CodeFiles) -> bool:
     """Read a file if it can matter, or tell why not; False where it is of no kind that is scanned."""
+    name = file.as_posix()
     try:
         if not file.is_file():
             return True
         with file.open("rb") as opened:
-            if not kind_of_file(name) and (
-                file.suffix or not kind_of_file(name, str(opened.read(99), "latin1"))
-            ):
+            beginning = b"" if file.suffix else opened.read(99)
+            if not kind_of_file(name, str(beginning, "latin1")):
                 return False
-            opened.seek(0)
-            data = opened.read(LARGEST + 1)
-        found.seen += 1
-        if len(data) > LARGEST:
-            found.unread.append((name, f"it has more than the {LARGEST >> 20} MiB that are read"))
-        elif any(word in data.lower() for word in _MATTERS):
-            declared = file.suffix == ".py" and tokenize.detect_encoding(io.BytesIO(data).readline)[0]
-            found.texts[name] = data.decode(declared or "utf-8-sig")
+            data = beginning + opened.read(LARGEST + 1)
     except OSError as error:
         found.unread.append((name, f"it cannot be read: {error.strerror or error}"))
-    except (UnicodeDecodeError, SyntaxError) as error:
-        line = data.count(b"\n", 0, error.start) + 1 if isinstance(error, UnicodeDecodeError) else 1
-        found.unread.append((name, f"it is not in UTF-8: line {line}"))
+        return True
+    found.seen += 1
+    if len(data) > LARGEST:
+        found.unread.append((name, f"it has more than the {LARGEST >> 20} MiB that are read"))
+    elif any(word in data.lower() for word in _MATTERS):
+        found.texts[name] = data.decode("utf-8-sig", "replace")
     return True

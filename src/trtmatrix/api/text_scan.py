@@ -54,15 +54,13 @@ def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
         if not isinstance(node, ast.stmt) or isinstance(node, ast.Raise) or hasattr(node, "body"):
             continue
         inside = list(ast.walk(node))
-        calls = (each for each in inside if isinstance(each, ast.Call))
-        telling: list[ast.AST] = [
-            each for each in calls if _TELLS.fullmatch(dotted_name(each.func).rpartition(".")[2])
-        ]
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            telling = [node]  # a docstring
+        calls = [each for each in inside if isinstance(each, ast.Call)]
+        telling = [each for each in calls if _TELLS.fullmatch(dotted_name(each.func).rpartition(".")[2])]
         told = {part for each in telling for part in ast.walk(each)}
         texts = [each for each in inside if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         texts.sort(key=lambda each: (each.lineno, each.col_offset))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            told |= {*texts}  # a docstring
         said = [str(each.value) for each in texts if each not in told]
         runs = any(map(_COMMAND.search, said)) and not _SAID.match(said[0])
         given = runs or (said and said[0].lstrip().startswith("--"))
@@ -77,7 +75,7 @@ def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
 
 def scan_pins(text: str, page: Page, names: Names) -> None:
     """Find packages and images that hold another TensorRT than the version moved to, where that is known."""
-    target = ".".join(map(str, numbers_of(names.after)[:3]))
+    target, hints = ".".join(map(str, numbers_of(names.after)[:3])), names.hints
     kept = "\n".join(line if _PINNED.search(line) else "" for line in text.split("\n"))
     code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], kept, flags=re.MULTILINE)
 
@@ -88,8 +86,10 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
         )  # fmt: skip
         page.note(code.count("\n", 0, place) + 1, change, why)
 
-    for pattern in names.pins:
-        for found in pattern.finditer(code):
+    for pattern in hints["pins"]:
+        for word, expression in hints["words"].items():
+            pattern = pattern.replace(word, expression)
+        for found in re.finditer(pattern.strip(), code, re.MULTILINE):
             pin = re.sub(r"[\s,]+$", "", found[2])
             numbered = re.search(r"\d+$", pin) if pin == found[1] else None
             if not pin:
@@ -99,10 +99,14 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
             elif not numbered and not _allows(pin, target):
                 equals = "" if pin[0] in "=<>!~" else "=" * (1 + ("\n" in found[0]))
                 note(found.end(2), f"pin {found[1]}{equals}{pin}", "does not allow")
-    for found in re.finditer(names.hints["image"], code):
-        says, why = _judge_image(found[1], target, names.hints["images"])
-        if says:
-            note(found.end(), f"image {found[0]}", f"{says}, not", why)
+    for found in re.finditer(hints["image"], code):
+        months = [month for month in hints["images"] if month >= found[1]]
+        held = hints["images"][months[0] if months else max(hints["images"])]  # or an older, or newer one
+        exact, older = found[1] in months, numbers_of(held) < numbers_of(target)
+        if not exact or numbers_of(held)[:2] != numbers_of(target)[:2]:
+            says = f"holds {'' if exact else 'about '}TensorRT {held}, not"
+            why = "" if exact or (months and older) else "what it holds is not known exactly"
+            note(found.end(), f"image {found[0]}", says, why)
 
 
 def _allows(pin: str, target: str) -> bool:
@@ -116,58 +120,34 @@ def _allows(pin: str, target: str) -> bool:
         return True
 
 
-def _judge_image(month: str, target: str, images: dict[str, str]) -> tuple[str, str]:
-    """Say what an image of a month holds, where it is or may be another release, and why only maybe."""
-    low = max((each for each in images if each <= month), default="")
-    high = min((each for each in images if each >= month), default="")
-    held, next_held, wanted = (
-        numbers_of(each)[:2] for each in (images.get(low, ""), images.get(high, "99"), target)
-    )
-    if held == next_held == wanted:
-        return "", ""
-    says = f"holds TensorRT {images[low]}" if low else "holds an older TensorRT"
-    says += " or later" if low and held != next_held else ""
-    return says, "" if next_held < wanted or held > wanted else f"it {says}, which is not known exactly"
-
-
 def scan_cpp(page: Page, names: Names) -> bool:
     """Find C++ names that are gone, by name alone; say whether the file is about TensorRT at all."""
     if not re.search(r"\b(NvInfer|nvinfer1|nvonnxparser)", page.code):
         return False
     wanted = _cpp_names(names)
     for number, line in enumerate(page.lines, 1):
-        for word in {*re.findall(r"\w{6,}|(?:->|\.)destroy\(", line.partition("//")[0])} & {*wanted}:
-            page.note(number, wanted[word], "C++ is searched by name only")
+        for word in set(re.findall(r"\w{6,}|(?:->|\.)destroy\(", line.partition("//")[0])):
+            if change := wanted.get(names.hints["cpp"].get(word, word.lower())):
+                note = f"{change.name} in Python"
+                page.note(number, replace(change, name=f"C++ {word.strip('->.(')}", note=note), _CPP)
     return True
+
+
+_CPP = "C++ is searched by name only"
 
 
 @lru_cache(maxsize=1)
 def _cpp_names(names: Names) -> dict[str, ApiChange]:
-    """Return what the names that go are called in C++, with what happens to them."""
+    """Return what happens to names of C++, in small letters: ``setmaxworkspacesize``, ``kint8``."""
     known: dict[str, ApiChange] = {}
     for dotted, change in names.changes.items():
         owner, _, name = dotted.rpartition(".")
         alone = names.is_own(name) or name in names.hints["cpp_too"] or not owner
         if change.kind is ChangeKind.CHANGED or " " in dotted or not alone:
             continue
-        camel = re.sub(r"_(\w)", lambda found: found[1].upper(), name)
-        upper = camel[:1].upper() + camel[1:]
+        starts = ("",) if re.match("get|set|is_|add|build|binding|execute|platform|create", name) else ("set", "get")
         if re.match("[A-Z]", name):
-            words = (
-                [f"k{name}"]
-                if owner
-                else [name]
-                if re.match("I[A-Z]", name)
-                else [f"I{name}", f"create{name}"]
-            )
-        elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
-            words = [camel]
-        else:
-            words = [f"set{upper}", f"get{upper}"]
-        for word in (names.hints["cpp"].get(word, word) for word in words):
-            if word not in known or known[word].kind is not change.kind:  # the worst, and the first of these
-                known[word] = replace(change, name=f"C++ {word}", note=f"{dotted} in Python")
-        if name == "num_bindings":  # it went with the bindings, and has no name in Python
-            gone = replace(change, name="C++ destroy", replacement="delete", note="")
-            known |= {"->destroy(": gone, ".destroy(": gone}
+            starts = ("k",) if owner else ("", "i", "create")
+        for start in starts:
+            known.setdefault(f"{start}{name}".replace("_", "").lower(), change)
     return known

@@ -50,8 +50,6 @@ class Values:
         self.parents: dict[ast.AST, ast.AST] = {}
         self.bound = defaultdict[str, list[ast.expr | Value | None]](list)
         """What is given to each name, and by each ``function()``."""
-        self.gives = defaultdict[ast.AST, list[tuple[str, ast.expr]]](list)
-        """What an assignment or a return gives to which of these."""
         self.reads = defaultdict[str, list[ast.AST]](list)
         """Where each name is read."""
         self.imported: dict[str, str] = {}
@@ -65,12 +63,8 @@ class Values:
             self.nodes += inside
         for node in self.nodes:
             self._gather(node)
-        for node in self.nodes:
-            if isinstance(node, ast.ClassDef):
-                self.members |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
-                bases = (base for base in map(self.value, node.bases) if base and base.kind == "class")
-                self.bound[node.name].append(next(bases, OWN))
-        self._held.clear()
+
+    # ---- what is given to names ----
 
     def _gather(self, node: ast.AST) -> None:
         """Note what a node gives to which names, or that it reads one."""
@@ -79,24 +73,28 @@ class Values:
                 self.reads[name].append(node)
             case ast.Assign(targets=targets, value=value):
                 for target in targets:
-                    self.gives[node] += self._bind(target, value)
+                    self._bind(target, value)
             case ast.AnnAssign(target=target, annotation=annotation, value=value):
-                self.gives[node] += self._bind(target, value)
-                self._bind(target, self._annotated(annotation))
-            case ast.NamedExpr(target=target, value=value):
                 self._bind(target, value)
-            case ast.withitem(optional_vars=ast.expr() as target, context_expr=value):
+                self._bind(target, self._annotated(annotation))
+            case ast.NamedExpr(target=target, value=value) | ast.withitem(
+                optional_vars=ast.expr() as target, context_expr=value
+            ):
                 self._bind(target, value)
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
-                self._bind(target, ast.Subscript(value, ast.Constant(0), ast.Load()))
+                self._bind(target, _item(value, 0))
             case ast.arg(arg=name, annotation=annotation):
                 self.bound[name].append(self._annotated(annotation))
-            case ast.Return(value=ast.expr() as value) if function := self.function_of(node):
-                self.gives[node].append((f"{function.name}()", value))
-                self.bound[f"{function.name}()"].append(value)
+            case ast.Return(value=ast.expr() as value):
+                function = next((each for each in self.around(node) if isinstance(each, _FUNCTIONS)), None)
+                if function is not None:
+                    self.bound[f"{function.name}()"].append(value)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 self.bound[f"{name}()"].append(self._annotated(node.returns))
                 self.bound[name].append(OWN)
+            case ast.ClassDef(name=name, bases=bases, body=body):
+                self.bound[name] += [OWN, *bases]
+                self.members |= {each.name for each in body if isinstance(each, ast.FunctionDef)}
             case ast.Import(names=aliases):
                 for each in aliases:
                     name = (each.asname or each.name).partition(".")[0]
@@ -105,24 +103,17 @@ class Values:
                 for each in aliases:
                     self._import(node, each)
 
-    def _bind(self, target: ast.expr, value: ast.expr | Value | None) -> list[tuple[str, ast.expr]]:
-        """Note what is given to the names in a target; return the expressions among it."""
+    def _bind(self, target: ast.expr, value: ast.expr | Value | None) -> None:
+        """Note what is given to the names in a target."""
         match target:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, ast.expr):
-                items: list[ast.expr] = [
-                    ast.Subscript(value, ast.Constant(place), ast.Load()) for place in range(len(parts))
-                ]
-                if isinstance(value, ast.Tuple) and len(value.elts) == len(parts):
-                    items = value.elts
-                return [
-                    each for part, item in zip(parts, items, strict=True) for each in self._bind(part, item)
-                ]
+                alike = isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
+                for place, part in enumerate(parts):
+                    self._bind(part, value.elts[place] if alike else _item(value, place))
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
                 if dotted_name(target) == f"self.{name}":
                     self.members.add(name)
-                return [(name, value)] if isinstance(value, ast.expr) else []
-        return []
 
     def _import(self, node: ast.ImportFrom, each: ast.alias) -> None:
         """Note what a name that is imported from a module holds."""
@@ -155,10 +146,6 @@ class Values:
         found = {word for word in re.findall(r"\w+", text) if word in self.surface.classes}
         return Value("object", found.pop()) if len(found) == 1 else None
 
-    def function_of(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """Return the function that a node stands in."""
-        return next((outer for outer in self.around(node) if isinstance(outer, _FUNCTIONS)), None)
-
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield what a node stands in, from the inside."""
         while (node := self.parents.get(node)) is not None:  # type: ignore[assignment]
@@ -180,9 +167,8 @@ class Values:
             case ast.Constant(value=value):
                 return None if value is None else FOREIGN
             case ast.Name(id="self"):
-                own = next(
-                    (self.held(o.name) for o in self.around(node) if isinstance(o, ast.ClassDef)), None
-                )
+                outer = (self.held(each.name) for each in self.around(node) if isinstance(each, ast.ClassDef))
+                own = next(outer, None)
                 return Value("object", own.name) if own and own.kind == "class" else OWN
             case ast.Name(id=name):
                 return self.held(name)
@@ -254,3 +240,7 @@ class Values:
 def text_of(node: ast.AST) -> str:
     """Return what a literal text says, or nothing."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _item(whole: ast.expr, place: int) -> ast.expr:
+    return ast.Subscript(whole, ast.Constant(place), ast.Load())
