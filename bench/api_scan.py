@@ -24,7 +24,7 @@ from bench.code_corpus import (
     found_uses,
     kind_named,
 )
-from trtmatrix.api.compare import compare_move
+from trtmatrix.api.compare import compare_surfaces
 from trtmatrix.api.scan import read_code, scan_code
 from trtmatrix.api.section import read_change_table, read_surfaces
 
@@ -36,10 +36,11 @@ WRONG = {"use": "none", "guarded": "none", "lookalike": "sure possible", "unsure
 def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
     """Scan the snapshots that are labelled; yield what was found of each label, and what was not."""
     surfaces = read_surfaces(sources)
-    if (bracket := surfaces.between(BEFORE, AFTER)) is None:
+    before, after = surfaces.of(BEFORE), surfaces.of(AFTER)
+    if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     table = read_change_table()
-    changes = (*compare_move(bracket, table), *surfaces.find_older(bracket, table))
+    changes = (*compare_surfaces(before, after, table), *surfaces.find_older(before, after, table))
     wanted = defaultdict(list)
     for line in labels.read_text(encoding="utf-8").splitlines():
         label = json.loads(line)
@@ -49,7 +50,7 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
         read = read_code([sources / package])
         files += read.seen
         found = defaultdict(list)
-        for use in scan_code(read.texts, bracket, changes).uses:
+        for use in scan_code(read.texts, before, after, changes).uses:
             found[use.file[len(f"{sources / package}/") :], use.line].append(use)
         for label in wanted[package]:
             uses = [
@@ -92,9 +93,9 @@ def _summary(counts: Counter[tuple[str, str]]) -> Iterator[str]:
 def measure_corpus() -> tuple[str, bool]:
     """Scan the corpus; return the table as Markdown, and whether all was found and nothing else."""
     files = corpus_files()
-    bracket, changes = corpus_changes()
+    before, after, changes = corpus_changes()
     wanted = set(expected_uses(files))
-    found = set(found_uses(scan_code(files, bracket, changes).uses))
+    found = set(found_uses(scan_code(files, before, after, changes).uses))
     rows = [
         f"{BEFORE} → {AFTER}, {len(files)} files.",
         "",

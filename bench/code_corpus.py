@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtmatrix.api.changes import ChangeTable
-from trtmatrix.api.compare import Bracket, compare_surfaces, find_older
+from trtmatrix.api.compare import compare_surfaces, find_older
 from trtmatrix.api.scan import kind_of_file, read_code
 from trtmatrix.api.section import read_change_table, read_surfaces
-from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind
+from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind, Surface
 
 CORPUS = Path(__file__).parents[1] / "tests" / "unit" / "code"
 BEFORE, AFTER = "8.6.1", "10.8.0"
@@ -33,14 +33,14 @@ class Expected:
     name: str
 
 
-def corpus_changes() -> tuple[Bracket, tuple[ApiChange, ...]]:
+def corpus_changes() -> tuple[Surface, Surface, tuple[ApiChange, ...]]:
     """Return the surfaces of the move and what changes, by the shipped surfaces and the flags above."""
-    surfaces = read_surfaces(CORPUS)
-    if (bracket := surfaces.between(BEFORE, AFTER)) is None:
+    before, after = (read_surfaces(CORPUS).of(version) for version in (BEFORE, AFTER))
+    if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
-    changes = compare_surfaces(bracket.before, bracket.after, ChangeTable())
+    changes = compare_surfaces(before, after, ChangeTable())
     flags = [ApiChange(name=f"trtexec {flag}", kind=ChangeKind.REMOVED) for flag in FLAGS]
-    return bracket, (*changes, *find_older((), bracket, read_change_table()), *flags)
+    return before, after, (*changes, *find_older((), before, after, read_change_table()), *flags)
 
 
 def corpus_files() -> Mapping[str, str]:

@@ -170,7 +170,6 @@ API = ApiSection(
     ),
     code=("serve", "notebooks"), files=37, unread=(("serve/old.py", "line 3: invalid syntax"), (ODD, ODD)),
     surfaces=("tensorrt_cu12_bindings-10.7.0-cp312-none-manylinux_2_17_x86_64.whl", ODD),
-    stands_in="the surface of 10.0.0 is not known: run nox -s upgrade once with its image",
 )  # fmt: skip
 
 MODEL = ModelSection(

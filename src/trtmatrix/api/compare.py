@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
-from trtmatrix.api.changes import ChangeTable, Replacement
+from trtmatrix.api.changes import ChangeTable
 from trtmatrix.api.signatures import IsA, breaks, differ, parse_type
 from trtmatrix.api.types import (
     WORST_FIRST,
@@ -24,60 +23,13 @@ from trtmatrix.api.types import (
 CALLABLES = {MemberKind.FUNCTION, MemberKind.METHOD}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bracket:
-    """Two surfaces that hold all that changes in a move between two versions, and maybe more.
-
-    ``label``: of a change that may lie outside of the move, where a stand-in was taken for a surface that is
-    not known, between which releases it was made; else nothing.
-    """
-
-    before: Surface
-    after: Surface
-    moved_from: str
-    moved_to: str
-    label: str = ""
-
-
-def compare_move(bracket: Bracket, table: ChangeTable) -> tuple[ApiChange, ...]:
-    """Return what changes in a move, or may: what lies between the surfaces around it is labelled so.
-
-    Where the table says in which release a name went, that decides: what had gone before the move is left
-    out, what goes only later is deprecated, not removed. trtexec's flags are in it for a move upwards.
-    """
-    found = compare_surfaces(bracket.before, bracket.after, table)
-    if bracket.label:
-        found = [each for change in found for each in _settled(change, bracket, table.of(change.name))]
-    found += compare_flags(bracket.moved_from, bracket.moved_to, table)
-    return tuple(sorted(found, key=lambda change: (WORST_FIRST.index(change.kind), change.name)))
-
-
-def _settled(change: ApiChange, bracket: Bracket, kept: Replacement) -> Iterator[ApiChange]:
-    """Yield a change as far as it is known to lie within the move."""
-    low, high = bracket.moved_from, bracket.moved_to
-    since = kept.removed if change.kind is not ChangeKind.ADDED else ""
-    if change.kind is ChangeKind.DEPRECATED:
-        told = re.search(r"[Dd]eprecated (?:in TensorRT|since) (\d+\.\d+)", change.note)
-        since = told[1] if told else kept.deprecated
-    if not since or release(low) > release(high):
-        yield _noted(change, bracket.label)
-    elif lies_between(since, low, high):
-        yield _noted(change, f"in {since}")
-    elif release(since) > release(high) and change.kind is not ChangeKind.DEPRECATED:
-        note = f"{change.kind.value} in {since}, which is after {high}"
-        yield _noted(replace(change, kind=ChangeKind.DEPRECATED), note)
-
-
-def _noted(change: ApiChange, first: str) -> ApiChange:
-    return replace(change, note="; ".join(filter(None, (first, change.note))))
-
-
-def find_older(earlier: Sequence[Surface], bracket: Bracket, table: ChangeTable) -> list[ApiChange]:
+def find_older(
+    earlier: Sequence[Surface], before: Surface, after: Surface, table: ChangeTable
+) -> list[ApiChange]:
     """Return the names that had gone before a move, as code that is older still has them.
 
     ``earlier``: the surfaces before it, oldest first; what went before the first of them is in the table.
     """
-    before = bracket.before
     gone = {
         name: ApiChange(
             name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
@@ -86,13 +38,13 @@ def find_older(earlier: Sequence[Surface], bracket: Bracket, table: ChangeTable)
         for kept in table.older
         for name in kept.names
     }  # fmt: skip
-    flags = compare_flags("0", bracket.moved_from, table)
+    flags = compare_flags("0", before.version, table)
     gone |= {change.name: change for change in flags if change.kind is ChangeKind.REMOVED}
     for had, has in pairwise([*earlier, before]):
         for change in _removed(had, has):
             known = table.fill(replace(change, note="", source=_bindings(had, has)))
             gone[change.name] = replace(known, note=f"gone by {has.version}, before this move")
-    return [c for name, c in gone.items() if before.find(name) is None and bracket.after.find(name) is None]
+    return [c for name, c in gone.items() if before.find(name) is None and after.find(name) is None]
 
 
 def _bindings(before: Surface, after: Surface) -> str:
@@ -119,11 +71,11 @@ def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange
     return list(met.values())
 
 
-def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> list[ApiChange]:
+def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> tuple[ApiChange, ...]:
     """Return what changes from one surface to another, with what the table knows of each name.
 
     A class that is gone, or new, is one line. What moved to a base is no change, nor are docstrings' wording
-    and defaults.
+    and defaults. trtexec's flags are in it for a move upwards.
     """
     source = _bindings(before, after)
     found = (*_removed(before, after), *_changed(before, after), *_deprecated(before, after, table))
@@ -131,7 +83,9 @@ def compare_surfaces(before: Surface, after: Surface, table: ChangeTable) -> lis
         replace(change, kind=ChangeKind.ADDED, before="", after=change.before, source=source)
         for change in _removed(after, before)
     )
-    return [*(table.fill(replace(change, source=source)) for change in found), *added]
+    filled = (table.fill(replace(change, source=source)) for change in found)
+    changes = [*filled, *added, *compare_flags(before.version, after.version, table)]
+    return tuple(sorted(changes, key=lambda change: (WORST_FIRST.index(change.kind), change.name)))
 
 
 def _members(surface: Surface) -> Iterator[tuple[str, Member]]:

@@ -82,9 +82,10 @@ class Guards:
         """Return what is given to a name if it hangs on the version, by itself or by a test around it."""
         if self._hangs(given):
             return given
-        outer = [*self.values.around(given)][1:2]
-        under = isinstance(given, ast.Constant) and outer and isinstance(outer[0], ast.If)
-        return _UNCLEAR if under and self._hangs(outer[0].test) else None
+        match given, [*self.values.around(given)]:
+            case ast.Constant(), [_, ast.If(test=test), *_] if self._hangs(test):
+                return _UNCLEAR
+        return None
 
     def exports(self) -> Iterator[tuple[str, ast.expr]]:
         """Yield what names of the module, and its functions, stand for in other files."""

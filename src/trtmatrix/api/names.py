@@ -9,19 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trtmatrix.api.compare import Bracket
-from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiUse, Behaviour, Certainty, ChangeKind
+from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiUse, Behaviour, Certainty, ChangeKind, Surface
 
 
 class Names:
     """Answers what happens to a name in a move."""
 
     def __init__(
-        self, bracket: Bracket, changes: Sequence[ApiChange], behaviours: Sequence[Behaviour],
-        hints: Mapping[str, Any],
+        self, before: Surface, after: Surface, changes: Sequence[ApiChange],
+        behaviours: Sequence[Behaviour], hints: Mapping[str, Any],
     ) -> None:  # fmt: skip
         """Sort the changes by name, the worst of each. ``hints``: what is kept by hand in scan.yaml."""
-        self.surface, self.target, self.after = bracket.before, bracket.after, bracket.moved_to
+        self.surface, self.target, self.after = before, after, after.version
         self.hints = hints
         ruled = sorted(changes, key=lambda change: -WORST_FIRST.index(change.kind))
         self.changes = {c.name: c for c in ruled if c.kind is not ChangeKind.ADDED}

@@ -28,10 +28,10 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     """Note the uses in Python files; return which could not be parsed, with the reason."""
     pages = [page for page in pages if _matters(page, names)]
     shared, unread = dict[str, ast.expr](), list[tuple[str, str]]()
-    for page in pages:
-        if re.search(r"__version__|hasattr\((trt|tensorrt)", page.code):
-            with contextlib.suppress(*UNREADABLE):  # it is told below
-                shared |= PythonFile(page, names, {}).guards.exports()
+    asking = [page for page in pages if re.search(r"__version__|hasattr\((trt|tensorrt)", page.code)]
+    for page in asking * 2:  # the second time with names that others have from others
+        with contextlib.suppress(*UNREADABLE):  # it is told below
+            shared |= PythonFile(page, names, shared).guards.exports()
     for page in pages:
         try:
             PythonFile(page, names, shared).scan()

@@ -63,8 +63,7 @@ def tell_api(section: ApiSection) -> list[Line]:
     if section.lacking:
         return [(0, f"No difference to show: {section.lacking}")]
     sources: dict[str, int] = {}
-    lines: list[Line] = [(0, section.stands_in), (0, "")] if section.stands_in else []
-    lines += _uses(section, sources) if section.code else _changes(section, sources)
+    lines = [*(_uses(section, sources) if section.code else _changes(section, sources))]
     met = met_behaviours(section)
     lines += [(0, ""), (0, "BEHAVIOUR that changes under the same names")] if met else []
     for each, places in met.items():

@@ -26,12 +26,12 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
     rules = {_id(use.change): _rule(use.change) for use in section.uses}
     index = list(rules)
     results = [
-        {**_result(use, _locate(use.file, section.code, root)), "ruleIndex": index.index(_id(use.change))}
+        {**_result(use, _locate(use.file, root)), "ruleIndex": index.index(_id(use.change))}
         for use in sorted(section.uses, key=lambda use: use.rank)
     ]
     unread = []
     for file, why in section.unread:
-        where = {"physicalLocation": {"artifactLocation": _locate(file, section.code, root)}}
+        where = {"physicalLocation": {"artifactLocation": _locate(file, root)}}
         located = {} if why.startswith(BY_NAME) else {"locations": [where]}
         unread.append({"level": "warning", "message": {"text": f"{file}: {why}"}, **located})
     run = {
@@ -69,20 +69,9 @@ def _result(use: ApiUse, artifact: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _locate(file: str, code: tuple[str, ...], root: str) -> dict[str, str]:
-    """Return where a file is.
-
-    Of several folders a file's name begins with the name of its own.
-    """
-    folder, path, (first, _, rest) = "", file, file.partition("/")
-    for each in code:
-        name = normpath(each).rpartition("/")[2]
-        if len(code) == 1 or (first == name and rest):
-            folder, path = each, file if len(code) == 1 else rest
-            break
-    if normpath(folder).rpartition("/")[2] == path:  # a single file
-        folder = folder.rpartition("/")[0]
-    whole = normpath(join(root, folder, path))
+def _locate(file: str, root: str) -> dict[str, str]:
+    """Return where a file is, by its path from the root where it lies below."""
+    whole = normpath(join(root, file))
     if not whole.startswith(f"{normpath(root)}/"):
         return {"uri": f"file://{quote(whole)}"}
     return {"uri": quote(relpath(whole, root)), "uriBaseId": ROOT}

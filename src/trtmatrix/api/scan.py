@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from trtmatrix.api.compare import Bracket
 from trtmatrix.api.names import Names, Page
 from trtmatrix.api.python_scan import UNREADABLE, reason, scan_python
 from trtmatrix.api.text_scan import scan_cpp, scan_pins, scan_script
-from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind
+from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surface
 
 LARGEST = 4 << 20
 """Bytes of a file that is still read; notebooks with pictures in them are large."""
@@ -62,11 +61,11 @@ def kind_of_file(path: str, beginning: str = "") -> str:
 
 
 def scan_code(
-    files: Mapping[str, str], bracket: Bracket, changes: Sequence[ApiChange],
+    files: Mapping[str, str], before: Surface, after: Surface, changes: Sequence[ApiChange],
     behaviours: Sequence[Behaviour] = (),
 ) -> Scan:  # fmt: skip
     """Return every use of a changing name in files given by path (``/`` between folders) and text."""
-    names = Names(bracket, changes, behaviours, read_hints())
+    names = Names(before, after, changes, behaviours, read_hints())
     python, found, unread, cpp = list[Page](), list[ApiUse](), list[tuple[str, str]](), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's escapes in texts: not our concern

@@ -10,9 +10,9 @@ from functools import cache
 from pathlib import Path
 
 from trtmatrix.api.changes import ChangeTable, parse_change_table
-from trtmatrix.api.compare import Bracket, compare_move, find_behaviours, find_older
+from trtmatrix.api.compare import compare_surfaces, find_behaviours, find_older
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
-from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, Surface, numbers_of
+from trtmatrix.api.types import ApiChange, ApiSection, Surface, numbers_of
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
@@ -51,26 +51,11 @@ class Surfaces:
         best = max(reversed(list(self.versions)), key=agree, default="")
         return self.versions[best] if best and agree(best) else None
 
-    def between(self, before: str, after: str) -> Bracket | None:
-        """Return the surfaces for a move, or the nearest outside of it; None where there are none."""
-        up = numbers_of(before) <= numbers_of(after)
-        first = self.of(before) or self._beside(before, above=not up)
-        last = self.of(after) or self._beside(after, above=up)
-        if first is None or last is None:
-            return None
-        missing = [name for name in (before, after) if self.of(name) is None]
-        label = missing and f"after {first.version}, by {last.version}; {' and '.join(missing)} not read"
-        return Bracket(before=first, after=last, moved_from=before, moved_to=after, label=label or "")
-
-    def find_older(self, bracket: Bracket, table: ChangeTable) -> list[ApiChange]:
+    def find_older(self, before: Surface, after: Surface, table: ChangeTable) -> list[ApiChange]:
         """Return the names that had gone before a move, which code may still have."""
-        first = numbers_of(bracket.before.version)
+        first = numbers_of(before.version)
         earlier = [known for name, known in self.versions.items() if numbers_of(name) < first]
-        return find_older(earlier, bracket, table)
-
-    def _beside(self, version: str, *, above: bool) -> Surface | None:
-        here, names = numbers_of(version), sorted(self.versions, key=numbers_of, reverse=not above)
-        return next((self.versions[n] for n in names if here and (numbers_of(n) > here) == above), None)
+        return find_older(earlier, before, after, table)
 
 
 @cache
@@ -101,40 +86,28 @@ def read_surfaces(results: Path) -> Surfaces:
 def make_api_section(results: Path, before: str, after: str, code: Sequence[Path] = ()) -> ApiSection:
     """Compare the surfaces of two versions and scan code for what changes; the code is never run.
 
-    Where a version's own is not known, the nearest around the move stands in for it (``stands_in``), and what
-    may have changed outside of the move is only a possible use. Never raises for a surface that is not there:
-    ``lacking`` says why there is nothing to show, and what would supply it.
+    Never raises for a surface that is not there: ``lacking`` says why there is nothing to show, and what
+    would supply it.
     """
     from trtmatrix.api.scan import read_code, scan_code
 
     surfaces, named = read_surfaces(results), tuple(map(str, code))
-    missing = [name for name in (before, after) if surfaces.of(name) is None]
-    reads = f"nox -s matrix -- --trt {','.join(missing)} reads it inside the image on the first run"
-    bracket = surfaces.between(before, after)
-    if bracket is None:
+    first, last = surfaces.of(before), surfaces.of(after)
+    if first is None or last is None:
+        missing = [name for name in (before, after) if surfaces.of(name) is None]
         what = f"the API of TensorRT {' and '.join(missing)} is not known here"
+        reads = f"nox -s matrix -- --trt {','.join(missing)} reads it inside the image on the first run"
         return ApiSection(code=named, lacking=f"{what} (known: {', '.join(surfaces.versions)}). {reads}")
     table = read_change_table()
-    changes, behaviours = compare_move(bracket, table), find_behaviours(before, after, table)
+    changes, behaviours = compare_surfaces(first, last, table), find_behaviours(before, after, table)
     files = read_code(code)
-    compared = f"{bracket.before.version} and {bracket.after.version}"
-    stands_in = f"no surface of {' and '.join(missing)} is known: {compared} are compared instead. {reads}"
-    looked_for = (*changes, *surfaces.find_older(bracket, table))
-    scan = scan_code(files.texts, bracket, looked_for, behaviours)
+    looked_for = (*changes, *surfaces.find_older(first, last, table))
+    scan = scan_code(files.texts, first, last, looked_for, behaviours)
     return ApiSection(
-        changes=changes, behaviours=behaviours, code=named, files=files.seen,
-        uses=tuple(doubt_use(use, bracket) for use in scan.uses),
+        changes=changes, behaviours=behaviours, code=named, files=files.seen, uses=scan.uses,
         unread=(*surfaces.problems, *sorted(files.unread), *scan.unread),
-        surfaces=(_source(bracket.before), _source(bracket.after)),
-        stands_in=stands_in if missing else "",
+        surfaces=(_source(first), _source(last)),
     )  # fmt: skip
-
-
-def doubt_use(use: ApiUse, bracket: Bracket) -> ApiUse:
-    """Return a use as it is known where a stand-in was compared: its name may change outside of the move."""
-    if not use.sure or not bracket.label or bracket.label not in use.change.note:
-        return use
-    return replace(use, certainty=Certainty.POSSIBLE, why="it may have changed before or after this move")
 
 
 def _source(surface: Surface) -> str:

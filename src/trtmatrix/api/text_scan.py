@@ -87,9 +87,9 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
         page.note(code.count("\n", 0, place) + 1, change, why)
 
     for pattern in hints["pins"]:
-        for word, expression in hints["words"].items():
-            pattern = pattern.replace(word, expression)
-        for found in re.finditer(pattern.strip(), code, re.MULTILINE):
+        wheel, library = hints["words"]["WHEEL"], hints["words"]["LIBRARY"]
+        whole = pattern.strip().replace("WHEEL", wheel).replace("LIBRARY", library)
+        for found in re.finditer(whole, code, re.MULTILINE):
             pin = re.sub(r"[\s,]+$", "", found[2])
             numbered = re.search(r"\d+$", pin) if pin == found[1] else None
             if not pin:
@@ -145,9 +145,11 @@ def _cpp_names(names: Names) -> dict[str, ApiChange]:
         alone = names.is_own(name) or name in names.hints["cpp_too"] or not owner
         if change.kind is ChangeKind.CHANGED or " " in dotted or not alone:
             continue
-        starts = ("",) if re.match("get|set|is_|add|build|binding|execute|platform|create", name) else ("set", "get")
+        starts = ["set", "get"]
         if re.match("[A-Z]", name):
-            starts = ("k",) if owner else ("", "i", "create")
+            starts = ["k"] if owner else ["", "i", "create"]
+        elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
+            starts = [""]
         for start in starts:
             known.setdefault(f"{start}{name}".replace("_", "").lower(), change)
     return known

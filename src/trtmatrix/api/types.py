@@ -154,7 +154,7 @@ class Certainty(str, Enum):
 class ApiUse:
     """A use of a changed name in the user's code: ``line`` counts from 1, in a notebook within its cell.
 
-    ``file`` is relative to the folder that was scanned; ``cell``: the notebook's cell, from 1, or 0.
+    ``file`` begins with the folder that was named; ``cell``: the notebook's cell, from 1, or 0.
     ``text`` is the line as it stands, ``why`` says why the use is only possible, or nothing.
     """
 
@@ -189,8 +189,7 @@ class ApiSection:
 
     ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were looked at,
     ``unread``: file → why it, or a part of it, could not be read. ``surfaces``: which wheels or images the
-    surfaces come from; ``lacking``: why there is no difference to show, or nothing. ``stands_in``: what
-    stands in where a surface is not known, or nothing.
+    surfaces come from; ``lacking``: why there is no difference to show, or nothing.
     """
 
     changes: tuple[ApiChange, ...] = ()
@@ -201,7 +200,6 @@ class ApiSection:
     unread: tuple[tuple[str, str], ...] = ()
     surfaces: tuple[str, ...] = ()
     lacking: str = ""
-    stands_in: str = ""
 
     @property
     def must_change(self) -> tuple[ApiUse, ...]:

@@ -77,8 +77,9 @@ class Values:
             case ast.AnnAssign(target=target, annotation=annotation, value=value):
                 self._bind(target, value)
                 self._bind(target, self._annotated(annotation))
-            case ast.NamedExpr(target=target, value=value) | ast.withitem(
-                optional_vars=ast.expr() as target, context_expr=value
+            case (
+                ast.NamedExpr(target=target, value=value)
+                | ast.withitem(optional_vars=ast.expr() as target, context_expr=value)
             ):
                 self._bind(target, value)
             case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
@@ -107,9 +108,9 @@ class Values:
         """Note what is given to the names in a target."""
         match target:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, ast.expr):
-                alike = isinstance(value, ast.Tuple) and len(value.elts) == len(parts)
+                given = value.elts if isinstance(value, ast.Tuple) else []
                 for place, part in enumerate(parts):
-                    self._bind(part, value.elts[place] if alike else _item(value, place))
+                    self._bind(part, given[place] if len(given) == len(parts) else _item(value, place))
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
                 if dotted_name(target) == f"self.{name}":

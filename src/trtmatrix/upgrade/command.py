@@ -212,7 +212,7 @@ def exit_code_of(section: ApiSection) -> ExitCode:
     """Return 11 where code must change, 12 where code was named and not all of it could be read, else 0."""
     if section.must_change:
         return ExitCode.DONT
-    whys = ("it does not parse", "it is not in UTF-8", "it cannot be read")
+    whys = ("it does not parse", "it cannot be read")
     unparsed = any(why.startswith(whys) for _, why in section.unread)  # a file that is about TensorRT
     unseen = section.code and (section.lacking or not section.files or unparsed)
     return ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED

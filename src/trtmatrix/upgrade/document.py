@@ -181,11 +181,10 @@ def _api(upgrade: Upgrade) -> Iterator[Block]:
     api = upgrade.api
     if api.code or api.lacking:
         yield render_api_text(api)
-    elif api.changes or api.stands_in or api.behaviours:
+    elif api.changes or api.behaviours:
         more = f"; {counted(len(api.behaviours), 'change')} of behaviour" if api.behaviours else ""
         tells = f"nox -s upgrade -- --from {upgrade.before} --to {upgrade.after} --api tells each"
         yield _line(f"{count_changes(api.changes)}{more}: {tells}")
-        yield from [_line(api.stands_in)] if api.stands_in else []
 
 
 def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:

@@ -18,7 +18,7 @@ from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 
-SCHEMA = 2
+SCHEMA = 3
 """The number of the JSON's shape."""
 
 

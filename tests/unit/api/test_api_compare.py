@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.api.changes import ChangeTable, Replacement
-from trtmatrix.api.compare import Bracket, compare_flags, compare_move, find_behaviours
+from trtmatrix.api.compare import compare_flags, compare_surfaces, find_behaviours
 from trtmatrix.api.section import read_change_table, read_surfaces
 from trtmatrix.api.types import (
     ApiChange,
@@ -48,8 +48,7 @@ def compare(before: Mapping[str, ApiClass], after: Mapping[str, ApiClass]) -> li
 
 
 def move(before: Surface, after: Surface, table: ChangeTable = EMPTY) -> list[ApiChange]:
-    bracket = Bracket(before=before, after=after, moved_from=before.version, moved_to=after.version)
-    return list(compare_move(bracket, table))
+    return list(compare_surfaces(before, after, table))
 
 
 def names(changes: list[ApiChange], kind: ChangeKind) -> list[str]:

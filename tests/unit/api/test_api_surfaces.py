@@ -15,16 +15,14 @@ from hypothesis import strategies as st
 from playing import RIGHT, Playing, always
 from sidebyside import cells_of, perform
 
-from trtmatrix.api.compare import Bracket, compare_move
 from trtmatrix.api.section import (
     LEFT,
     STORE,
     SurfaceIntake,
-    read_change_table,
     read_surfaces,
 )
 from trtmatrix.api.surface import format_store, format_surface, parse_store, parse_surface
-from trtmatrix.api.types import ApiChange, ApiClass, ChangeKind, Member, MemberKind, Origin, Surface
+from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtprobe import surface as probe_surface
 
@@ -119,34 +117,6 @@ def test_names_are_found_through_bases_nested_classes_and_second_names() -> None
 def test_a_column_finds_its_surface(asked: str, found: str | None) -> None:
     surface = SURFACES.of(asked)
     assert (surface.version if surface else None) == found
-
-
-def between(before: str, after: str) -> tuple[Bracket, dict[str, ApiChange]]:
-    bracket = SURFACES.between(before, after)
-    assert bracket is not None
-    return bracket, {change.name: change for change in compare_move(bracket, read_change_table())}
-
-
-def test_a_move_without_a_surface_is_bracketed_and_labelled() -> None:
-    bracket, found = between("8.6.1", "9.3.0")
-    assert (bracket.before.version, bracket.after.version) == ("8.6.1", "10.0.1")
-    assert "9.3.0 not read" in bracket.label
-    assert found["ICudaEngine.num_bindings"].kind is ChangeKind.DEPRECATED  # it goes in 10.0, after 9.3.0
-    assert "removed in 10.0" in found["ICudaEngine.num_bindings"].note
-    assert found["BuilderFlag.BF16"].kind is ChangeKind.ADDED
-    assert "by 10.0.1" in found["BuilderFlag.BF16"].note
-    assert "trtexec --workspace" not in found
-    _, found = between("9.3.0", "10.0.0")
-    assert found["ICudaEngine.num_bindings"].kind is ChangeKind.REMOVED
-    assert found["trtexec --workspace"].kind is ChangeKind.REMOVED
-    _, found = between("10.0.0", "10.0.1.6")
-    assert {change.kind for change in found.values()} == {ChangeKind.ADDED}
-    assert all("after 8.6.1" in change.note for change in found.values())
-    assert not between("10.7.0", "10.8.0")[0].label
-    down = between("10.0.1", "9.3.0")[0]
-    assert (down.before.version, down.after.version) == ("10.0.1", "8.6.1")
-    for outside in (("8.2.0", "8.6.1"), ("8.6.1", "99.0"), ("8.6.1", "tensorrt-rtx-1.4")):
-        assert SURFACES.between(*outside) is None
 
 
 def test_surfaces_read_inside_images_stand_beside_the_packaged_ones(tmp_path: Path) -> None:
