@@ -17,12 +17,10 @@ from typing import TYPE_CHECKING, TextIO
 from trtmatrix.common.words import counted, duration
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Group
 
-SECONDS, LONGEST, SHARE = 10.0, 60.0, 0.05
-"""A line comes at most every 10 s, and then where 5% more are done or a minute has passed."""
-_LEAST_DONE, _LEAST_SECONDS = 3, 5.0
-"""What must have been done before the time that is left can be told."""
+SECONDS = 15.0
+"""A line that tells how far the work is comes at most so often."""
 _MOST_NOW = 4
 _BAR = 30
 
@@ -31,14 +29,13 @@ _BAR = 30
 class _Stretch:
     total: int = 0
     done: int = 0
-    told: int = 0
     began: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - the clock of a test
 
     def words(self) -> str:
         """Return how long it has taken so far, and the time left by the speed so far."""
         passed = time.monotonic() - self.began
         words = f"{int(passed // 60)}:{int(passed % 60):02}"
-        if self.done >= _LEAST_DONE and passed >= _LEAST_SECONDS and self.done < self.total:
+        if 0 < self.done < self.total:
             words += f", about {duration(passed / self.done * (self.total - self.done))} left"
         return words
 
@@ -91,9 +88,7 @@ class Progress:
             found.done += 1
             found.total = max(found.total, found.done)
             self._write(f"  [{found.done}/{found.total}] {text}", shown=self.full)
-            since = time.monotonic() - self._told
-            enough = found.done - found.told >= SHARE * found.total or since >= LONGEST
-            if not self.full and since >= SECONDS and enough:
+            if not self.full and time.monotonic() - self._told >= SECONDS:
                 self._tell(self._counts())
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
@@ -121,8 +116,6 @@ class Progress:
     def _counts(self) -> str:
         """Return how far all stretches are."""
         parts = [f"{each.done} of {each.total} {label}" for label, each in self._stretches.items()]
-        for each in self._stretches.values():
-            each.told = each.done
         now = f"; now {next(reversed(self._now.values()))}" if self._now else ""
         return f"{', '.join(parts)} in {next(iter(self._stretches.values())).words()}{now}"
 
@@ -185,29 +178,25 @@ class LiveProgress(Progress):
         self._told = time.monotonic()
         self._write(text, shown=False)
 
-    def _block(self) -> Text:
-        """Return the block, no wider than the terminal."""
+    def _block(self) -> Group:
+        """Return a bar a stretch, then what is pulled and what runs, cut at the terminal's width."""
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
+        bars = Table.grid(padding=(0, 1))
         with self._lock:
             open_ones = {k: v for k, v in self._stretches.items() if v.done < v.total} or self._stretches
-            lines = [self._line(label, found) for label, found in open_ones.items()]
-            lines += [f"pulling {self._pulled(image)}" for image, mine in self._layers.items() if mine]
+            for label, each in open_ones.items():
+                words = f"{each.done}/{each.total} {label} · {each.words()}"
+                bars.add_row(ProgressBar(each.total, each.done, _BAR), Text(words, no_wrap=True))
+            lines = [f"pulling {self._pulled(image)}" for image, mine in self._layers.items() if mine]
             running = list(self._now.values())
-        lines += [f"{'now:' if not n else '    '} {text}" for n, text in enumerate(running[:_MOST_NOW])]
+        lines += [f"now: {text}" for text in running[:_MOST_NOW]]
         if len(running) > _MOST_NOW:
             lines.append(f"     and {counted(len(running) - _MOST_NOW, 'other')}")
-        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
-
-    def _line(self, label: str, found: _Stretch) -> str:
-        """Return a bar with its count; rich's own has no room for the words."""
-        words = f"{found.done}/{found.total} {label} · {found.words()}"
-        room = min(self._console.width - len(words) - 1, _BAR)
-        if room < _BAR // 3:
-            return words
-        filled = round(room * found.done / max(found.total, 1))
-        done, left = "#-" if self._console.options.ascii_only else "━─"
-        return f"{done * filled}{left * (room - filled)} {words}"
+        return Group(bars, Text("\n".join(lines), no_wrap=True, overflow="ellipsis"))
 
 
 def open_progress(*, log: Path | None = None, full: bool = False) -> Progress:

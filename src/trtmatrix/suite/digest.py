@@ -81,23 +81,14 @@ def _is_text(line: list[str]) -> bool:
 
 
 def _without(source: str, apart: Collection[str]) -> str:
-    """Return a module without the statements that bind these names, but for names that the rest reads."""
-    body = ast.parse(source).body
-    names = set(apart)
-    while True:
-        left_out = [node for node in body if _bound(node) in names]
-        read = {
-            part.id
-            for node in body
-            if node not in left_out
-            for part in ast.walk(node)
-            if isinstance(part, ast.Name) and part.id in names
-        }
-        if not read:
-            break
-        names -= read
+    """Return a module without the statements that bind these names; whole where the rest reads one."""
+    left_out, rest = [], []
+    for node in ast.parse(source).body:
+        (left_out if _bound(node) in apart else rest).append(node)
+    if any(isinstance(part, ast.Name) and part.id in apart for node in rest for part in ast.walk(node)):
+        return source
     gone = {number for node in left_out for number in _lines_of(node)}
-    gone -= {number for node in body if node not in left_out for number in _lines_of(node)}
+    gone -= {number for node in rest for number in _lines_of(node)}
     return "\n".join(line for number, line in enumerate(source.split("\n"), start=1) if number not in gone)
 
 

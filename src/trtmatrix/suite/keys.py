@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from functools import cache
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
-from pydantic import BeforeValidator, ConfigDict, Tag, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails, PydanticCustomError
 from typing_extensions import dataclass_transform
@@ -70,11 +71,12 @@ def keys_schema(kind: type[T]) -> dict[str, Any]:
 
 def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> str:  # noqa: ANN401
     """Return one problem. A rule about several keys says first which one it means: ``min: is above max``."""
-    inner, known = _place(kind, detail["loc"])
+    inner = tuple(part for part in detail["loc"] if not str(part).startswith(("[", "(")))
     path, value = (*at, *inner), detail["input"]
     rule = re.match(r"Value error, (\w+): (.*)", detail["msg"], re.DOTALL)
     match detail["type"]:
         case "unexpected_keyword_argument":
+            known = _known_keys(kind, inner)
             text = f"unknown key{near(str(path[-1]), known)}; known here: {', '.join(known)}"
         case "value_error" if rule:
             path, text = (*path, rule[1]), rule[2]
@@ -92,36 +94,32 @@ def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> s
     return problem_at(document, path, text)
 
 
-def _place(kind: Any, loc: Sequence[str | int]) -> tuple[Path, list[str]]:  # noqa: ANN401 - a type
-    """Return an error's path as the file has it, and the keys that may stand beside its last one."""
-    path: list[str | int] = []
-    known: list[str] = []
-    for part in loc:
-        if part == "[key]":
-            continue
-        kind = _plain(kind)
-        tagged = {
-            tag.tag: each for each in get_args(kind) for tag in get_args(each)[1:] if isinstance(tag, Tag)
-        }
-        if part in tagged:  # which of several types was meant, no key of the file
-            kind = _plain(tagged[str(part)])
-            continue
-        hints = get_type_hints(kind, include_extras=True) if is_dataclass(kind) else {}
-        allowed = {name: hint for name, hint in hints.items() if _REFUSED not in get_args(hint)}
-        path.append(part)
-        known = list(allowed)
-        if is_dataclass(kind):
-            kind = allowed.get(str(part), object)
-        else:  # a dict's values come last, a list's items first
-            kind = next(iter(get_args(kind)[isinstance(part, str) :]), object)
-    return tuple(path), known
+def _known_keys(kind: Any, path: Path) -> list[str]:  # noqa: ANN401 - a type
+    """Return the keys that may stand where a path ends; of several types all of theirs."""
+    kinds = _members(kind)
+    for part in path[:-1]:
+        inner = [
+            _hints(each).get(str(part)) if is_dataclass(each) else get_args(each)[isinstance(part, str)]
+            for each in kinds
+            if is_dataclass(each) or get_args(each)  # a dict's values come last, a list's items first
+        ]
+        kinds = [member for each in inner for member in _members(each)]
+    return [name for each in kinds if is_dataclass(each) for name in _hints(each)]
 
 
-def _plain(kind: Any) -> Any:  # noqa: ANN401 - a type
-    """Return a type without its rules, and without the None that it may be instead."""
-    while get_origin(kind) is Annotated or type(None) in get_args(kind):
-        kind = next(member for member in get_args(kind) if member is not type(None))
-    return kind
+def _hints(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - a type
+    """Return the keys of a file's type with the types of their values."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hint for name, hint in hints.items() if _REFUSED not in get_args(hint)}
+
+
+def _members(kind: Any) -> list[Any]:  # noqa: ANN401 - a type
+    """Return what a type may be, without its rules."""
+    if get_origin(kind) is Annotated:
+        return _members(get_args(kind)[0])
+    if get_origin(kind) in {Union, UnionType}:
+        return [member for each in get_args(kind) for member in _members(each)]
+    return [kind]
 
 
 _KINDS = {
@@ -203,32 +201,31 @@ MOST_VALUES = 100_000
 
 
 def parse_yaml(text: str, file: str) -> Document:
-    """Read YAML 1.1 text; :class:`ConfigError` names the line and the remedy where it cannot be."""
+    """Read YAML 1.1 text; :class:`ConfigError` names line and remedy where it cannot be."""
     reader = _Reader()
     try:
         root = _compose(text)
         if root is None:
-            raise ConfigError(
-                [f"{file}:1: the file is empty; take the one that the project ships (git checkout)"]
-            )
+            raise ConfigError([f"{file}:1: the file is empty; take the one that the project ships"])
         value = reader.read(root, ())
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        words = ": ".join(part for part in (error.context, error.problem) if part)
-        tabs = "; indent with blanks, YAML allows no tabs" if "'\\t'" in words else ""
-        raise ConfigError(
-            [f"{file}:{mark.line + 1 if mark else 1}: not valid YAML: {words}{tabs}"]
-        ) from error
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        found = f"the character #x{error.character:04x} may not occur: remove it"
-        raise ConfigError([f"{file}:{line}: not valid YAML: {found}"]) from error
-    except RecursionError as error:
-        raise ConfigError(
-            [f"{file}:1: nested too deeply, or an alias stands inside what it names"]
-        ) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        line, words = _yaml_trouble(error, text)
+        raise ConfigError([f"{file}:{line}: not valid YAML: {words}"]) from error
     problems = [f"{file}:{problem}" for problem in reader.problems]
     return Document(file=file, value=value, lines=reader.lines, plain=reader.plain, problems=problems)
+
+
+def _yaml_trouble(error: Exception, text: str) -> tuple[int, str]:
+    """Return the line of an error, and what is wrong there."""
+    if isinstance(error, yaml.reader.ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        return line, f"the character #x{error.character:04x} may not occur: remove it"
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return 1, "nested too deeply, or an alias stands inside what it names"
+    mark = error.problem_mark or error.context_mark
+    words = ": ".join(part for part in (error.context, error.problem) if part)
+    tabs = "; indent with blanks, YAML allows no tabs" if "'\\t'" in words else ""
+    return mark.line + 1 if mark else 1, words + tabs
 
 
 def _compose(text: str) -> yaml.Node | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -188,32 +189,22 @@ Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
 _ORIGINS = ("image", "wheels", "interpreter")
 
 
-def _one_origin(value: object) -> object:
-    """Refuse an origin that does not say which kind it is, or says several."""
-    if isinstance(value, dict) and sum(name in value for name in _ORIGINS) != 1:
-        nearest = next(
-            (hint for name in value if name not in _ORIGINS and (hint := near(name, _ORIGINS))), ""
-        )
-        raise ValueError(f"write one of image, wheels and interpreter, and no other of them{nearest}")
-    return value
-
-
-def _origin_kind(value: object) -> str:
-    match value:
-        case WheelsOrigin() | {"wheels": _}:
-            return "wheels"
-        case InterpreterOrigin() | {"interpreter": _}:
-            return "interpreter"
-        case _:
-            return "image"
+def _origin_kind(value: object) -> str | None:
+    """Return which type of origin a value is, in the brackets that no key of a file has; None: not one."""
+    has = value.__contains__ if isinstance(value, dict) else partial(hasattr, value)
+    named = [name for name in _ORIGINS if has(name)]
+    return f"({named[0]})" if len(named) == 1 else None
 
 
 _Origin = Annotated[
-    Annotated[ImageOrigin, Tag("image")]
-    | Annotated[WheelsOrigin, Tag("wheels")]
-    | Annotated[InterpreterOrigin, Tag("interpreter")],
-    Discriminator(_origin_kind),
-    BeforeValidator(_one_origin),
+    Annotated[ImageOrigin, Tag("(image)")]
+    | Annotated[WheelsOrigin, Tag("(wheels)")]
+    | Annotated[InterpreterOrigin, Tag("(interpreter)")],
+    Discriminator(
+        _origin_kind,
+        custom_error_type="origin",
+        custom_error_message="write one of image, wheels and interpreter, and no other of them",
+    ),
 ]
 
 
@@ -289,19 +280,18 @@ def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
     """Yield what no single key shows: a name that stands twice or is another product's, an unknown source."""
     value = document.value if isinstance(document.value, dict) else {}
     known = [str(key) for key in value.get("sources") or ()]
-    first: dict[str, int] = {}
     entries = value.get("versions")
+    first: dict[str, int] = {}
     for i, entry in enumerate(entries if isinstance(entries, list) else ()):
-        if not isinstance(entry, dict):
-            continue
-        name, path = entry.get("version"), ("versions", i, "version")
+        facts = entry if isinstance(entry, dict) else {}
+        name, path = facts.get("version"), ("versions", i, "version")
         if isinstance(name, str):
             if name in first:
                 yield path, f"{name!r} stands twice (first on line {first[name]}): remove one"
             first.setdefault(name, document.line_of(path))
-            if wrong := _name_problem(name, str(entry.get("product", Product.TENSORRT.value))):
+            if wrong := _name_problem(name, str(facts.get("product", Product.TENSORRT.value))):
                 yield path, wrong
-        for key, fact in entry.items():
+        for key, fact in facts.items():
             source = fact.get("source") if isinstance(fact, dict) else None
             if isinstance(source, str) and source not in known:
                 nearest = near(source, known) or "; add it there"
@@ -312,11 +302,11 @@ def _name_problem(name: str, product: str) -> str:
     """Return what is wrong with a column's name, which is part of every cell's id, or nothing."""
     if not PART.fullmatch(name):
         return f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
-    if not is_release(re.sub(r"^[a-z-]+", "", name)):
+    named = re.match(r"(?:([a-z-]+)-)?(?=[0-9])", name)
+    if named is None or not is_release(name[named.end() :]):
         return f"{shorten(name)} must end in a release number such as 10.7.0"
-    named = re.match(r"(?:([a-z-]+)-)?[0-9]", name)
-    if product != Product.TENSORRT.value and (named is None or named[1] != product):
+    if product != Product.TENSORRT.value and named[1] != product:
         return f"a version of {product} is named {product}-<release>"
-    if product == Product.TENSORRT.value and named and named[1] in {p.value for p in Product}:
+    if product == Product.TENSORRT.value and named[1] in {p.value for p in Product}:
         return f"{name!r} is the name of a version of {named[1]}: write product: {named[1]} beside it"
     return ""

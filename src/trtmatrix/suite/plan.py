@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
 
 from packaging.version import Version as Release
 
 from trtmatrix.suite.cells import Cell, Selection
-from trtmatrix.suite.matrix import Driver, ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
-from trtmatrix.suite.model import Exclusion, Gpu, Product
+from trtmatrix.suite.matrix import Driver, ImageOrigin, InterpreterOrigin, Version
+from trtmatrix.suite.model import Exclusion, Gpu, Product, release_of
 
 
 class Pull(str, Enum):
@@ -179,54 +178,53 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
     excluded: list[Excluded] = []
     groups: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
-        reason = exclude(cell, host, selection, pull)
-        if reason is None:
-            groups.setdefault((cell.version.name, cell.gpu.slug), []).append(cell)
-        else:
+        if reason := exclude(cell, host, selection, pull):
             excluded.append(Excluded(cell=cell, why=reason[0], detail=reason[1]))
+        else:
+            groups.setdefault((cell.version.name, cell.gpu.slug), []).append(cell)
     launches = tuple(_launch(group, host, selection) for group in groups.values())
     return Plan(launches=launches, excluded=tuple(excluded), boards=host.gpus)
 
 
 def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
-    version = group[0].version
-    python = host_python(version, host) if _of_this_host(version, selection) else None
-    origin = version.origin if python is None and isinstance(version.origin, ImageOrigin) else None
-    missing = origin is not None and host.engine.held(origin) is None
-    made = origin is not None and origin.build is not None
-    return Launch(
-        version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
-        pull=missing and not made, build=missing and made,
-    )  # fmt: skip
+    launch = Launch(version=group[0].version, gpu=group[0].gpu, cells=tuple(group))
+    origin = launch.version.origin
+    if _of_this_host(launch.version, selection):
+        return replace(launch, python=host_python(launch.version, host))
+    if not isinstance(origin, ImageOrigin) or host.engine.held(origin) is not None:
+        return launch
+    return replace(launch, build=origin.build is not None, pull=origin.build is None)
 
 
-def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[Exclusion, str] | None:
+Reason = tuple[Exclusion, str]
+
+
+def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> Reason | None:
     """Return why a cell cannot run on this host, or None where it can."""
     version, gpu = cell.version, cell.gpu
-    if version.compute is not None and gpu.compute is not None and not _supports(version, gpu):
-        low, high = version.compute.min, version.compute.max
-        return (
-            Exclusion.UNSUPPORTED_GPU,
-            f"by NVIDIA's notes {version.name} supports compute capability {low} to {high}",
-        )
-    if lacking := _lacking(cell):
-        return Exclusion.COMPONENT_MISSING, f"no {lacking} in the image"
-    if version.product is Product.TENSORRT and (reason := _without_gpu(cell, host)) is not None:
+    if reason := _unsupported(cell):
         return reason
-    if gpu.remote and _of_this_host(version, selection):
-        return Exclusion.NO_INTERPRETER, "an interpreter of this host has no GPU of a site's nodes"
-    if "host" in selection.runtimes and version.product is Product.TENSORRT:
-        return _without_interpreter(version, host)
+    if version.product is Product.TENSORRT and not gpu.present:
+        if not host.gpus:
+            return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
+        who = "slurm.yaml" if host.gpus[0].remote else "this host"
+        return Exclusion.OTHER_GPU, f"{who} has {', '.join(gpu.name for gpu in host.gpus)}"
+    if _of_this_host(version, selection):
+        if gpu.remote:
+            return Exclusion.NO_INTERPRETER, "an interpreter of this host has no GPU of a site's nodes"
+        if host_python(version, host) is None:
+            found = ", ".join(sorted(host.interpreters)) or "none"
+            words = f"TensorRT in the host's interpreters: {found} (--python PATH adds one)"
+            return Exclusion.NO_INTERPRETER, words
+        if version.product is Product.TENSORRT:
+            return None
     if selection.runtimes and version.runtime not in selection.runtimes:
         return Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}"
-    match version.origin:
-        case ImageOrigin():
-            return _without_image(cell, host, selection, pull)
-        case WheelsOrigin():
-            absent = host.lacking.get(version.name)
-            return (Exclusion.NOT_HERE, absent) if absent else None
-        case InterpreterOrigin():
-            return None
+    if isinstance(version.origin, ImageOrigin):
+        wanted = pull is Pull.ALL or (pull is Pull.NAMED and bool(selection.versions))
+        return _without_engine(cell, host.engine) or _without_image(version, host, wanted=wanted)
+    absent = host.lacking.get(version.name)
+    return (Exclusion.NOT_HERE, absent) if absent else None
 
 
 def _of_this_host(version: Version, selection: Selection) -> bool:
@@ -235,83 +233,63 @@ def _of_this_host(version: Version, selection: Selection) -> bool:
     return asked or isinstance(version.origin, InterpreterOrigin)
 
 
-def _lacking(cell: Cell) -> str:
-    """Return what a case needs and its version does not have, or nothing."""
-    version, needs = cell.version, cell.case.needs
-    has = {"torch": version.torch, "torch_tensorrt": version.torch_tensorrt}
-    names = {"torch": "torch", "torch_tensorrt": "Torch-TensorRT"}
-    return next((names[name] for name in has if name in needs and has[name] is None), "")
-
-
-def _supports(version: Version, gpu: Gpu) -> bool:
-    if version.compute is None or gpu.compute is None:
-        return True
-    low, high = _release(version.compute.min), _release(version.compute.max)
-    return low <= _release(gpu.compute) <= high
-
-
-def _without_gpu(cell: Cell, host: Host) -> tuple[Exclusion, str] | None:
-    if cell.gpu.present:
-        return None
-    if not host.gpus:
-        return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
-    who = "slurm.yaml" if host.gpus[0].remote else "this host"
-    return Exclusion.OTHER_GPU, f"{who} has {', '.join(gpu.name for gpu in host.gpus)}"
+def _unsupported(cell: Cell) -> Reason | None:
+    """Return what of a cell its version does not support by NVIDIA's notes or lacks, on any host."""
+    version, compute = cell.version, cell.version.compute
+    if compute and cell.gpu.compute:
+        low, high = compute.min, compute.max
+        if not release_of(low) <= release_of(cell.gpu.compute) <= release_of(high):
+            words = f"by NVIDIA's notes {version.name} supports compute capability {low} to {high}"
+            return Exclusion.UNSUPPORTED_GPU, words
+    for need, fact, name in (
+        ("torch", version.torch, "torch"), ("torch_tensorrt", version.torch_tensorrt, "Torch-TensorRT"),
+    ):  # fmt: skip
+        if need in cell.case.needs and fact is None:
+            return Exclusion.COMPONENT_MISSING, f"no {name} in the image"
+    return None
 
 
 def host_python(version: Version, host: Host) -> str | None:
-    """Return the host interpreter whose library is this version's, or None."""
+    """Return the host interpreter whose library is this version's, as far as both are written; or None."""
     if isinstance(version.origin, InterpreterOrigin):
         return version.origin.interpreter
     ours = version.library.value.split(".")
     for library, python in host.interpreters.items():
-        theirs = library.split(".")
-        shared = min(len(ours), len(theirs))
-        if ours[:shared] == theirs[:shared]:
+        if all(mine == theirs for mine, theirs in zip(ours, library.split("."), strict=False)):
             return python
     return None
 
 
-def _without_interpreter(version: Version, host: Host) -> tuple[Exclusion, str] | None:
-    if host_python(version, host) is not None:
-        return None
-    found = ", ".join(sorted(host.interpreters)) or "none"
-    return (
-        Exclusion.NO_INTERPRETER,
-        f"TensorRT in the host's interpreters: {found} (--python PATH adds one)",
-    )
-
-
-def _without_image(cell: Cell, host: Host, selection: Selection, pull: Pull) -> tuple[Exclusion, str] | None:
-    version, engine = cell.version, host.engine
-    if not isinstance(version.origin, ImageOrigin):
-        return None
+def _without_engine(cell: Cell, engine: Engine) -> Reason | None:
+    """Return why no container of a cell can be started here."""
+    rule, gpu = cell.version.driver, cell.gpu
     if not engine.available:
         return Exclusion.NO_ENGINE, engine.reason
-    if version.product is Product.TENSORRT:
-        if engine.gpu_access is None:
-            return Exclusion.NO_GPU_ACCESS, "neither NVIDIA Container Toolkit, CDI nor device nodes"
-        if version.driver and not driver_suffices(version.driver, cell.gpu):
-            least, here = version.driver.least, "the newest seen" if cell.gpu.remote else "here"
-            return (
-                Exclusion.DRIVER_TOO_OLD,
-                f"by NVIDIA's notes {version.name} needs {least}, {here} is {cell.gpu.driver}",
-            )
-    image = version.origin.reference
-    if engine.held(version.origin) is not None:
+    if cell.version.product is not Product.TENSORRT:
         return None
+    if engine.gpu_access is None:
+        return Exclusion.NO_GPU_ACCESS, "neither NVIDIA Container Toolkit, CDI nor device nodes"
+    if rule and not driver_suffices(rule, gpu):
+        words = f"by NVIDIA's notes {cell.version.name} needs {rule.least}"
+        here = "the newest seen" if gpu.remote else "here"
+        return Exclusion.DRIVER_TOO_OLD, f"{words}, {here} is {gpu.driver}"
+    return None
+
+
+def _without_image(version: Version, host: Host, *, wanted: bool) -> Reason | None:
+    """Return why a version's image cannot be had; ``wanted``: it may be pulled or built."""
+    origin, engine = version.origin, host.engine
+    if not isinstance(origin, ImageOrigin) or engine.held(origin) is not None:
+        return None
+    built, image = origin.build is not None, origin.reference
     if host.offline:
         return Exclusion.NOT_HERE, image
-    named = bool(selection.versions)
-    wanted = pull is Pull.ALL or (pull is Pull.NAMED and named)
-    if not engine.is_daemon and (version.origin.build is not None or is_own(version.origin.image)):
-        return (
-            Exclusion.IMAGE_NOT_BUILT,
-            f"{engine.name} builds none: name one by --image {version.name}=FILE",
-        )
-    if version.origin.build is not None:
+    if not engine.is_daemon and (built or is_own(origin.image)):
+        words = f"{engine.name} builds none: name one by --image {version.name}=FILE"
+        return Exclusion.IMAGE_NOT_BUILT, words
+    if built:
         return None if wanted and host.builds_images else (Exclusion.IMAGE_NOT_BUILT, image)
-    if is_own(version.origin.image):
+    if is_own(origin.image):
         return Exclusion.IMAGE_NOT_BUILT, f"{image}: made by hand, in no registry"
     return None if wanted else (Exclusion.IMAGE_NOT_PULLED, image)
 
@@ -324,20 +302,14 @@ def driver_suffices(rule: Driver, gpu: Gpu) -> bool:
     """
     if gpu.driver is None or is_driver_enough(rule, gpu):
         return True
-    driver = _release(gpu.driver)
-    branches = [_release(branch) for branch in rule.datacenter]
+    driver = release_of(gpu.driver)
+    branches = [release_of(branch) for branch in rule.datacenter]
     return gpu.datacenter and any(driver.major == b.major and driver >= b for b in branches)
 
 
 def is_driver_enough(rule: Driver, gpu: Gpu) -> bool:
     """Whether the GPU's driver runs an image without that image's own driver library, or is unknown."""
-    return gpu.driver is None or _release(gpu.driver) >= _release(rule.least)
-
-
-@lru_cache(maxsize=1024)
-def _release(text: str) -> Release:
-    """Return a version number to compare by; all cells of a column ask for the same few."""
-    return Release(text)
+    return gpu.driver is None or release_of(gpu.driver) >= release_of(rule.least)
 
 
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
@@ -354,7 +326,7 @@ def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, s
 
 def _needed_driver(item: Excluded) -> Release:
     rule = item.cell.version.driver
-    return _release(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
+    return release_of(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
 
 
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")
