@@ -82,9 +82,9 @@ def _is_text(line: list[str]) -> bool:
 
 def _without(source: str, apart: Collection[str]) -> str:
     """Return a module without the statements that bind these names; whole where the rest reads one."""
-    left_out, rest = [], []
-    for node in ast.parse(source).body:
-        (left_out if _bound(node) in apart else rest).append(node)
+    body = ast.parse(source).body
+    left_out = [node for node in body if _bound(node) in apart]
+    rest = [node for node in body if node not in left_out]
     if any(isinstance(part, ast.Name) and part.id in apart for node in rest for part in ast.walk(node)):
         return source
     gone = {number for node in left_out for number in _lines_of(node)}

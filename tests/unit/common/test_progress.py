@@ -62,7 +62,7 @@ def test_a_terminal_has_one_block_that_fits_and_goes(columns: int, tmp_path: Pat
     assert "\x1b[" in sent  # it is drawn over
     lines = [line.rstrip() for line in re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", sent))]
     assert max(map(len, lines)) <= columns
-    assert any(re.search(r"━━─+ 20/40 tests · 0:0\d", line) for line in lines)
+    assert any(re.search(r"━━.* 20/40 tests · 0:0\d", line) for line in lines)
     assert any("0/3 cases prepared" in line for line in lines)
     assert any(line.startswith("pulling nvcr.io/nvidia/pytorch:24.03-py3: 3.1 GB") for line in lines)
     assert any(line.startswith("now: sdpa-scale/long-") for line in lines)
