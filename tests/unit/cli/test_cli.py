@@ -64,11 +64,6 @@ def test_sizes(text: str, size: int) -> None:
     assert limits.scratch <= size, "a container's scratch is memory too"
 
 
-@pytest.mark.parametrize("number", [1, 3, 100])
-def test_the_number_of_rebuilds(number: int) -> None:
-    assert run_options("--rebuilds", str(number)).how.rebuilds == number
-
-
 def test_failures_are_confirmed_and_controls_go_along_unless_it_is_said() -> None:
     assert run_options().how.confirm
     assert not run_options("--no-confirm").how.confirm
@@ -85,10 +80,6 @@ def test_a_control_that_cannot_be_made_ready_is_no_trouble(companion: bool) -> N
     result = Result(entries=entries, served=frozenset(), records=(record,), not_ready=(lacking,))
     codes = run_codes(Selection(), (), result)
     assert (ExitCode.MACHINERY in codes) is not companion
-
-
-def test_help_is_no_error() -> None:
-    assert cli.run(["--help"]) is ExitCode.AS_EXPECTED
 
 
 @pytest.mark.parametrize(("words", "told"), [

@@ -124,13 +124,6 @@ def test_the_example_in_each_command_s_help_is_understood(command: str) -> None:
     words_of(f"python -m trtmatrix {command} {PARSED[command].example}".strip())
 
 
-def test_it_reads_what_it_should() -> None:
-    assert len(COMMANDS) > 40
-    assert list(commands_of("```\n$ python -m trtmatrix table \\\n  --full\n```\nor `nox -s table`")) == [
-        "$ python -m trtmatrix table   --full", "nox -s table",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -167,15 +167,9 @@ def test_a_run_with_nothing_changed_imports_nothing_heavy_and_starts_nothing(
     assert {Path(path).name for path in changed} <= {project.name, "docker.sock", "other.sock"}
 
 
-def test_a_table_imports_nothing_heavy(project: Path) -> None:
+@pytest.mark.parametrize("command", ["table", "report"])
+def test_a_table_imports_nothing_heavy(command: str, project: Path) -> None:
     with serving(project / "docker.sock"):
         store_all(project)
-        found = watched("table")
+        found = watched(command)
     assert found.imported(HEAVY - ENGINE | RUNNING) == set()
-
-
-def test_what_is_watched_is_seen(project: Path) -> None:
-    code = "import onnx, subprocess\nsubprocess.run(['true'])\n"
-    (project / "repros" / "plain.py").write_text(code + SOURCE)
-    found = watched("list")
-    assert (found.imported(HEAVY), found.started[:1]) == ({"onnx"}, ["subprocess.Popen"])

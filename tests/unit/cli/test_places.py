@@ -33,33 +33,6 @@ FULL = "size=64k"
 FILLED = "head -c 60000 /dev/zero >$F/disk/f; head -c 9999 /dev/zero >>$F/disk/f 2>/dev/null; "
 
 
-@pytest.mark.parametrize(
-    "command", ["list", "list --json", "table --repro sdpa-scale", "upgrade --from 8.6.1 --to 9.3.0 --gpu L4"]
-)
-def test_a_full_output_is_told_and_is_no_answer(command: str, tmp_path: Path) -> None:
-    done = shell(f"{TRTMATRIX} {command} >/dev/full", tmp_path)
-    assert done.returncode == 3
-    assert done.stderr == (
-        "trtmatrix: standard output cannot be written: No space left on device; the answer was not printed\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("script", "code"),
-    [
-        ("PYTHONIOENCODING=ascii {} table --repro sdpa-scale", 0),
-        ("{} table --repro sdpa-scale >&-", 0),
-        ("{} list | head -1", 0),
-        ("{} upgrade --from 8.6.1 --to 9.3.0 --gpu L4 >&-", 11),
-    ],
-)
-def test_an_output_that_takes_no_marks_or_is_closed_changes_nothing(
-    script: str, code: int, tmp_path: Path
-) -> None:
-    done = shell(script.format(TRTMATRIX), tmp_path)
-    assert (done.returncode, done.stderr) == (code, "")
-
-
 @pytest.mark.parametrize(("option", "folder"), [("--results", "disk/r"), ("--cache", "disk/c")])
 def test_a_full_disk_is_named_with_what_is_missing(option: str, folder: str, tmp_path: Path) -> None:
     usual = "--results $F/results" if option == "--cache" else ""

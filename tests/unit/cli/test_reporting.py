@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_entry
-from cli.test_light import ENGINE, HEAVY, RUNNING, project, store_all, watched
+from cli.test_light import project, store_all
 from commandline import options_of
 from pagereading import Page
 
@@ -56,36 +56,6 @@ def test_without_any_evidence_it_says_so(project: Path, capsys: pytest.CaptureFi
     assert cli.run(["report"]) == 4
     assert "nox -s matrix runs what can be run here" in capsys.readouterr().out
     Page((project / "report.html").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize(
-    ("file", "says"),
-    [
-        ("a.txt", "the suffix must be one of"),
-        ("no/a.html", "there is no folder no"),
-        ("f.html", "is a folder"),
-    ],
-)
-def test_bad_files_are_told_before_anything_is_read(
-    file: str, says: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "f.html").mkdir()
-    (project / "matrix.yaml").unlink()
-    assert cli.run(["report", "-o", file]) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_a_file_that_cannot_be_written_is_told(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "a.html").symlink_to(project / "gone" / "b.html")
-    assert cli.run(["report", "-o", "a.html"]) == 2
-    assert "cannot be written: No such file or directory" in capsys.readouterr().err
-
-
-def test_a_report_imports_nothing_heavy_and_starts_nothing(project: Path) -> None:
-    store_all(project)
-    found = watched("report")
-    assert found.code == 0
-    assert found.imported(HEAVY - ENGINE | RUNNING) == set()
 
 
 def test_a_surprise_is_told_and_is_the_exit_code(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,6 @@ from builders import make_version, read_version
 from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
 
 from trtmatrix.images.lock_report import (
-    UNRESOLVED,
     Answer,
     Finding,
     Kind,
@@ -40,18 +39,12 @@ IMAGES: dict[str, tuple[LockedImage | None, Answer, Kind, str]] = {
     "as locked, by a mirror": (OLD, replace(OLD, resolved="2027", registry="m"), Kind.LOCKED, OLD.digest),
     "new": (None, OLD, Kind.NEW, "linux/amd64: 0.1 MB in 1 layers; says TensorRT 10.7.0.23"),
     "moved": (OLD, make_image(OTHER, **NEW_TAG), Kind.MOVED, "TensorRT 10.7.0.23 → 10.8.0.40"),
-    "moved, by a mirror": (
-        OLD, make_image(replace(OTHER, environment=SAID), registry="m", **NEW_TAG), Kind.MOVED,
-        "the versions that it names are the same",
-    ),
     "packed anew": (
         OLD, make_image(replace(AMD, manifest=digest_of("e")), **NEW_TAG), Kind.RETAGGED,
         "→",
     ),
-    "a platform more": (OLD, make_image(platforms=BOTH, **NEW_TAG), Kind.RETAGGED, "linux/arm64 is added"),
     "a platform less": (make_image(platforms=BOTH), OLD, Kind.MOVED, "linux/arm64 is gone"),
     "gone": (OLD, GONE, Kind.MISSING, "nvcr.io has no"),
-    "never there": (None, GONE, Kind.MISSING, "nvcr.io has no"),
     "not asked": (OLD, SILENT, Kind.UNKNOWN, "cannot be reached"),
 }  # fmt: skip
 
@@ -66,10 +59,6 @@ BUILDS: dict[str, tuple[Lock, BuildParts, list[Kind], str]] = {
     "another wheel": (
         lock_of(v10_0_0=make_build(wheels={"b==1": "0" * 64})), PARTS, [Kind.CHANGED],
         "wheel b==1 is gone\nwheel a==1.0 is new",
-    ),
-    "another hash": (
-        lock_of(v10_0_0=make_build(wheels={"a==1.0": "0" * 64})), PARTS, [Kind.CHANGED],
-        "wheel a==1.0 has another content",
     ),
     "no hash and new": (Lock(), UNHASHED, [Kind.NEW, Kind.UNHASHED], "z==1"),
 }  # fmt: skip
@@ -100,12 +89,6 @@ def test_a_build_s_finding_says_what_changed(name: str) -> None:
     assert words in "\n".join(fact for finding in found for fact in finding.facts)
 
 
-def test_what_no_registry_has_needs_no_decision() -> None:
-    silent = [*image_findings(OLD, SILENT), *image_findings(OLD, GONE)]
-    assert {finding.kind for finding in silent} == UNRESOLVED
-    assert not any(finding.decide for finding in silent)
-
-
 SECOND = "nvcr.io/nvidia/pytorch:25.01-py3"
 
 
@@ -123,7 +106,11 @@ def test_an_update_takes_over_what_was_resolved_and_leaves_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("library", "contradicted"),
-    [("10.7.0.23", False), ("10.7.0", False), ("10.8.0.40", True), ("10.7.0.24", True)],
+    [
+        ("10.7.0.23", False),
+        ("10.7.0", False),
+        ("10.8.0.40", True),
+    ],
 )
 def test_an_image_that_has_another_tensorrt_is_told(library: str, contradicted: bool) -> None:
     version = read_version({
@@ -143,7 +130,7 @@ def test_the_text_and_the_json_say_what_each_kind_means_and_how_to_go_on() -> No
         findings += find_changes(old, wanted(builds={"10.0.0": parts}), {})
     text = lock_text(findings, "matrix.lock", None)
     assert [f.kind for f in findings if f.kind is not Kind.LOCKED and f.kind.value not in text] == []
-    assert "3 changed, 1 unhashed" in text
+    assert "2 changed, 1 unhashed" in text
     assert "nothing was changed; to take over what was found: nox -s lock -- --update" in text
     assert "review it by git diff" in lock_text(findings, "matrix.lock", written=True)
     assert "none of these versions comes from an image" in lock_text([], "matrix.lock", None)

@@ -13,10 +13,9 @@ import pytest
 from packs import IMAGE_BYTES, write_pack
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.common.paths import Project
-from trtmatrix.images.pack import IMAGES, SUMS, PackedImage, images_of, open_target
-from trtmatrix.images.pack_suite import find_suite, wanted_pythons
+from trtmatrix.common.errors import UsageError
+from trtmatrix.images.pack import IMAGES, SUMS, PackedImage, images_of
+from trtmatrix.images.pack_suite import wanted_pythons
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
 from trtmatrix.suite.model import Known
 
@@ -32,18 +31,6 @@ def test_a_pack_is_checked_by_the_tools_of_any_host(tmp_path: Path) -> None:
     write_pack(tmp_path / "p")
     assert (tmp_path / "p" / IMAGES).read_bytes() == IMAGE_BYTES
     subprocess.run(["/usr/bin/sha256sum", "--check", "--strict", SUMS], cwd=tmp_path / "p", check=True)
-
-
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, OSError])
-def test_nothing_stays_of_a_pack_that_was_cut_off(kind: type[BaseException], tmp_path: Path) -> None:
-    def write() -> None:
-        with open_target(tmp_path / "p") as folder:
-            (folder / IMAGES).write_bytes(b"data")
-            raise kind(28, "No space left on device")
-
-    with pytest.raises(MachineryError if kind is OSError else kind, match="No space"):
-        write()
-    assert not (tmp_path / "p").exists()
 
 
 def packed(
@@ -80,37 +67,6 @@ def test_pythons() -> None:
     for bad in ("3", "3.8", "python3.12", "3.12.1"):
         with pytest.raises(UsageError, match=r"such as 3\.12"):
             wanted_pythons([bad])
-
-
-def project_of(folder: Path) -> Project:
-    return Project(
-        matrix=folder / "m.yaml", repros=folder / "own", results=folder / "results", cache=folder / "cache"
-    )
-
-
-def own_project(folder: Path) -> Project:
-    (folder / "own" / "__pycache__").mkdir(parents=True)
-    (folder / "own" / "__pycache__" / "x.pyc").write_text("x")
-    (folder / "own" / "mine.py").write_text("x")
-    (folder / "m.yaml").write_text("schema: 1\n")
-    for words in (["init", "-q"], ["add", "mine.py"]):
-        subprocess.run(["/usr/bin/git", "-C", str(folder / "own"), *words], check=True)
-    return project_of(folder)
-
-
-def test_the_suite_is_what_git_knows_with_the_users_own_matrix_and_repros(tmp_path: Path) -> None:
-    suite = find_suite(own_project(tmp_path))
-    assert suite.files["matrix.yaml"] == tmp_path / "m.yaml"
-    assert {name for name in suite.files if name.startswith("repros/")} == {"repros/mine.py"}
-    assert {
-        "noxfile.py",
-        "pyproject.toml",
-        "src/trtmatrix/cli/entry.py",
-        "src/trtprobe/__init__.py",
-    } <= suite.files.keys()
-    assert "matrix.lock" not in suite.files, "the checkout's is about another matrix"
-    (tmp_path / "m.lock").write_text("schema: 1\n")
-    assert find_suite(project_of(tmp_path)).files["matrix.lock"] == tmp_path / "m.lock"
 
 
 def test_the_command_says_what_is_missing(

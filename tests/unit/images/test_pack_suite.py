@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from images.test_pack import own_project
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
@@ -52,19 +52,6 @@ def test_only_what_git_tracks_goes_along(checkout: Project) -> None:
     assert [line.rpartition("/")[2].partition(":")[0] for line in suite.left_out] == ["new.py", "link.py"]
     assert "git add takes it along" in suite.left_out[0]
     assert (len(suite.commit), suite.changed) == (40, False)
-
-
-def test_a_suite_with_a_matrix_or_repros_of_elsewhere_is_not_that_of_the_commit(
-    checkout: Project, tmp_path: Path
-) -> None:
-    (tmp_path / "m.yaml").write_text("schema: 1\n")
-    other = Project(
-        matrix=tmp_path / "m.yaml", repros=checkout.repros, results=checkout.results, cache=checkout.cache
-    )
-    assert find_suite(other).changed
-    assert find_suite(own_project(tmp_path)).changed
-    (checkout.folder / "pyproject.toml").write_text("changed")
-    assert find_suite(checkout).changed
 
 
 def test_where_git_cannot_say_what_is_tracked_nothing_is_packed(
@@ -115,3 +102,14 @@ def test_no_password_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         fetch_wheels(tmp_path / "b", [], ["3.12"])
     assert "hunter2" not in str(told.value)
     assert without_passwords("https://a.org/x@y") == "https://a.org/x@y"
+
+
+def test_a_matrix_of_the_users_own_goes_along_without_the_lock_of_another(
+    checkout: Project, tmp_path: Path
+) -> None:
+    (checkout.folder / "matrix.lock").write_text("schema: 1\n")
+    git(checkout.folder, "add", "matrix.lock")
+    (tmp_path / "m.yaml").write_text("schema: 1\n")
+    suite = find_suite(replace(checkout, matrix=tmp_path / "m.yaml"))
+    assert (suite.files["matrix.yaml"], suite.changed) == (tmp_path / "m.yaml", True)
+    assert "matrix.lock" not in suite.files

@@ -33,7 +33,6 @@ from trtmatrix.suite.plan import GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
 LOCKED_HERE = HERE.but(lock=LOCK, images=HERE.facts.images, ids=frozenset({f"sha256:id-{IMAGE}"}))
-BY_NODES = HERE.but(gpu_access=GpuAccess.NODES, driver_folder="/usr/local/nvidia")
 MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
 
@@ -76,7 +75,6 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "off": (HERE, False),
         "on, by the toolkit": (HERE.but(gpu=MIG, gpus=(MIG,)), False),
         "on, by CDI": (HERE.but(gpu=MIG, gpus=(MIG,), gpu_access=GpuAccess.CDI), True),
-        "on, by device nodes": (BY_NODES.but(gpu=MIG, gpus=(MIG,)), True),
     },
     "driver": {
         "new enough": (HERE, False),
@@ -88,7 +86,6 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     },
     "compute": {
         "supported": (HERE, False),
-        "its upper end": (HERE.but(gpu=replace(L4, compute="9.0")), False),
         "10.0 is above 9.0": (HERE.but(gpu=replace(L4, compute="10.0")), True),
         "too old": (HERE.but(gpu=replace(L4, compute="7.0")), True),
     },
@@ -120,7 +117,6 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     },
     "library": {
         "the locked image says the same": (TO_PULL.but(lock=saying("10.7.0.23+cuda12.6")), False),
-        "its release alone": (TO_PULL.but(lock=saying("10.7.0")), False),
         "it says nothing": (TO_PULL, False),
         "another": (TO_PULL.but(lock=saying("10.8.0.40+cuda12.8")), True),
         "another, of a number that is only recalled": (
@@ -133,7 +129,6 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     },
     "registry": {
         "has it": (TO_PULL.but(answers={PINNED: None}), False),
-        "was not asked": (TO_PULL, False),
         **{
             trouble.name: (TO_PULL.but(answers={PINNED: bad(trouble)}), True)
             for trouble in (
@@ -153,13 +148,11 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     "disk-images": {
         "ample": (drive(60), False),
         "not even packed": (drive(9.4 + 5.36), True),
-        "an engine elsewhere": (TO_PULL.but(images=None), False),
         "nothing to pull": (HERE.but(images=Room(path="/", free=0)), False),
     },
     "disk": {
         "ample": (HERE, False),
         "low for the cache": (HERE.but(cache=Room(path="cache", free=4 * GB)), True),
-        "low for the results": (HERE.but(results=Room(path="results", free=4 * GB)), True),
     },
     "memory": {
         "a limit below the host's": (HERE, False),

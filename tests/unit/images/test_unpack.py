@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
@@ -55,15 +54,11 @@ def manifest_of(pack: Path, change: Callable[[str], str]) -> None:
 
 SPOILT: dict[str, tuple[Spoil, str]] = {
     "a byte of the images": (lambda p: flip(p / IMAGES, 2000), r"images\.tar differs"),
-    "a byte of the digests": (lambda p: flip(p / SUMS, 3), "differs"),
     "a byte of the script": (lambda p: flip(p / SCRIPT, 300), "unpack differs"),
     "the images are missing": (lambda p: (p / IMAGES).unlink(), r"images\.tar is missing"),
-    "one too many": (lambda p: shutil.copy(p / IMAGES, p / "images.009"), r"images\.009 is extra"),
     "a hidden one": (lambda p: shutil.copy(p / IMAGES, p / ".x\x1b[2J"), r"\.x\?\[2J is extra"),
     "no manifest": (lambda p: (p / MANIFEST).unlink(), "writing it was cut off"),
-    "no digests": (lambda p: (p / SUMS).unlink(), "SHA256SUMS cannot be used"),
     "without end": (lambda p: (p / MANIFEST).write_text("[" * 2_000_000), "manifest.txt cannot be used"),
-    "of markup": (lambda p: manifest_of(p, lambda t: t + "by \x1b[2J\n"), "manifest.txt cannot be used"),
     "another schema": (lambda p: manifest_of(p, lambda t: t.replace("schema 4", "schema 3")), "of schema 3"),
     "no images": (lambda p: manifest_of(p, lambda t: re.sub("image .*\n", "", t)), "the same files"),
 }  # fmt: skip
@@ -215,15 +210,3 @@ def test_an_environment_of_somebody_else_is_left_as_it_is(
     assert cli.run(words) == ExitCode.USAGE
     assert "this script did not make it" in capfd.readouterr().err
     assert (own.read_text(), engine.loaded) == ("x", [])
-
-
-def test_the_script_of_a_pack_checks_the_folder_in_which_it_lies(pack: Path, engine: StandIn) -> None:
-    done = subprocess.run(
-        ["/bin/sh", "p/unpack", "--check"], cwd=pack.parent, capture_output=True, check=True
-    )
-    assert b"is whole" in done.stdout
-    assert engine.asked == []
-    wrong = subprocess.run(
-        ["/bin/sh", "p/unpack", "--chek"], cwd=pack.parent, capture_output=True, check=False
-    )
-    assert (wrong.returncode, b"--chek is not known" in wrong.stderr) == (2, True)

@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "tests" / "unit" / "code"
 """Files that are read and never built."""
 
-SCRIPTS = [ROOT / "docker" / name for name in ("test/build", "wheels/base", "wheels/build")]
 PINNED = re.compile(r"scratch|\S+@sha256:[0-9a-f]{64}")
 BY_ARG = re.compile(r"\$\{([A-Z]+)\}")
 
@@ -67,25 +66,6 @@ def test_a_dockerfile_pins_its_base_and_its_wheels(file: Path) -> None:
     assert bases(text)
     assert unpinned(text) == []
     assert installs_without_hashes(text) == []
-
-
-def test_the_scripts_set_the_bases_by_digest_or_id_and_pull_by_digest() -> None:
-    test, base, build = (file.read_text(encoding="utf-8") for file in SCRIPTS)
-    assert "base_id=$(docker image inspect --format '{{.Id}}' \"$base\")" in test
-    assert '"BASE=$base_id"' in test
-    (pulled,) = re.findall(r"^pulled=(\S+)$", base, re.MULTILINE)
-    assert PINNED.fullmatch(pulled)
-    assert re.findall(r"docker pull (\S+)", base) == ['"$pulled"']
-    assert "find_base(args.base) if args.base else find_pinned_base(args.matrix, recipe)" in build
-    for text in (test, base):
-        assert installs_without_hashes(text) == installs_of_checked(text)
-
-
-def installs_of_checked(text: str) -> list[str]:
-    """The calls of pip that name their options elsewhere; the options must hold to hashes."""
-    calls = installs_without_hashes(text)
-    assert not calls or re.search(r"target=\(.*--require-hashes", text)
-    return [call for call in calls if '"${target[@]}"' in call and "-r requirements.txt" in call]
 
 
 def test_every_requirement_of_an_image_has_its_hash() -> None:

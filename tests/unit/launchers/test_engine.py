@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import docker.errors
@@ -48,7 +47,6 @@ def test_a_setting_stands_before_what_is_found(
     ("name", "value", "reason"),
     [
         ("TRTMATRIX_GPU_ACCESS", "runtime", "known are toolkit, cdi, nodes"),
-        ("TRTMATRIX_DRIVER_FOLDER", "usr", "no folder by an absolute path"),
         ("TRTMATRIX_DRIVER_FOLDER", "/no/where", "no folder by an absolute path"),
         ("TRTMATRIX_ENGINE", "podman", "podman was asked for, and what answers at unix:"),
     ],
@@ -90,7 +88,6 @@ def test_a_socket_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     ("answers", "words"),
     [
         ({}, "Internal Server Error"),
-        ({"/info": INFO}, "Internal Server Error"),
         ({**ANSWERS, "/info": b"<html>"}, "Expecting value"),
     ],
 )
@@ -102,40 +99,6 @@ def test_an_engine_that_answers_with_trouble_is_none(
     assert not found.available
     assert found.reason.startswith("Docker does not answer: ")
     assert words in found.reason
-
-
-class Racing(dict[str, object]):
-    """Answers as Podman does where an image goes while it lists them: once with an error."""
-
-    def get(self, key: str, default: object = None) -> object:
-        gone = ValueError("locating image with ID 1: image not known")
-        return (super().pop(f"once {key}", None) and gone) or super().get(key, default)
-
-
-def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(address: Path) -> None:
-    with serving(address, Racing({**ANSWERS, "once /images/json": True})) as asked:
-        assert find_engine(gpu_here=False).available
-    assert asked.count("/images/json") == 2
-
-
-SNAPSHOTS = {"DockerRootDir": "/d", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
-
-
-def test_images_of_containerd_lie_in_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def root(info: Mapping[str, object]) -> str:
-        address = tmp_path / f"{len(list(tmp_path.iterdir()))}.sock"
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{address}")
-        with serving(address, {**ANSWERS, "/info": {**INFO, **info}}):
-            return find_engine(gpu_here=False).root
-
-    monkeypatch.setattr(docker_engine, "CONTAINERD", tmp_path / "containerd")
-    assert root({"DockerRootDir": "/d", "DriverStatus": None}) == "/d"
-    assert root(SNAPSHOTS) == ""
-    (tmp_path / "containerd").mkdir()
-    assert root(SNAPSHOTS) == str(tmp_path / "containerd")
-    (tmp_path / "containerd" / "daemon").mkdir()
-    own = {**SNAPSHOTS, "DockerRootDir": str(tmp_path)}
-    assert root(own) == str(tmp_path / "containerd" / "daemon")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ ROWS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {
     "CDI of others": (
         {"CDISpecDirs": ["cdi"], "DiscoveredDevices": [{"ID": "vendor.com/net=0"}]}, {"v.json": "{}"}, None,
     ),
-    "CDI switched off": ({"CDISpecDirs": None}, {"nvidia.json": GPUS}, None),
     "an engine that says nothing": ({}, {}, None),
 }  # fmt: skip
 

@@ -15,7 +15,7 @@ import pytest
 from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.launchers.images import Images, builder_command, run_builder
+from trtmatrix.launchers.images import Images, builder_command
 from trtmatrix.launchers.pulls import Puller
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
@@ -82,43 +82,6 @@ def test_launches_that_want_one_image_share_one_pull() -> None:
     assert ids == [f"sha256:{IMAGE}"] * 3
     assert engine.pulls == 1
     assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
-
-
-def write_script(folder: Path, code: str) -> Path:
-    script = folder / "build"
-    script.write_text(f"import os, sys, time\nfrom pathlib import Path\n{code}\n")
-    return script
-
-
-def test_a_build_is_given_its_version_and_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRTMATRIX_EXIT_CODE_FILE", str(tmp_path / "ours"))
-    code = "print(sys.argv[1:], os.environ.get('TRTMATRIX_EXIT_CODE_FILE'))\nprint('said', file=sys.stderr)"
-    script = write_script(tmp_path, code)
-    said = run_builder([*builder_command(script, Path("m.yaml")), "10.7.0"])
-    assert said == (0, "['--matrix=m.yaml', '10.7.0'] None\nsaid\n")
-    engine, told = StandInEngine(), list[str]()
-    with pytest.raises(docker.errors.ImageNotFound):  # the stand-in engine did not see the build
-        make_images(told, script).make_ready(launch(build=True), as_client(engine))
-    assert told == [f"building {IMAGE} (some minutes)", f"{IMAGE} is built"]
-    assert engine.pulls == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        ("print('docker/wheels/build: no hash\\n  nox says more', flush=True); sys.exit(2)", "no hash"),
-        ("print('fetching'); sys.exit('lost')", "lost"),
-        ("os.kill(os.getpid(), 9)", "it said nothing"),
-    ],
-)
-def test_a_build_that_fails_is_told_with_what_it_said(code: str, reason: str, tmp_path: Path) -> None:
-    images = make_images([], write_script(tmp_path, code))
-    with pytest.raises(MachineryError) as caught:
-        images.make_ready(launch(build=True), as_client(StandInEngine()))
-    lines = str(caught.value).splitlines()
-    assert lines[0] == f"{IMAGE} cannot be built: {reason}"
-    assert lines[-1] == "  try it by hand: nox -s image -- 10.7.0"
-    assert ("    nox says more" in lines) is ("nox says more" in code)
 
 
 def test_an_image_of_ours_is_never_pulled() -> None:

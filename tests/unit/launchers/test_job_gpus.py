@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.launchers.child_containers import count_oom_kills
-from trtmatrix.launchers.container import job_labels
 from trtmatrix.launchers.gpu import job_gpus
 from trtmatrix.suite.model import Gpu
 
@@ -44,13 +43,6 @@ def test_where_that_is_not_known_it_has_none(environment: dict[str, str], reason
     gpus, told = job_gpus(NODE, environment, "node1")
     assert gpus == ()
     assert reason in told
-
-
-def test_a_container_of_a_job_is_labelled_for_the_epilog() -> None:
-    assert job_labels({"SLURM_CLUSTER_NAME": "c"}) == {}
-    assert job_labels({"SLURM_JOB_ID": "7"}) == {"io.trtmatrix.slurm": "7"}
-    both = job_labels({"SLURM_JOB_ID": "7", "SLURM_CLUSTER_NAME": "c"})
-    assert both == {"io.trtmatrix.slurm": "7", "io.trtmatrix.cluster": "c"}
 
 
 @pytest.mark.parametrize(

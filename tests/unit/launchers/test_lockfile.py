@@ -75,11 +75,7 @@ def test_a_lock_is_read_line_by_line() -> None:
 
 MISTAKES = {
     "unknown key in a platform": ("image_id:", "imgae_id:", "linux/amd64.imgae_id", "'image_id'"),
-    "a missing key": (f"    digest: {digest_of('a')}\n", "", f"images.{IMAGE}.digest", "is missing"),
     "no digest": (f"manifest: {digest_of('b')}", "manifest: sha256:b", "manifest", "[0-9a-f]{64}"),
-    "a size that is text": ("size: 3", "size: '3'", "layers[0].size", "must be a whole number"),
-    "no moment": ("T03:36:28Z'", "'", f"images.{IMAGE}.resolved", "should match pattern"),
-    "no platform": ("linux/amd64:", "amd64:", "platforms.amd64", "should match pattern"),
     "a path that leaves": ("docker/wheels/Dockerfile", "../Dockerfile", "files.../Dockerfile", "below"),
     "a later schema": ("schema: 1", "schema: 2", "schema", "reads schema: 1"),
     "a merge that git gave up": ("schema: 1", "<<<<<<< HEAD\nschema: 1", "not valid YAML", ""),

@@ -9,22 +9,17 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
 
-import docker
 import pytest
 from engines import serving
 from reprosource import SOURCE
 
 from trtmatrix.common import offline
-from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.errors import UsageError
 from trtmatrix.common.offline import OfflineError, need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
-from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.pulls import Puller
-from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, install_wheels
+from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse
 from trtmatrix.prepare.case_pool import CasePool, Wanted
-from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.repro_files import read_repros
 
 
@@ -60,18 +55,6 @@ def test_sockets_of_this_host_are_used_and_all_are_again_afterwards(tmp_path: Pa
     assert offline.ENVIRONMENT not in os.environ
     socket.socket(socket.AF_INET).close()
     need_network("nothing")
-
-
-@pytest.mark.usefixtures("unconnected")
-def test_what_needs_a_network_says_so_with_the_way_out() -> None:
-    origin, client = ImageOrigin(image="nvcr.io/x:1"), cast("docker.DockerClient", None)
-    images = Images(puller=Puller(pull_note=lambda *_: None, note=lambda _: None))
-    with pytest.raises(MachineryError, match=r"--offline: nvcr\.io/x:1 needs a network.*\n.*nox -s pack"):
-        images._pull(origin, client)
-    with pytest.raises(MachineryError, match=r"--offline: building nvcr\.io/x:1 needs a network"):
-        images._build(origin, "10.0.0", client)
-    with pytest.raises(MachineryError, match=r"--offline: installing onnxruntime==1\.31\.1 needs a network"):
-        install_wheels(Path("python"), ("onnxruntime==1.31.1",))
 
 
 @pytest.mark.usefixtures("unconnected")

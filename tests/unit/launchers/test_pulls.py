@@ -16,15 +16,10 @@ IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 
 SAID = {  # what was said: remedy, and whether it is tried again
     "write /var/lib/docker/tmp/GetImageBlob1: no space left on device": ("free some room", 0),
-    "filesystem layer verification failed for digest sha256:12": ("ask again: something between", 0),
     "storing blob to file: flate: corrupt input before offset 44": ("ask again", 0),
     "no matching manifest for linux/arm64/v8 in the manifest list entries": ("choose an image for", 0),
-    "toomanyrequests: You have reached your pull rate limit": ("try again later; a login", 1),
     "http: server gave HTTP response to HTTPS client": ("put its authority's certificate into", 0),
     "incorrect username or password": ("log in again: docker login nvcr.io", 0),
-    "unauthorized: <a href='https://ngc.nvidia.com'>": ("log in: docker login nvcr.io", 0),
-    "manifest for x:1 not found: manifest unknown: manifest unknown": ("check the tag", 0),
-    "unknown blob": ("check the tag", 0),
     "received unexpected HTTP status: 503 Service Unavailable": ("try again later; with a proxy", 1),
     "Get \"https://nvcr.io/v2/\": dial tcp: lookup nvcr.io: no such host": ("check the network", 0),
     "dial tcp 127.0.0.1:1: connect: connection refused": ("check the network and the proxy", 0),

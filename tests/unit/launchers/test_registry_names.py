@@ -16,15 +16,11 @@ DIGEST = f"sha256:{'0123456789abcdef' * 4}"
     ("text", "host", "repository", "tag", "digest"),
     [
         ("ubuntu", "docker.io", "library/ubuntu", "latest", ""),
-        ("ubuntu:24.04", "docker.io", "library/ubuntu", "24.04", ""),
-        ("index.docker.io/a/b", "docker.io", "a/b", "latest", ""),
-        ("nvidia/cuda:12.6.3-base", "docker.io", "nvidia/cuda", "12.6.3-base", ""),
         ("nvcr.io/nvidia/pytorch:24.12-py3", "nvcr.io", "nvidia/pytorch", "24.12-py3", ""),
         (f"nvcr.io/nvidia/pytorch:1@{DIGEST}", "nvcr.io", "nvidia/pytorch", "1", DIGEST),
         ("localhost:5000/a:b", "localhost:5000", "a", "b", ""),
         ("[::1]:5000/a", "[::1]:5000", "a", "latest", ""),
         ("my.mirror:5000/nvidia/a_b/c--d__e.f", "my.mirror:5000", "nvidia/a_b/c--d__e.f", "latest", ""),
-        ("cuda:5000", "docker.io", "library/cuda", "5000", ""),
     ],
 )  # fmt: skip
 def test_a_name_is_read_as_docker_reads_it(

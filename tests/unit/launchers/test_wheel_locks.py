@@ -31,11 +31,6 @@ def test_each_wheel_of_the_matrix_gets_its_hash_and_the_comment_above() -> None:
     )
 
 
-def test_a_wheel_without_a_line_has_no_hash() -> None:
-    (pin,) = parse_lock("# nothing yet\n", ["a==1.0"], "x.txt")
-    assert (pin.sha256, pin.line) == ("", "a==1.0")
-
-
 @pytest.mark.parametrize(
     ("text", "wheels", "problem"),
     [
@@ -43,7 +38,6 @@ def test_a_wheel_without_a_line_has_no_hash() -> None:
         (f"a==1 --hash=sha256:{ONE}\n" * 2, ["a==1"], "x.txt:2: a==1 stands twice: remove one"),
         (f"a==1 --hash=sha256:{ONE[1:]}\n", ["a==1"], "x.txt:1: write NAME==VERSION --hash=sha256:"),
         ("a==1\n", ["a==1"], "x.txt:1: write NAME==VERSION"),
-        ("", ["a"], "matrix.yaml: a: write NAME==VERSION"),
         ("", ["a==1.*"], "matrix.yaml: a==1.*: write NAME==VERSION"),
     ],
 )

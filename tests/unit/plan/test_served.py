@@ -11,10 +11,10 @@ from builders import H200, make_case, make_cell, make_entry, make_record, make_v
 from trtmatrix.judge.compare import is_current
 from trtmatrix.judge.confirm import assess
 from trtmatrix.judge.entry import Entry
-from trtmatrix.plan.stale import asked_digest, find_changes, origin_digests
+from trtmatrix.plan.stale import find_changes, origin_digests
 from trtmatrix.run.perform import Options, why_run
 from trtmatrix.suite.matrix import ImageOrigin, Pin
-from trtmatrix.suite.model import Cause, Control, Evidence, Outcome, Verdict
+from trtmatrix.suite.model import Cause, Evidence, Outcome, Verdict
 from trtmatrix.suite.plan import Engine, Host
 
 AGAIN = {
@@ -57,13 +57,7 @@ LOCK = Pin(manifest="sha256:m", ids=("sha256:c", "sha256:m", "sha256:i"))
 
 @pytest.mark.parametrize(
     ("image", "current"),
-    [
-        ("sha256:c", True),
-        ("sha256:m", True),
-        ("sha256:i", True),
-        ("sha256:old", False),
-        ("sha256:c sha256:m", False),
-    ],
+    [("sha256:c", True), ("sha256:m", True), ("sha256:old", False), ("sha256:c sha256:m", False)],
 )
 @pytest.mark.parametrize("ids", [frozenset[str](), frozenset({"sha256:c"})])
 def test_a_locked_image_is_known_also_where_it_is_gone(
@@ -76,28 +70,3 @@ def test_a_locked_image_is_known_also_where_it_is_gone(
     record = make_record(cell, digests={"runtime": "container", "image": image}, gpu=board)
     assert is_current(record, wanted, cell) is current
     assert bool(find_changes(record, wanted, cell)) is not current
-
-
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        ({"limits": {"sum_abs": 1.0}}, True),
-        ({"useful": 0.5}, True),
-        ({"control": Control.NEGATIVE}, True),
-        ({"bug_is": frozenset(Cause)}, True),
-        ({"remarks": frozenset({"fused"})}, True),
-        ({"dangerous": True}, True),
-        ({"needs": frozenset({"torch"})}, True),
-        ({"defects": ("lost-scale",)}, False),
-        ({"builds": 3}, False),
-        ({"processes": 3}, False),
-        ({"seconds": 600.0}, False),
-    ],
-    ids=lambda value: (
-        next(iter(value)) if isinstance(value, dict) else str(value)
-    ),  # the same in each process
-)
-def test_what_is_asked_of_a_measurement_has_a_digest_and_what_judges_it_is_no_part(
-    change: dict[str, Any], same: bool
-) -> None:
-    assert (asked_digest(replace(make_case(), **change)) == asked_digest(make_case())) is same

@@ -13,24 +13,20 @@ from builders import (
     make_cell,
     make_matrix,
     make_record,
-    make_reported,
     make_repro,
     make_unknown,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.common.paths import Project
 from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.entry import Entry, Stored
-from trtmatrix.judge.record import ENDS
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import Why, find_reason
+from trtmatrix.plan.stale import Why
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_reasons, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
-from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion
+from trtmatrix.suite.model import NO_GPU, Cause, Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Pull, make_plan
 from trtmatrix.suite.repro_files import read_repros
 
@@ -68,7 +64,6 @@ DOUBT = "it is not believed yet: 3 engines alone first (FAIL (1 build))"
 
 REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
     "no record": (make_unknown(CELL), PLAIN, Why.NO_RECORD, "no record"),
-    "only reported": (make_reported(CELL), PLAIN, Why.NO_RECORD, "no record"),
     "another repro": (
         changed(repro="0" * 32 + "b" * 32), PLAIN, Why.CHANGED, f"repro sdpa-scale changed {SINCE}",
     ),
@@ -99,10 +94,6 @@ REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
         entry({"gpu": {**GPU, "variant": "1g.18gb"}}), PLAIN, Why.CHANGED,
         f"GPU's variant 1g.18gb → none changed {SINCE}",
     ),
-    "several": (
-        entry({"digests": {**NOW, "probe": "0"}, "gpu": {**GPU, "driver": "535.1"}}), PLAIN, Why.CHANGED,
-        f"probe; driver 535.1 → 580.159 changed {SINCE}",
-    ),
     "a record without digests": (
         entry({"digests": {}}), PLAIN, Why.CHANGED,
         "repro sdpa-scale; parameters of sdpa-scale/sdpa-tf32; "
@@ -119,12 +110,7 @@ REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
     "few engines": (
         entry({}), FEW, Why.FEW_ENGINES, "1 engine of the 3 asked for (--rebuilds)",
     ),
-    "set aside ones do not count": (
-        entry({"value": 9999.0, "others": (9999.0,) * 4, **SHARED}, {"confirms": "r0"}),
-        Options(rebuilds=3, confirm=False), Why.FEW_ENGINES, "1 engine of the 3 asked for (--rebuilds)",
-    ),
     "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, Why.NOT_BELIEVED, DOUBT),
-    "doubted, without --confirm": (entry({"value": 9999.0, **SHARED}), Options(confirm=False), None, ""),
     "rerun": (entry({}), Options(rerun=True), Why.RERUN, "--rerun"),
     "served": (entry({}), PLAIN, None, ""),
     "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None, ""),
@@ -138,40 +124,6 @@ def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
     reason = why_run(shown, options, NOW)
     assert (reason.why, reason.words) == (why, words) if reason else why is None
     assert (why_run(shown, options) is None) is (why is None)
-
-
-def test_the_table_has_every_kind_of_reason() -> None:
-    assert {why for _, _, why, _ in REASONS.values()} == {*Why, None}
-
-
-RECORDS = st.fixed_dictionaries(
-    {
-        "ended": st.sampled_from(["ran", *ENDS]),
-        "value": st.sampled_from([175.0, 9999.0]),
-        "worker": st.sampled_from([{}, {"position": 3}]),
-        "confirms": st.sampled_from(["", "r0"]),
-        "digests": st.sampled_from([NOW, NOW, {**NOW, "probe": "0"}]),
-    }
-)
-OPTIONS = st.builds(Options, rerun=st.booleans(), rebuilds=st.integers(1, 4), confirm=st.booleans())
-
-
-@given(st.lists(RECORDS, max_size=4), OPTIONS, st.booleans(), st.booleans())
-def test_what_is_believed_is_served_and_nothing_else(
-    records: list[dict[str, Any]], options: Options, local: bool, excluded: bool
-) -> None:
-    shown = entry(*records, local=local, excluded=excluded)
-    cause = shown.outcome.cause if shown.outcome else None
-    fact = shown.evidence is Evidence.MEASURED and not (cause and cause.may_pass)
-    assert (find_reason(shown, confirm=False) is None) is fact
-    engines = sum(record.engines for record in shown.records)
-    enough = bool(shown.records) and (shown.records[0].ended != "ran" or engines >= options.rebuilds)
-    believed = not options.confirm or not shown.wanted
-    served = fact and not options.rerun and (excluded or (enough and believed))
-    assert (why_run(shown, options) is None) is served
-    reason = why_run(shown, options, NOW)
-    assert (reason is None) is served
-    assert reason is None or reason.words
 
 
 SOURCE = '''\
@@ -238,14 +190,6 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
-
-
-def test_a_cell_is_run_once(desk: Desk) -> None:
-    assert desk.why() == "no record"
-    desk.measure()
-    assert desk.why() == ""
-    assert desk.why(rerun=True) == "--rerun"
-    assert desk.why(rebuilds=2) == "1 engine of the 2 asked for (--rebuilds)"
 
 
 @pytest.mark.parametrize(

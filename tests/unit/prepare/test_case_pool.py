@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.prepare import case_pool
 from trtmatrix.prepare.case_pool import CasePool, Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.repro_files import LoadedRepro, read_repro
@@ -127,35 +126,6 @@ def test_a_process_that_is_killed_is_the_machinery_s_trouble(pool: CasePool, loa
     with pytest.raises(MachineryError, match="was killed: perhaps for lack of memory"):
         prepare(pool, wanted(loaded, "is-killed"))
     assert leftovers(pool) == []
-
-
-def test_what_the_disk_refuses_comes_through_as_it_is(pool: CasePool, loaded: LoadedRepro) -> None:
-    """The command then says which folder is full, or cannot be written; this one cannot even for root."""
-    (pool.cache / "cases").parent.mkdir(exist_ok=True)
-    (pool.cache / "cases").touch()
-    with pytest.raises(OSError, match=r"Not a directory|File exists"):
-        prepare(pool, wanted(loaded, "a"))
-
-
-def test_what_a_killed_process_left_is_removed_and_no_other_s(
-    pool: CasePool, loaded: LoadedRepro, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tags: list[str] = []
-
-    class Leaving(CaseCache):
-        """Leaves, as a process that is killed does, what is not whole yet; and what another run writes."""
-
-        def remove_partial(self) -> None:
-            tags.append(self.tag)
-            for tag in (self.tag, "other-"):
-                (self.root / f".partial-{tag}x").mkdir(parents=True)
-                (self.blobs / f"{tag}x.npy.partial").touch()
-            super().remove_partial()
-
-    monkeypatch.setattr(case_pool, "CaseCache", Leaving)
-    prepare(pool, wanted(loaded, "a"))
-    assert len(tags) == 1
-    assert {path.name for path in leftovers(pool)} == {".partial-other-x", "other-x.npy.partial"}
 
 
 def test_a_repro_that_was_changed_meanwhile_is_told(pool: CasePool, loaded: LoadedRepro) -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_case, make_loaded, make_repro
-from prepare.test_cases import SHARED, Preparing, files, loaded
+from prepare.test_cases import SHARED, Preparing, files
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.prepare.noise import compute_noise, measure_members
+from trtmatrix.prepare.noise import compute_noise
 from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.suite.repros import Case
 
 
 class Emulating(Preparing):
@@ -82,14 +81,6 @@ def test_noise_that_several_cases_share_is_computed_once(tmp_path: Path) -> None
     assert read_noise_file(cache.prepare(repro, third))["defects"] == {}
 
 
-@pytest.mark.parametrize("case", [make_case(params={}), make_case(params={"precision": "tf32"})])
-def test_a_case_without_precision_or_emulation_has_no_noise(case: Case, tmp_path: Path) -> None:
-    repro = loaded() if case.precision else emulating()
-    folder = CaseCache(tmp_path).prepare(repro, case)
-    assert read_noise_file(folder) == {}
-    assert "noise.json" not in files(folder)
-
-
 class Scaled(ModuleType):
     """softmax(scale · s) @ v, whose scale may be another."""
 
@@ -121,22 +112,3 @@ def test_the_signature_of_a_lost_scale_is_known_for_other_scales() -> None:
     assert (curve[1.0], curve[2.0]) == (0.0, pytest.approx(1.0))
     assert list(curve.values()) == sorted(curve.values())
     assert set(shapes) == {"lost-scale"}
-
-
-class Overflowing(Scaled):
-    """A product that float16 cannot hold."""
-
-    def emulate(
-        self, params: dict[str, Any], arithmetic: Arithmetic, defect: str = "", seed: int = 0,
-        small: bool = False,
-    ) -> dict[str, np.ndarray[Any, Any]]:  # fmt: skip
-        del params, defect, seed, small
-        x = np.full((2, 2), 300.0)
-        return {"y": arithmetic.matmul(x, x), "z": arithmetic.matmul(x, 0.5 * np.eye(2))}
-
-
-def test_a_member_that_overflows_is_left_out() -> None:
-    errors, _ = measure_members(Overflowing("overflowing").emulate, {"precision": "fp16-flag"}, {})
-    assert not [name for name in errors["y"] if name.startswith("fp16")]
-    assert {"fp32", "tf32"} <= set(errors["y"])
-    assert set(ENSEMBLE["fp16"]) <= set(errors["z"])

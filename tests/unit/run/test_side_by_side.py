@@ -6,7 +6,6 @@ happen together waits for each other, with a limit.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,16 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_case, make_cell, make_repro
-from playing import LIMIT, RIGHT, WRONG, Playing, PreparingHere, always, boards_of
+from builders import H200, make_cell, make_repro
+from playing import RIGHT, WRONG, Playing, PreparingHere, always, boards_of
 from sidebyside import SECONDS, cases_of, cells_of, perform, stored, wait
 
-from trtmatrix.common.errors import MachineryError
-from trtmatrix.judge.record import Record
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.records import store
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
@@ -62,26 +58,6 @@ def test_a_cell_is_run_and_stored_before_the_next_case_is_prepared(tmp_path: Pat
     performed = perform(tmp_path, launcher, cells_of("a", "b"), preparer=preparer)
     assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [["a", "b"]]
     assert len(performed.records) == 2
-
-
-def test_the_probe_gets_on_while_a_record_is_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    second = threading.Event()
-    write = store.write_record
-
-    def slow(root: Path, record: Record) -> Record:
-        if record.cell.case == "a":
-            wait(second)
-        return write(root, record)
-
-    class Watching(Playing):
-        def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
-            super().cell(index, cell, out)
-            if index == 1:
-                second.set()
-
-    monkeypatch.setattr("trtmatrix.run.worker.keep_record", slow)
-    performed = perform(tmp_path, Watching(always(RIGHT)), cells_of("a", "b"))
-    assert [record.cell.case for record in performed.records] == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -150,59 +126,6 @@ def test_a_probe_that_dies_is_started_again_for_what_is_left(
     assert ends == {"a": "ran", "dies": cause, "b": "ran", "dies-too": cause, "c": "ran"}
 
 
-def test_a_cell_in_which_the_probe_died_beside_others_is_tried_again_alone(tmp_path: Path) -> None:
-    launcher = Dying()
-    perform(tmp_path, launcher, cells_of("a", "dies", "b"))
-    given = [(cell["cell"]["case"], cell["alone"]) for job in launcher.jobs for cell in job]
-    assert given == [("a", False), ("dies", False), ("b", False), ("dies", True)]
-
-
-def test_what_came_out_before_the_launcher_failed_is_kept(tmp_path: Path) -> None:
-    class Failing(Playing):
-        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-            del ready
-            self.jobs.append([])
-            files = [folder / "job" / f"{index}.cell.json" for index in range(2)]
-            while not all(file.exists() for file in files):
-                poll()
-            for index, file in enumerate(files):
-                self.jobs[-1].append(json.loads(file.read_text()))
-                self.cell(index, self.jobs[-1][-1], folder / "out")
-            raise MachineryError("the engine is gone")
-
-    performed = perform(tmp_path, Failing(always(RIGHT)), cells_of("a", "b"))
-    assert [record.ended for record in performed.records] == ["ran", "ran"]
-
-
-def test_a_probe_that_cannot_be_started_fails_every_cell_and_is_not_tried_again(tmp_path: Path) -> None:
-    performed = perform(tmp_path, Dying(never=True), cells_of("a", "b"))
-    assert [record.ended for record in performed.records] == ["launcher failed"] * 2
-    assert {record.detail for record in performed.records} == {"the probe did not start: no such file"}
-
-
-def test_a_probe_that_ends_before_it_was_given_anything_is_started_again(
-    tmp_path: Path,
-) -> None:
-    ended = threading.Event()
-
-    class Early(Playing):
-        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-            if not ended.is_set():
-                ended.set()
-                return Ended(code=1)
-            return super().run(ready, folder, poll)
-
-    class Late(PreparingHere):
-        def prepare(self, groups: Sequence[Sequence[Wanted]], stop: threading.Event) -> Iterator[Wanted]:
-            wait(ended)
-            yield from super().prepare(groups, stop)
-
-    performed = perform(
-        tmp_path, Early(always(RIGHT)), cells_of("a"), preparer=Late(CaseCache(tmp_path)), confirm=False
-    )
-    assert [record.ended for record in performed.records] == ["ran"]
-
-
 class Meeting(Playing):
     """Launches that must be under way at the same time."""
 
@@ -232,46 +155,12 @@ def test_equal_boards_run_launches_side_by_side_each_on_its_own(tmp_path: Path) 
     assert {record.cell.gpu for record in performed.records} == {H200.slug}
 
 
-def test_a_board_that_is_free_takes_the_next_launch(tmp_path: Path) -> None:
-    cells = cells_of("a", versions=("10.7.0", "10.8.0", "10.9.0"))
-    others = threading.Event()
-
-    class Long(Playing):
-        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-            if ready.launch.version.name == "10.7.0":
-                wait(others)
-            ended = super().run(ready, folder, poll)
-            if len(self.launches) == 2 and ready.launch.version.name != "10.7.0":
-                others.set()
-            return ended
-
-    launcher = Long(always(RIGHT))
-    performed = perform(tmp_path, launcher, cells, *boards_of(2))
-    assert len(performed.records) == 3
-    boards = {launch.version.name: launch.gpu.index for launch in launcher.launches}
-    assert boards["10.8.0"] == boards["10.9.0"] != boards["10.7.0"]
-
-
 def test_fewer_launches_than_boards_are_split_over_them(tmp_path: Path) -> None:
     launcher = Meeting(3)
     performed = perform(tmp_path, launcher, cells_of(*"abcdef"), *boards_of(3))
     assert sorted(len(job) for job in launcher.jobs) == [2, 2, 2]
     assert len({launch.gpu.index for launch in launcher.launches}) == 3
     assert sorted(record.cell.case for record in performed.records) == list("abcdef")
-
-
-def test_another_board_of_the_same_name_is_no_equal_one(tmp_path: Path) -> None:
-    first, second = boards_of(2)
-    launcher = Playing(always(RIGHT))
-    perform(tmp_path, launcher, cells_of("a", "b"), first, replace(second, variant="141 GiB, MIG on"))
-    assert [launch.gpu.index for launch in launcher.launches] == [0]
-
-
-def test_two_versions_run_side_by_side_on_the_cpu(tmp_path: Path) -> None:
-    repro = make_repro(make_case(**LIMIT))
-    versions = ("onnxruntime-1.30.0", "onnxruntime-1.31.1")
-    cells = [make_cell(repro, version=version, gpu=CPU) for version in versions]
-    assert len(perform(tmp_path, Meeting(2), cells).records) == 2
 
 
 MANY = [f"c{number:02d}" for number in range(40)]

@@ -50,27 +50,6 @@ class Pulling(Playing):
         return super().run(ready, folder, poll)
 
 
-def test_the_next_image_is_pulled_while_the_one_before_runs(tmp_path: Path) -> None:
-    second_is_pulled, first_runs = threading.Event(), threading.Event()
-
-    def before(what: str, name: str) -> None:
-        match what, name:
-            case "run", "10.7.0":
-                first_runs.set()
-                wait(second_is_pulled)
-            case "pull", "10.8.0":
-                wait(first_runs)
-            case "pull", "10.9.0":  # it begins while 10.7.0 still runs
-                second_is_pulled.set()
-
-    launcher = Pulling(before)
-    cells = cells_of("a", versions=("10.7.0", "10.8.0", "10.9.0"))
-    assert len(perform(tmp_path, launcher, cells, pull=True).records) == 3
-    assert [told for told in launcher.told if told.startswith("pull")] == [
-        "pull 10.7.0", "pull 10.8.0", "pull 10.9.0",
-    ]  # fmt: skip
-
-
 def test_what_is_here_runs_while_the_rest_is_pulled(tmp_path: Path) -> None:
     here = threading.Event()
 
@@ -101,28 +80,6 @@ def test_an_image_that_cannot_be_pulled_leaves_its_cells_out_and_no_others(tmp_p
     ]
 
 
-def test_trouble_in_telling_of_trouble_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Absent(Playing):
-        def make_ready(self, launch: Launch) -> Ready:
-            raise MachineryError(f"no image of {launch.version.name}")
-
-    def broken(*_: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("trtmatrix.common.progress.Progress.note", broken)
-    with pytest.raises((RuntimeError, BrokenPipeError, MachineryError)):
-        perform(tmp_path, Absent(always(RIGHT)), cells_of("a"))
-
-
-def test_a_mistake_in_making_ready_is_not_swallowed(tmp_path: Path) -> None:
-    def before(what: str, name: str) -> None:
-        del what, name
-        raise ZeroDivisionError("a mistake of ours")
-
-    with pytest.raises(ZeroDivisionError, match="a mistake of ours"):
-        perform(tmp_path, Pulling(before), cells_of("a"), pull=True)
-
-
 class Endless(Playing):
     """A probe that plays its first cell and then does nothing until it is ended."""
 
@@ -144,17 +101,6 @@ class Endless(Playing):
             return super().run(ready, folder, watch)
         finally:
             self.cleaned = True
-
-
-def test_a_run_that_is_stopped_keeps_what_came_out_and_leaves_nothing(tmp_path: Path) -> None:
-    cells = cells_of("a", "b")
-    stop = threading.Event()
-    launcher = Endless(stop.set)
-    run = make_run(tmp_path, launcher, [source_of(cells)], stop=stop)
-    execute_plan(make_a_plan(cells), frozenset(), run)
-    assert launcher.cleaned
-    assert stored(tmp_path) == ["a"]
-    assert not list(tmp_path.glob("jobs/*"))
 
 
 def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Path) -> None:
@@ -185,13 +131,6 @@ def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
     run = make_run(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
     with pytest.raises(UsageError, match="prepare"):
         execute_plan(make_a_plan(cells), frozenset(), run)
-    assert not list(tmp_path.glob("jobs/*"))
-
-
-def test_a_record_that_cannot_be_written_is_the_machinery_s_trouble(tmp_path: Path) -> None:
-    (tmp_path / "local").write_text("in the way")
-    with pytest.raises(MachineryError, match="a file could not be written"):
-        perform(tmp_path, Playing(always(RIGHT)), cells_of("a"))
     assert not list(tmp_path.glob("jobs/*"))
 
 
