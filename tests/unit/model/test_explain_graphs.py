@@ -143,13 +143,3 @@ def test_a_branch_is_computed_from_what_it_takes_from_around_it() -> None:
 def markable_of(model: ModelProto) -> Markable:
     with tempfile.TemporaryDirectory() as folder:
         return read_markable(save(model, Path(folder)))
-
-
-def test_external_weights_are_linked(tmp_path: Path) -> None:
-    markable = read_markable(save(blocks(2), tmp_path, external=True))
-    marked = write_marked(markable, "/0/act", tmp_path / "marked")
-    assert (tmp_path / "marked" / "my.bin").samefile(tmp_path / "my.bin")
-    model = onnx.load(str(marked), load_external_data=False)
-    assert [info.name for info in model.graph.output] == ["y", "/0/act"]
-    outputs = Session(marked).run({"x": np.ones((3, WIDTH), np.float32)})
-    assert outputs["/0/act"].shape == (3, WIDTH)

@@ -1,0 +1,153 @@
+"""Text, Markdown and the page: whole, safe, no wider than they may be; plots of what was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from builders import make_case, make_cell, make_entry, make_repro
+from goldenfile import check_golden
+from hypothesis import given
+from hypothesis import strategies as st
+from pagereading import Page, body_of, check_ids, check_safe
+from shown import NOISE, PATIENT, many_entries, sample_entries
+
+from trtmatrix.judge.calibration import NOT_CALIBRATED
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.record import record_from
+from trtmatrix.judge.words import cell_text, has_evidence
+from trtmatrix.suite.model import Verdict
+from trtmatrix.tables.markdown import render_markdown
+from trtmatrix.tables.plots import floors_of, latency_of, make_plots
+from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.render_text import render_text
+
+NOW = "2025-01-02 03:04 UTC"
+
+
+def markup(entries: tuple[Entry, ...]) -> str:
+    plots = make_plots(entries, NOT_CALIBRATED)
+    return render_html(entries, plots, generated=NOW, again="nox -s report")
+
+
+def test_a_sample_as_page() -> None:
+    check_golden("report.html", body_of(markup(sample_entries())))
+
+
+def test_the_page_loads_nothing_and_every_cell_with_evidence_is_in_it_once() -> None:
+    entries = sample_entries()
+    page = Page(markup(entries))
+    check_safe(page, scripts=1)
+    check_ids(page)
+    known = [
+        str(entry.cell.id) for entry in entries
+        if entry.outcome is not None and entry.outcome.verdict is not Verdict.BUILT
+    ]  # fmt: skip
+    text = page.whole.partition('id="tables"')[2].partition('id="plots"')[0]
+    assert all(text.count(f"<dd>{name}<") == 1 for name in known)
+    outside = {attrs["href"] for attrs in page.all("a") if not (attrs["href"] or "").startswith("#")}
+    assert outside == {"https://github.com/NVIDIA/TensorRT/issues/4333"}
+
+
+def test_texts_cannot_become_markup_of_the_page() -> None:
+    script = "<script>alert(1)</script>"
+    repro = make_repro(title=script, url="javascript:alert(1)", upstream="'\">")
+    entry = make_entry(make_cell(repro), ended="crashed", detail='"><img src=x onerror=y>')
+    page = Page(render_html([entry], generated="<b>", again="<i>"))
+    assert page.all("img") == page.all("b") == page.all("i") == []
+    assert all((attrs["href"] or "").startswith("#") for attrs in page.all("a"))
+    check_safe(page, scripts=1)
+
+
+@PATIENT
+@given(many_entries())
+def test_any_page_is_well_formed(entries: tuple[Entry, ...]) -> None:
+    page = Page(markup(entries))
+    check_ids(page)
+    check_safe(page, scripts=1)
+
+
+def test_of_several_outputs_the_worst_counts() -> None:
+    case = make_case(params={"precision": "fp16-flag"}, limits={})
+    entry = make_entry(make_cell(make_repro(case)), rel_l2=8e-4, noise=NOISE)
+    assert entry.record is not None
+    data: dict[str, Any] = json.loads(json.dumps(entry.record.data))
+    data["measurements"]["outputs"]["z"] = {"rel_l2": 2e-3}
+    data["noise"]["outputs"]["z"] = data["noise"]["outputs"]["y"]
+    assert floors_of(replace(entry, records=(record_from(data),)), NOT_CALIBRATED) == 5.0
+    data["measurements"]["outputs"]["y"]["rel_l2"] = "NaN"
+    worst = floors_of(replace(entry, records=(record_from(data),)), NOT_CALIBRATED)
+    assert str(worst) == "nan"
+
+
+def test_latencies_are_of_several_runs_only_and_one_version_is_no_line() -> None:
+    cell = make_cell()
+    several = {"latency": {"median_ms": 0.25, "low_ms": 0.2, "high_ms": 0.4, "runs": 50}, "run_ms": 3.0}
+    assert latency_of(make_entry(cell, engine=several)) == 0.25
+    assert latency_of(make_entry(cell, engine={"run_ms": 3.0})) is None
+    entries = [make_entry(make_cell(version=name), scalars={"ms": 0.5}) for name in ("10.7.0", "10.8.0")]
+    assert [found.unit for found in make_plots(entries, NOT_CALIBRATED)] == ["ms"]
+    assert make_plots(entries[:1], NOT_CALIBRATED) == ()
+
+
+def test_a_sample_as_markdown() -> None:
+    check_golden("table.md", render_markdown(sample_entries()))
+
+
+@PATIENT
+@given(many_entries())
+def test_every_table_row_has_as_many_cells_as_its_header(entries: tuple[Entry, ...]) -> None:
+    width = 0
+    for line in render_markdown(entries).splitlines():
+        if line.startswith("|"):
+            width = width or line.count("|")
+            assert line.count("|") == width
+        else:
+            width = 0
+
+
+def test_texts_cannot_become_markup_of_markdown() -> None:
+    repro = make_repro(make_case(), title="<img src=x> *a* [b](c) _d_ e_f", url="http://plain")
+    entry = make_entry(make_cell(repro), ended="crashed", detail="see @someone `#1` <b>")
+    text = render_markdown([entry])
+    assert r"\<img src=x\> \*a\* \[b\](c) \_d\_ e_f · NVIDIA/TensorRT#4333" in text
+    assert "`see @someone '#1' <b>`" in text
+
+
+def test_long_lists_end_with_a_count_and_fit_a_comment() -> None:
+    repro = make_repro(*(make_case(f"case-{i}") for i in range(60)))
+    names = [f"10.{i}.0" for i in range(11)]
+    entries = [make_entry(make_cell(repro, case, name), 1373.4) for case in repro.cases for name in names]
+    text = render_markdown(entries)
+    assert "- … and 620 more" in text
+    assert len(text) < 65_536
+
+
+def test_a_sample_as_text() -> None:
+    check_golden("table.txt", render_text(sample_entries()))
+
+
+@PATIENT
+@given(many_entries(), st.integers(min_value=60, max_value=140))
+def test_no_line_is_too_wide_and_what_has_evidence_is_shown(entries: tuple[Entry, ...], width: int) -> None:
+    lines = render_text(entries, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any(line != line.rstrip() for line in lines)
+    text = " ".join(render_text(entries).split())
+    assert all(cell_text(entry) in text for entry in entries if has_evidence(entry))
+
+
+def test_a_log_cannot_send_escapes_to_the_terminal() -> None:
+    entry = make_entry(ended="crashed", detail="\x1b]0;owned\x07\x1b[2J")
+    assert "\x1b" not in render_text([entry])
+
+
+def test_blocks_repeat_the_rows_and_no_column_is_lost() -> None:
+    repro = make_repro(make_case("a-case"))
+    names = [f"10.{minor}.0" for minor in range(20)]
+    lines = render_text([make_entry(make_cell(repro, version=name)) for name in names]).splitlines()
+    blocks = [line for line in lines if line.startswith("  a-case")]
+    assert len(blocks) == 3
+    assert sum(line.count("PASS¹ 175") for line in blocks) == 20
+    assert all(any(name in line.split() for line in lines) for name in names)
