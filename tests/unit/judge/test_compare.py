@@ -96,7 +96,6 @@ def test_only_what_was_run_can_surprise(
         ("sdpa-tf32", "10.7.0", 0),
         ("sdpa-fp16", "10.7.0", 1),
         ("sdpa-fp16", "10.10.0", 2),
-        ("sdpa-fp16", "10.1.0", None),
         ("explicit", "10.7.0", None),
         ("sdpa-tf32", "tensorrt-rtx-1.4", 3),
         ("sdpa-tf32", "onnxruntime-1.31.1", None),
@@ -122,20 +121,13 @@ UNKNOWN = Gpu(slug="my-l40s", name="NVIDIA L40S")
     [
         ((), "", L4, True),
         (("*l4",), "", L4, True),
-        (("NVIDIA L4",), "", L4, True),
-        (("nvidia-L4",), "", L4, True),
         (("*L4",), "", H200, False),
-        (("*L4", "*H200*"), "", H200, True),
         (("*L4",), "", UNKNOWN, False),
         (("*L4",), "", NO_GPU, True),
-        ((), ">=8.9", L4, True),
         ((), ">=8.9,<9", H200, False),
         ((), "==9.0", UNKNOWN, True),
-        ((), "==9.0", NO_GPU, True),
-        ((), "==9.0", Gpu(slug="a", name="A", compute="8.9, 9.0"), True),
         ((), ">8", Gpu(slug="a", name="A", compute="10.0"), True),
         (("*L4",), ">=9", L4, False),
-        (("*[l]4",), ">=8", L4, True),
     ],
 )
 def test_an_expectation_may_be_of_some_gpus_alone(

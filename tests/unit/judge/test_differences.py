@@ -62,7 +62,6 @@ def test_figures_are_those_of_all_samples_together(rows: list[list[float]], data
     [
         ([1.0, math.nan, math.inf], [1.0, math.nan, math.inf], "bitwise equal"),
         ([0.0], [-0.0], ""),
-        ([True, False], [True, False], "bitwise equal"),
         (
             np.array([1], np.int32),
             np.array([1], np.int64),
@@ -174,12 +173,8 @@ def test_an_output_that_is_gone_or_damaged_is_none_or_told(tmp_path: Path) -> No
     [
         ([np.array([1, 2], np.int32)], [np.array([1, 2], np.int64)], True),  # TensorRT 8 has no int64
         ([np.array([True, False])], [np.array([True, False])], True),
-        ([np.array(0, np.uint8)], [np.array(0, np.uint8)], True),
         ([np.array([1, 2])], [np.array([1, 3])], False),
-        ([np.array([1, 2]), None], [np.array([1, 2]), np.array([3])], False),
-        ([np.array([1, 2])], [np.array([1, 2, 3])], False),
         ([np.array([1.0, 2.0])], [np.array([1.0, 2.0])], False),
-        ([np.array([1, 2])], [np.array([1.0, 2.0])], False),
         ([], [], False),
     ],
 )

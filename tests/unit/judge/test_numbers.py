@@ -96,11 +96,8 @@ def test_below_the_noise_the_signature_decides(c: float, verdict: Verdict) -> No
 
 
 @pytest.mark.parametrize("c", [0.89, 1.11, 3.66, -0.52, 0.03])
-def test_a_known_bug_is_not_named_at_another_c(c: float) -> None:
+def test_a_known_bug_is_not_named_at_another_c_but_its_shape_is(c: float) -> None:
     assert "4333" not in judged(make_build(30.0, c=c, explained=0.98)).reason
-
-
-def test_another_size_of_a_known_defect_is_told_as_what_it_is() -> None:
     reason = judged(make_build(16.0, c=9.0, explained=0.99)).reason
     assert "the shape of lost-scale, 9 times its size" in reason
 
@@ -161,12 +158,9 @@ def test_an_error_of_another_precision_is_recognised() -> None:
     [
         (1.0, 0.0, "tf32"),
         (1.05, 1.0, "fp16"),
-        (1.05, 0.0, "tf32"),
         (3.0, 1.0, "fp16"),
         (0.0005, 0.0, "fp32"),
-        (1.49, 0.0, "tf32"),
         (5.0, 1.0, ""),
-        (0.01, 0.0, ""),
     ],
 )
 def test_under_the_flag_the_precision_that_shows_is_said(floors: float, share: float, fit: str) -> None:
@@ -192,12 +186,6 @@ def test_a_negative_control_must_fail_by_what_was_put_in() -> None:
     outcome = control(0.5)
     assert outcome.verdict is Verdict.INVALID
     assert "c = 0.5 of lost-scale instead of 1" in outcome.reason
-
-
-def test_without_floor_and_limit_nothing_can_be_said() -> None:
-    outcome = judge_build(make_build(1.0), replace(make_subject(), noise=None))
-    assert outcome.verdict is Verdict.INVALID
-    assert "no noise floor" in outcome.reason
 
 
 def test_trials_say_what_they_exclude() -> None:
@@ -228,15 +216,6 @@ def test_zeros_of_integers_that_are_the_references_tell_and_real_zeros_do_not(
     case = make_subject(keep=True, defects=())
     outcome = judge_build(Measured(outputs={"y": values}, scalars={}), replace(case, noise=None))
     assert outcome.verdict is verdict
-
-
-@pytest.mark.parametrize("given", [np.ones(3), np.full(3, np.inf), np.full(3, np.nan)])
-def test_what_is_infinite_in_the_reference_alone_is_no_exact_output(given: NDArray[Any]) -> None:
-    values = measure_with_signatures(given.astype(np.float32), np.full(3, -np.inf), {})[0]
-    outcome = judge_build(
-        Measured(outputs={"y": values}, scalars={}), replace(make_subject(keep=True, defects=()), noise=None)
-    )
-    assert outcome.verdict is not Verdict.PASS
 
 
 def rounded(y: NDArray[Any], reference: NDArray[Any], kind: str = "float32", member: float = 0.0) -> Outcome:

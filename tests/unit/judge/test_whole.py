@@ -14,7 +14,7 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.noise import Noise
 from trtmatrix.judge.numbers import judge_build
 from trtmatrix.judge.record import Measured
-from trtmatrix.suite.model import Control, Product, Verdict
+from trtmatrix.suite.model import Control, Verdict
 
 TWO = make_noise(outputs={"y": MEMBERS, "z": MEMBERS})
 
@@ -30,20 +30,11 @@ def test_an_output_that_the_run_did_not_give_is_no_pass() -> None:
     assert (outcome.verdict, outcome.reason) == (Verdict.INVALID, "the run did not give z")
 
 
-def test_onnx_runtime_writes_no_inner_tensors() -> None:
-    subject = replace(make_subject(TWO), product=Product.ONNXRUNTIME)
-    assert judge_build(with_outputs(y=MEMBERS["fp32"]), subject).verdict is Verdict.PASS
-
-
 @pytest.mark.parametrize("noise", [make_noise(), replace(TWO, outputs={"y": MEMBERS, "z": {}})])
 @pytest.mark.parametrize("error", [1.0, math.inf, math.nan])
 def test_an_output_without_a_floor_is_no_pass(noise: Noise, error: float) -> None:
     outcome = judged(with_outputs(y=FLOOR, z=error), noise=noise)
     assert (outcome.verdict, outcome.reason) == (Verdict.INVALID, "no noise floor is known of z")
-
-
-def test_an_output_without_a_floor_may_be_exact() -> None:
-    assert judged(with_outputs(y=FLOOR, z=0.0), noise=make_noise()).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize("outputs", [{"y": 9 * FLOOR}, {"y": 9 * FLOOR, "z": FLOOR, "w": 1.0}])

@@ -60,20 +60,15 @@ def test_the_sample_has_its_digest_under_every_python() -> None:
 
 UNSEEN = {
     "comment": changed(("  # where files lie", "  # elsewhere")),
-    "comment line inside": changed(("    if y:", "  # odd\n    if y:")),
     "comment in brackets": changed(("            y,", "            # first\n            y,  # y")),
-    "blank lines": changed(("    if y:", "\n\n    \n    if y:")),
     "broken lines": changed(("trt.run(\n            y,\n            os.sep,", "trt.run(y,\n os.sep,")),
-    "a backslash": changed(("if y:", "if \\\n    y:")),
     "line ends": SAMPLE.replace("\n", "\r\n"),
     "byte order mark": "\ufeff" + SAMPLE,
     "docstring of the module": changed(('"""A module."""', '"""Another\n\nmodule."""')),
-    "docstring of a function": changed(('    """Run it."""\n', "")),
     "docstring of a constant": changed(("LIMIT = 1.5e-3", 'LIMIT = 1.5e-3\n"""The limit."""')),
     "title": changed(('"one"', '"two"')),
     "expectation": changed(('[{"cases": ["a"]}]', "[]")),
     "list of cases": changed(('{"id": "a", "params": {}}', '{"id": "b", "params": {"n": 1}}')),
-    "facts that cases read": changed(('{"id": "a"', '{"id": FACTS["title"]')),
 }
 
 
@@ -87,13 +82,9 @@ def test_what_no_run_can_see_does_not_change_the_digest(name: str) -> None:
 SEEN = {
     "number": changed(("1.5e-3", "1.5e-4")),
     "string": changed(("'é'", "'e'")),
-    "kind of string": changed(('rb"', 'Rb"')),
     "what looks like a comment in a string": changed((" # no comment", " # a comment")),
-    "a line in a string": changed(("text  # that stays", "text  # that goes")),
     "indentation": changed(("    return {}\n", "        return {}\n")),
     "a trailing comma": changed(("os.sep,", "os.sep")),
-    "a formatted string by itself": changed(("    if y:", "    f'{y}'\n    if y:")),
-    "decorated cases": changed(("def cases", "@staticmethod\ndef cases")),
     "a decorator": changed(("def run", "@staticmethod\ndef run")),
 }
 
@@ -108,12 +99,9 @@ def test_all_else_changes_the_digest(name: str) -> None:
     ("added", "change"),
     [
         ("print(FACTS)\n", ('"one"', '"two"')),
-        ("FACTS['title'] += '!'\n", ('"one"', '"two"')),
         ("def emulate(params):\n    return FACTS['title']\n", ('"one"', '"two"')),
-        ("ROWS = list(cases())\n", ('{"id": "a"', '{"id": "b"')),
         ("def prepare(params):\n    return cases\n", ('{"id": "a"', '{"id": "b"')),
         ("print(__doc__)\n", ("A module.", "Another.")),
-        ("def helper():\n    return run.__doc__\n", ("Run it.", "Run.")),
     ],
 )
 def test_what_the_rest_of_a_repro_reads_counts(added: str, change: tuple[str, str]) -> None:

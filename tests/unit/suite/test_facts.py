@@ -53,10 +53,8 @@ FACTS_MISTAKES = {
     "syntax": (replaced('"a title",', '"a title'), 2, "not valid Python"),
     "not a literal": (replaced('"a title"', '"a".upper()'), 1, "must be a literal"),
     "key twice": (replaced('    "url"', '    "title": "b",\n    "url"'), 4, "'title' stands twice"),
-    "not a dict": ("FACTS = []\n", 1, "FACTS: "),
     "unknown key": (replaced('"summary"', '"sumary"'), 5, "FACTS.sumary: unknown key; perhaps you meant"),
     "missing": (replaced('    "title": "a title",\n', ""), 1, "FACTS.title: is missing"),
-    "wrong verdict": (replaced('"FAIL"', '"fail"'), 8, "FACTS.expectations[0].verdict: "),
     "wrong versions": (replaced('"==10.7.0"', '"=10.7"'), 8, "is no specifier such as '==10.7.0'"),
     "no cases": (replaced('"cases": ["plain"]', '"cases": []'), 8, "FACTS.expectations[0].cases: "),
     "case that is not there": (
@@ -68,7 +66,6 @@ FACTS_MISTAKES = {
     ),
     "a defect's name": (with_key('"defects": {"2": {"what": "x"}}'), 10, "must match [a-z][a-z0-9-]*"),
     "a twin of no case": (with_key(TWIN % ("b", "")), 10, "FACTS.twins[0].cases[0]: 'b' fits no case"),
-    "a twin's version": (with_key(TWIN % ("*", '"new": 1')), 10, "is no version's name such as '10.7.0'"),
     "work-around that is not there": (
         replaced('"case": "plain"', '"case": "plian"'), 10, "no case 'plian'; perhaps you meant 'plain'",
     ),
@@ -87,14 +84,9 @@ def test_a_mistake_in_facts_is_told_with_line_and_remedy(name: str) -> None:
     [
         ({"id": "Bad Id"}, "must match [a-z0-9.-]+"),
         ({"limits": {"x": float("nan")}}, "limits.x: "),
-        ({"limits": {"x": True}}, "limits.x: "),
         ({"params": {"x": [1]}}, "params.x"),
         ({"params": {"x": float("nan")}}, "must be finite"),
-        ({"useful": 0}, "useful: "),
         ({"builds": 0}, "builds: "),
-        ({"processes": 0}, "processes: "),
-        ({"seconds": 0}, "seconds: "),
-        ({"products": []}, "products: "),
         ({"products": ["tensorflow"]}, "products[0]: "),
         ({"bug_is": ["bild failed"]}, "bug_is[0]: "),
         ({"limit": {}}, "limit: unknown key; perhaps you meant 'limits'"),
@@ -110,7 +102,6 @@ def test_a_mistake_in_a_case_is_told(change: dict[str, object], words: str) -> N
     ("case", "builds"),
     [
         ({"params": {"precision": "fp16-flag"}}, 3),
-        ({"params": {"precision": "fp16"}}, 1),
         ({"params": {"precision": "fp16-flag"}, "builds": 1}, 1),
         ({"params": {}, "builds": 5}, 5),
         ({"params": {"precision": "fp16-flag"}, "processes": 3}, 1),
@@ -152,9 +143,7 @@ def noise_problems(*cases: object, noise: object = NOISE, emulates: bool = True)
         ({"defects": ["lost-scael"]}, "perhaps you meant 'lost-scale'"),
         ({"defect": "lost-mask", "control": "negative"}, "is not among the case's defects"),
         ({"defect": "lost-scale"}, "only a negative control has one put in"),
-        ({"defect": "lost-scale", "control": "positive"}, "only a negative control has one put in"),
         ({"params": {"precision": "tf32"}}, "nothing emulates them"),
-        ({"params": {"batch": 6}}, "nothing emulates them"),
         ({"processes": 3, "builds": 2}, "several processes build once each"),
     ],
     ids=str,
@@ -170,7 +159,6 @@ def test_a_mistake_about_defects_is_told_with_its_case(change: dict[str, object]
         (None, True, "emulate() needs NOISE"),
         (NOISE, False, "NOISE without emulate()"),
         ("precision", True, "NOISE must be a tuple of different names"),
-        (("precision", "batch", "batch"), True, "NOISE must be a tuple of different names"),
         (("batch",), True, 'NOISE lacks "precision"'),
         (("precision", "btach"), True, "NOISE: no case has the param 'btach'; perhaps you meant 'batch'"),
     ],
@@ -198,8 +186,3 @@ def test_mistakes_of_facts_and_cases_are_told_at_once() -> None:
 
 def test_a_case_id_that_stands_twice_is_told() -> None:
     assert "the id 'plain' stands twice" in problems_of(SOURCE, PLAIN, PLAIN)[0]
-
-
-def test_no_case_at_all_is_told() -> None:
-    with pytest.raises(ConfigError, match="yields no case"):
-        parse_repro(SOURCE, "r.py", "a-b", [])
