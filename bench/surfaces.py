@@ -9,6 +9,7 @@ while their surface is read: with stand-ins of the right names they import on an
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,13 +17,14 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from trtmatrix.api.section import STORE, today
-from trtmatrix.api.surface import format_store, parse_store, parse_surface
+from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import Origin, Surface, numbers_of
 from trtmatrix.common.errors import MachineryError, TrtMatrixError
 from trtmatrix.common.paths import probe_folder
@@ -146,6 +148,29 @@ def need_compiler() -> str:
         "there is no C compiler, which the stand-ins for NVIDIA's libraries need\n"
         "  install one (Debian: apt-get install gcc), or name one in CC"
     )
+
+
+def format_store(surfaces: Iterable[Surface]) -> str:
+    """Return many surfaces as one JSON text; a new release adds lines at its end and changes none."""
+    heads, parts, known = [], [], dict[str, Any]()
+    for surface in sorted(surfaces, key=lambda surface: numbers_of(surface.version)):
+        plain = format_surface(surface)
+        entries = dict(plain["names"])
+        for owner, found in plain["classes"].items():
+            entries |= {f"{owner}:{name}": entry for name, entry in found.pop("members", {}).items()}
+            entries[owner] = {"kind": "class", **found}
+        new = {name: entry for name, entry in sorted(entries.items()) if known.get(name) != entry}
+        gone = dict.fromkeys(sorted(known.keys() - entries.keys()))
+        heads.append(_line({"version": surface.version, **plain["origin"]}))
+        lines = [f"{_line(name)}:{_line(entry)}" for name, entry in {**new, **gone}.items()]
+        parts.append(f"{_line(surface.version)}:{{\n" + ",\n".join(lines) + "\n}")
+        known = entries
+    changes = ",\n".join(parts)
+    return '{"surfaces":[\n' + ",\n".join(heads) + '\n],\n"changes":{\n' + changes + "\n}}\n"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from trtmatrix.api.changes import ChangeTable
-from trtmatrix.api.signatures import IsA, breaks, differ, parse_type
+from trtmatrix.api.signatures import breaks
 from trtmatrix.api.types import (
     WORST_FIRST,
     ApiChange,
@@ -113,36 +113,27 @@ def _removed(before: Surface, after: Surface) -> Iterator[ApiChange]:
 
 def _changed(before: Surface, after: Surface) -> Iterator[ApiChange]:
     """Yield what code that calls, reads or sets a name trips over, where the name stays."""
-
-    def is_a(name: str, other: str) -> bool:
-        found = after.classes.get(name)
-        return name == other or (found is not None and any(is_a(base, other) for base in found.bases))
-
     for name, had in _members(before):
         has = after.find(name)
         if has is None:
             continue
         note, lost = "", had.signatures
         if had.kind in CALLABLES and has.kind in CALLABLES:
-            note, lost = _lost_calls(had, has, is_a)
+            note, lost = _lost_calls(had, has)
         elif had.kind is not has.kind:
             note = f"a {has.kind.value}, and was a {had.kind.value}"
         elif had.settable and not has.settable:
             note = "can no longer be set"
-        elif had.kind is MemberKind.PROPERTY and differ(
-            parse_type(has.returns), parse_type(had.returns), is_a
-        ):
-            note = f"is {has.returns} instead of {had.returns}"
         if note:
             was, now = _shown(had, lost), _shown(has, has.signatures)
             yield ApiChange(name=name, kind=ChangeKind.CHANGED, before=was, after=now, note=note)
 
 
-def _lost_calls(had: Member, has: Member, is_a: IsA) -> tuple[str, tuple[str, ...]]:
+def _lost_calls(had: Member, has: Member) -> tuple[str, tuple[str, ...]]:
     """Return why one way of calling a function no longer works, and all such ways."""
     lost: list[tuple[str, str]] = []
     for signature in had.signatures if has.signatures else ():
-        reasons = [breaks(signature, other, is_a) for other in has.signatures]
+        reasons = [breaks(signature, other) for other in has.signatures]
         if all(reasons):
             nearest = min(reasons, key=lambda reason: not reason.startswith("asks for"))
             lost.append((nearest, signature))

@@ -1,7 +1,7 @@
 """Says what keeps code from running at the version moved to: tests of TensorRT's version, and of its names.
 
-A test is worked out twice: as Python does, and as it is meant, with every number of a text as one sign: then
-``"10.8"`` is larger than ``"8.6"``, and its first sign is the ten.
+A test is worked out at the version moved to, and at a made-up one that is newer than all that begin with one
+sign: where a test knows no number above eight, both must give the same.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Guards:
             flag = self._flag(name)
             inside = any(isinstance(each, ast.FunctionDef) for each in self.values.around(flag or _UNCLEAR))
             if flag is not None and flag is not _UNCLEAR and (name[-1] == ")" or not inside):
-                got, meant = self._work_out(flag, self.names.after)
-                yield name, _UNCLEAR if got is None or meant not in (None, got) else ast.Constant(got)
+                got, right = self._work_out(flag)
+                yield name, _UNCLEAR if got is None or right not in (None, got) else ast.Constant(got)
 
     # ---- what guards ----
 
@@ -162,41 +162,45 @@ class Guards:
             return "", ""
         text = " ".join(ast.unparse(node).split())
         shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
-        got, meant = self._work_out(node, self.names.after)
-        if got is None or meant not in (None, got):
+        got, right = self._work_out(node)
+        if got is None or right not in (None, got):
             return shown, shown
         return ("", shown) if got else (shown, "")
 
     def find_flip(self, node: ast.expr) -> ApiChange | None:
-        """Return the change that a test is where it is right at the version moved from alone.
+        """Return the change that a test is where it is right for versions below 10 alone.
 
         So is what reads one sign of a version for a number: the 1 of ``"10.8"[0]``.
         """
-        got, meant = self._work_out(node, self.names.after) if self._hangs(node) else (None, None)
-        if got is None or not isinstance(meant, int) or got == meant:
+        if numbers_of(self.names.surface.version)[0] > NINE[0] or not self._hangs(node):
             return None
-        was, meant_before = self._work_out(node, self.names.surface.version)
-        if isinstance(meant, bool) and was not in (meant_before, _FAILED):
+        got, right = self._work_out(node)
+        if right in (None, got):
             return None
         return ApiChange(
             name=f"version test {ast.unparse(node)}", kind=ChangeKind.CHANGED,
             source="worked out from this line",
-            note=f"at {self.names.after} it gives {got}, where the version's numbers give {meant}",
+            note=f"at {self.names.after} it gives {got}, where the version's numbers give {right}",
             replacement="a comparison of numbers: packaging.version.Version(tensorrt.__version__)",
         )  # fmt: skip
 
-    def _work_out(self, node: ast.expr, version: str) -> tuple[Any, Any]:
-        """Return what an expression gives at a version, and what it is meant to; None: unclear."""
-        plain, meant = (Reading(version, self._meaning, meant=meant) for meant in (False, True))
-        return plain.outcome(node), meant.outcome(node)
+    def _work_out(self, node: ast.expr) -> tuple[Any, Any]:
+        """Return what an expression gives at the version moved to, and what it should; None: unclear."""
+        now, nine = Reading(self.names.after, self._meaning), Reading("9.8.7", self._meaning)
+        got, right = now.outcome(node), nine.outcome(node)
+        if isinstance(right, bool):
+            return got, None if max(nine.numbers, default=0) >= NINE[0] else right
+        if isinstance(right, int):
+            return got, dict(zip(NINE, numbers_of(self.names.after), strict=False)).get(right)
+        return got, "a number" if got == FAILED else None
 
 
-_FAILED, _TEN = "an error", 0xE000
+FAILED, NINE = "an error", (9, 8, 7)
 _TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
 _VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: lambda a, _: not a, ast.USub: lambda a, _: -a,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 
@@ -206,13 +210,11 @@ class Unclear(Exception):
 
 
 class Reading:
-    """Works expressions out at a version; ``meant``: as they are meant, not as Python does."""
+    """Works expressions out at a version; ``numbers``: the leading ones of the constants met."""
 
-    def __init__(
-        self, version: str, look: Callable[[ast.expr], ast.expr | None], *, meant: bool = False
-    ) -> None:
+    def __init__(self, version: str, look: Callable[[ast.expr], ast.expr | None]) -> None:
         """Take the version, and what says what parts of an expression stand for."""
-        self.version, self.look, self.meant = version, look, meant
+        self.version, self.look, self.numbers = version, look, list[int]()
 
     def outcome(self, node: ast.expr) -> Any:  # noqa: ANN401 - what an expression of the user's gives
         """Return what an expression gives, None where that is unclear, an error's word where it raises."""
@@ -221,19 +223,20 @@ class Reading:
         except (Unclear, RecursionError, KeyError):
             return None
         except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
-            return None if self.meant else _FAILED
+            return FAILED
 
     def _fold(self, node: ast.expr) -> Any:  # noqa: ANN401
         """Work an expression out; raises :class:`Unclear`, or what Python raises."""
         if (found := self.look(node)) is not None:
-            return self._read(self.version) if found is _VERSION else self._fold(found)
+            return self.version if found is _VERSION else self._fold(found)
         match node:
             case ast.Constant(value=value):
-                return self._read(value) if isinstance(value, str) else value
+                self.numbers += map(int, re.findall(r"^\d+", str(value)))
+                return value
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
                 return tuple(map(self._fold, parts))
-            case ast.UnaryOp(op=ast.Not() | ast.USub() as how, operand=inner):
-                return not self._fold(inner) if isinstance(how, ast.Not) else -self._fold(inner)
+            case ast.UnaryOp(op=how, operand=inner):
+                return _OPERATORS[type(how)](self._fold(inner), None)
             case ast.Attribute(value=inner, attr="major" | "minor" as name):
                 return self._fold(inner)[name == "minor"]
             case ast.Slice(lower=lower, upper=upper):
@@ -243,9 +246,7 @@ class Reading:
             case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
                 return self._call("map" if isinstance(part, ast.Call) else "tuple", self._fold(each.iter))
             case ast.Compare(left=left, ops=[how], comparators=[right]):
-                both = self._fold(left), self._fold(right)
-                texts = self.meant and all(isinstance(each, str) for each in both)
-                return _OPERATORS[type(how)](*(each.rstrip(".") if texts else each for each in both))
+                return _OPERATORS[type(how)](self._fold(left), self._fold(right))
             case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
                 return getattr(self._fold(inner), name)(*map(self._fold, args))
             case ast.Call(func=function, args=[*_, part]):
@@ -254,22 +255,10 @@ class Reading:
 
     def _call(self, name: str, value: Any) -> Any:  # noqa: ANN401
         """Return what a function gives."""
-        if name in ("int", "float"):
-            number = self._number(value) if isinstance(value, str) else value
-            return float(number) if name == "float" else int(numbers_of(number)[0] if self.meant else number)
-        if name == "map":
-            return tuple(self._call("int", part) for part in value)
         if name in _VERSIONS:
-            return (*(numbers := numbers_of(self._number(value).lstrip("v"))), *(0,) * (6 - len(numbers)))
-        if name in ("tuple", "list", "str"):
-            return value if name == "str" else tuple(value)
-        raise Unclear
-
-    def _read(self, text: str) -> str:
-        """Return a text; where it is meant, with each number of several signs as one."""
-        return re.sub(r"\d\d+", lambda found: chr(_TEN + int(found[0][:3])), text) if self.meant else text
-
-    def _number(self, text: str) -> str:
-        """Return the text of a number that :meth:`_read` may have shortened."""
-        plain = text.rstrip("." * self.meant)
-        return re.sub(f"[{chr(_TEN)}-{chr(_TEN + 999)}]", lambda found: str(ord(found[0]) - _TEN), plain)
+            return (*(numbers := numbers_of(value.lstrip("v"))), *(0,) * (6 - len(numbers)))
+        functions: dict[str, Callable[[Any], Any]] = {
+            "int": int, "float": float, "str": str, "tuple": tuple, "list": tuple,
+            "map": lambda parts: tuple(map(int, parts)),
+        }  # fmt: skip
+        return functions[name](value)

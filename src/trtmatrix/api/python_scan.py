@@ -171,7 +171,7 @@ def _is_set(node: ast.AST) -> bool:
 
 def _fits(call: ast.Call, signature: str) -> bool:
     """Say whether a call surely fits a signature by number and names of arguments."""
-    parameters = parse_signature(signature).parameters
+    parameters = parse_signature(signature)
     rest = {each.name: each.optional for each in parameters[len(call.args) :]}
     given = {each.arg for each in call.keywords}
     lacking = [name for name, optional in rest.items() if not optional and name not in given]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface, numbers_of
+from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface
 from trtmatrix.common.errors import ConfigError
 
 
@@ -75,26 +74,3 @@ def _join(version: str, origin: Origin, entries: dict[str, ApiClass | Member]) -
         else:
             (members[owner] if name else names)[name or owner] = entry
     return Surface(version=version, origin=origin, classes=classes, names=names)
-
-
-def format_store(surfaces: Iterable[Surface]) -> str:
-    """Return many surfaces as one JSON text; a new release adds lines at its end and changes none."""
-    heads, parts, known = [], [], dict[str, Any]()
-    for surface in sorted(surfaces, key=lambda surface: numbers_of(surface.version)):
-        plain = format_surface(surface)
-        entries = dict(plain["names"])
-        for owner, found in plain["classes"].items():
-            entries |= {f"{owner}:{name}": entry for name, entry in found.pop("members", {}).items()}
-            entries[owner] = {"kind": "class", **found}
-        new = {name: entry for name, entry in sorted(entries.items()) if known.get(name) != entry}
-        gone = dict.fromkeys(sorted(known.keys() - entries.keys()))
-        heads.append(_line({"version": surface.version, **plain["origin"]}))
-        lines = [f"{_line(name)}:{_line(entry)}" for name, entry in {**new, **gone}.items()]
-        parts.append(f"{_line(surface.version)}:{{\n" + ",\n".join(lines) + "\n}")
-        known = entries
-    changes = ",\n".join(parts)
-    return '{"surfaces":[\n' + ",\n".join(heads) + '\n],\n"changes":{\n' + changes + "\n}}\n"
-
-
-def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

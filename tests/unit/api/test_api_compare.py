@@ -83,12 +83,12 @@ def test_a_changed_signature_says_which_call_no_longer_works() -> None:
     assert not compare({"A": cls({"f": two})}, {"A": cls({"f": two})})
 
 
-def test_a_property_that_can_no_longer_be_set_and_one_of_another_type() -> None:
+def test_a_property_that_can_no_longer_be_set() -> None:
     found = compare(
-        {"A": cls({"x": prop(settable=True), "y": prop("str"), "z": prop()})},
-        {"A": cls({"x": prop(), "y": prop("int"), "z": prop(settable=True)})},
+        {"A": cls({"x": prop(settable=True), "z": prop()})},
+        {"A": cls({"x": prop(), "z": prop(settable=True)})},
     )
-    assert [change.note for change in found] == ["can no longer be set", "is int instead of str"]
+    assert [change.note for change in found] == ["can no longer be set"]
 
 
 def test_newly_deprecated_by_docstring_and_a_class_as_one_line() -> None:
@@ -191,7 +191,7 @@ def test_nvidia_s_surfaces_differ_as_is_known_of_them(before: str, after: str, g
     removed = {change.name for change in found.values() if change.kind is ChangeKind.REMOVED}
     assert not removed & set(STAYS.split())
     assert not {change.name for change in found.values() if change.kind is ChangeKind.CHANGED} - {
-        "ICudaEngine.__getitem__", "IExecutionContext.active_optimization_profile", "PluginField.data",
+        "ICudaEngine.__getitem__", "IExecutionContext.active_optimization_profile",
         "INetworkDefinition.add_dequantize", "INetworkDefinition.add_quantize", "ITensor.dtype",
         "Runtime.deserialize_cuda_engine", "trtexec --preview",
     }  # fmt: skip

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from bench import surfaces
+from bench.surfaces import format_store
 from builders import make_version
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from trtmatrix.api.section import (
     SurfaceIntake,
     read_surfaces,
 )
-from trtmatrix.api.surface import format_store, format_surface, parse_store, parse_surface
+from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtprobe import surface as probe_surface

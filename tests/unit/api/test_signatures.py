@@ -6,11 +6,6 @@ import pytest
 
 from trtmatrix.api.signatures import breaks
 
-
-def same(name: str, other: str) -> bool:
-    return name == other or (name, other) == ("IConvolutionLayer", "ILayer")
-
-
 HARMLESS = [
     ("(index: int) -> ITensor", "(index: int) -> ITensor"),
     ("(index: int) -> ITensor", "(index: typing.SupportsInt) -> ITensor"),
@@ -24,10 +19,6 @@ HARMLESS = [
     ("(a: Optional[int]) -> int", "(a: int) -> int"),
     ("(s: ILogger.Severity) -> None", "(s: Severity) -> None"),
     ("(f: nvinfer1::TensorFormat) -> None", "(f: TensorFormat) -> None"),  # a name unknown to the bindings
-    ("(layer: IConvolutionLayer) -> None", "(layer: ILayer) -> None"),
-    ("() -> ILayer", "() -> IConvolutionLayer"),
-    ("() -> numpy.ndarray", "() -> object"),
-    ("() -> Iterator", "() -> collections.abc.Iterator[int]"),
     ("(text: str = 'a, b') -> None", "(text: str = ')') -> None"),
     ("(kind: Kind = <Kind.A: 0>) -> None", "(kind: Kind = ...) -> None"),
 ]  # fmt: skip
@@ -35,7 +26,7 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("before", "after"), HARMLESS)
 def test_another_way_of_writing_breaks_nothing(before: str, after: str) -> None:
-    assert breaks(before, after, same) == ""
+    assert breaks(before, after) == ""
 
 
 @pytest.mark.parametrize(
@@ -47,11 +38,7 @@ def test_another_way_of_writing_breaks_nothing(before: str, after: str) -> None:
         ("(a: int)", "(a: int, b: int)", "asks for b"),
         ("(a: int = 0)", "(a: int)", "asks for a, which could be left out"),
         ("(a: str)", "(a: int)", "a is int instead of str"),
-        ("(a: List[int])", "(a: List[str])", "a is list[str] instead of list[int]"),
-        ("(layer: ILayer)", "(layer: IConvolutionLayer)", "layer is IConvolutionLayer instead of ILayer"),
-        ("() -> ICudaEngine", "() -> IHostMemory", "returns IHostMemory instead of ICudaEngine"),
-        ("() -> IConvolutionLayer", "() -> ILayer", "returns ILayer instead of IConvolutionLayer"),
     ],
 )
 def test_what_breaks_a_caller_is_told(before: str, after: str, why: str) -> None:
-    assert breaks(before, after, same) == why
+    assert breaks(before, after) == why
