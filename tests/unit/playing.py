@@ -11,20 +11,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from builders import H200
+from builders import H200, make_case, make_cell, make_repro
+from prepare.test_cases import loaded
 
 from trtmatrix.common.progress import Progress
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.record import RAN
-from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.launchers.launcher import Ended, Launcher, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.run.execute import execute_plan
 from trtmatrix.run.tasks import Run
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
 from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repros import Case
 from trtprobe.files import write_json
 
 RIGHT, WRONG = 1.0, 1e6
@@ -130,3 +133,37 @@ def boards_of(count: int) -> tuple[Gpu, ...]:
     return tuple(
         replace(H200, index=n, minor=n, uuid=f"GPU-{n}", uuid_hash=f"hash-{n}") for n in range(count)
     )
+
+
+SECONDS = 20.0
+"""Longest wait for what must happen."""
+
+
+def cases_of(*names: str) -> list[Case]:
+    return [
+        make_case(name, limits=LIMIT["limits"], params={"n": number}) for number, name in enumerate(names)
+    ]
+
+
+def cells_of(*names: str, versions: Sequence[str] = ("10.7.0",)) -> list[Cell]:
+    repro = make_repro(*cases_of(*names))
+    return [make_cell(repro, case, version) for version in versions for case in repro.cases]
+
+
+def source_of(cells: Sequence[Cell], **result: Any) -> LoadedRepro:
+    return replace(loaded(**result), repro=cells[0].repro)
+
+
+def perform(
+    folder: Path, launcher: Launcher, cells: Sequence[Cell], *boards: Any, pull: bool = False, **more: Any
+) -> Run:
+    run = make_run(folder, launcher, [source_of(cells)], **more)
+    return execute_plan(make_a_plan(cells, *boards, pull=pull), frozenset(), run)
+
+
+def wait(event: threading.Event) -> None:
+    assert event.wait(SECONDS), "what must happen at the same time does not"
+
+
+def stored(folder: Path) -> list[str]:
+    return sorted(path.parent.name for path in (folder / "local").rglob("*.json"))

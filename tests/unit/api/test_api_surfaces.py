@@ -13,8 +13,7 @@ from bench.surfaces import format_store
 from builders import make_version
 from hypothesis import given
 from hypothesis import strategies as st
-from playing import RIGHT, Playing, always
-from sidebyside import cells_of, perform
+from playing import RIGHT, Playing, always, cells_of, perform
 
 from trtmatrix.api.section import (
     LEFT,

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from bench.speed import __main__ as speed
 from bench.speed import bench as handed
-from bench.speed import project
 from bench.speed.bench import Bench
 from bench.speed.page import render_page
-from bench.speed.project import Timed
 from bench.speed.rows import CannotMeasure, Goal, Row, parse_rows
 from bench.speed.whole import measure_whole
 from goldenfile import check_golden
@@ -99,29 +97,6 @@ def test_a_whole_version_is_timed_by_the_records_of_its_run(tmp_path: Path) -> N
     for without in (replace(bench, records=None), replace(bench, versions=("10.8.0",))):
         with pytest.raises(CannotMeasure):
             measure_whole(without)
-
-
-class StandInRun(project.Scratch):
-    """A project whose command is any."""
-
-    def command(self, name: str, *words: str, results: str) -> list[str]:
-        assert (name, results) == ("run", "r")
-        return ["/bin/sh", "-c", " ".join(words)]
-
-
-def run_shell(folder: Path, line: str, **how: Any) -> Timed:
-    return StandInRun(folder=folder, matrix=folder, repros=folder).run(line, results="r", **how)
-
-
-def test_a_run_is_timed_and_its_new_records_read(tmp_path: Path) -> None:
-    line = 'mkdir -p {0}; echo \'{{"started": "{1}"}}\' > {0}/{1}.json; echo said >&2; exit 1'
-    place = tmp_path / "r" / "local"
-    first = run_shell(tmp_path, line.format(place, "b"))
-    second = run_shell(tmp_path, line.format(place, "c") + "; sleep 0.1")
-    assert [record["started"] for record in (*first.records, *second.records)] == ["b", "c"]
-    assert (first.code, first.told, first.cut) == (1, "said\n", False)
-    with pytest.raises(RuntimeError, match=r"ended with 3:\ngone"):
-        run_shell(tmp_path, "echo gone >&2; exit 3")
 
 
 def lacking(bench: Bench) -> None:

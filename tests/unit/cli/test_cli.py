@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from commandline import options_of, project_of
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.commands import RunOptions, run_codes
-from trtmatrix.cli.options import COMMANDS
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.run.perform import Result
 from trtmatrix.slurm.sitefile import EXAMPLE
@@ -36,25 +34,6 @@ def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
 
 def run_options(*words: str) -> RunOptions:
     return options_of(RunOptions, "run", *words)
-
-
-REQUIRED = {
-    "prepare": ["a/b"], "check": ["m.onnx"], "bundle make": ["c"], "bundle verify": ["f"], "unpack": ["d"],
-    "pack": ["--to=d"], "merge": ["f"], "minimise": ["c"], "upgrade": ["--from=1", "--to=2"],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_is_called_with_its_own_options(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    got, action = list[object](), name.rpartition(" ")[2]
-
-    def command(options: object) -> ExitCode:
-        got.append(options)
-        return ExitCode.DONT
-
-    monkeypatch.setattr(import_module(f"trtmatrix.{COMMANDS[name].module}"), f"{action}_command", command)
-    assert cli.run([*name.split(), *REQUIRED.get(name, [])]) is ExitCode.DONT
-    assert type(got[0]).__name__ == f"{action.capitalize()}Options"
 
 
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("4k", 4096), ("2m", 2 << 20), ("32G", 32 << 30)])

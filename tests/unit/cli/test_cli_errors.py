@@ -7,13 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from builders import make_cell, make_record
 from reprosource import SOURCE
 from suite.test_config import ENTRY, GOOD
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.launchers import docker_engine
-from trtmatrix.records.store import read_records, write_record
 from trtmatrix.suite.plan import Engine
 
 COMMANDS = ("run", "table", "list", "doctor", "publish")
@@ -121,6 +119,7 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--trt", "tensort"), "--trt tensort: not listed; known are 10.7.0"),
         (("--results", "matrix.yaml"), "--results matrix.yaml: this is a file; name a folder"),
         (("--repro", "plian"), "perhaps you meant plain"),
+        (("--gpu", "NVIDIA L4x"), "perhaps you meant L4"),
         (("--case", "plain/x*"), "--case plain/x*: "),
         (("--runtime", "docker"), "argument --runtime: docker: known are container, wheels, host"),
         (("--output", "table.pdf"), "the suffix must be one of"),
@@ -147,13 +146,6 @@ def test_a_command_that_there_is_not_is_told_with_the_one_that_was_meant(
     assert "no command xyzzy\n" in refused(capsys, project, "xyzzy")
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "list"])
-def test_a_gpu_that_is_not_known_is_refused(
-    command: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "perhaps you meant L4" in refused(capsys, project, command, "--gpu", "NVIDIA L4x")
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -165,31 +157,6 @@ def test_prepare_refuses_what_is_not_there_or_already_there(
     words: tuple[str, ...], told: str, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert told in refused(capsys, project, "prepare", *words)
-
-
-def test_a_record_cut_short_is_told_set_aside_and_the_next_command_works(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results = project / "results"
-    whole = write_record(results / "local", make_record(make_cell(), run="r1").data)
-    cut = Path(write_record(results / "local", make_record(make_cell(), run="r2").data).file)
-    cut.write_bytes(cut.read_bytes()[:200])
-    assert cli.run(["table"]) == 2
-    told = capsys.readouterr().err
-    assert "r2.json:" in told
-    assert "set aside as r2.json.damaged; remedy: type the command again" in told
-    assert "Traceback" not in told
-    assert cli.run(["table", "--gpu", "H200"]) in {0, 4}
-    assert [item.record.run for item in read_records(results)] == [whole.run]
-    assert cut.with_name("r2.json.damaged").stat().st_size == 200
-
-
-def test_a_right_project_is_not_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = tree(project)
-    assert cli.run(["list"]) == 0
-    assert "10.7.0" in capsys.readouterr().out
-    assert cli.run(["run", "--plan"]) == 0
-    assert tree(project) == before
 
 
 @pytest.mark.parametrize(("before", "kept"), [(signal.SIG_IGN, True), (signal.SIG_DFL, False)])

@@ -5,22 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from engines import serving
-from reprosource import SOURCE
 
 from trtmatrix.common import offline
-from trtmatrix.common.errors import UsageError
 from trtmatrix.common.offline import OfflineError, need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse
-from trtmatrix.prepare.case_pool import CasePool, Wanted
-from trtmatrix.suite.repro_files import read_repros
 
 
 @pytest.fixture
@@ -55,18 +50,6 @@ def test_sockets_of_this_host_are_used_and_all_are_again_afterwards(tmp_path: Pa
     assert offline.ENVIRONMENT not in os.environ
     socket.socket(socket.AF_INET).close()
     need_network("nothing")
-
-
-@pytest.mark.usefixtures("unconnected")
-def test_a_process_that_prepares_cases_keeps_to_it(tmp_path: Path) -> None:
-    reaching = "    import socket\n    socket.create_connection(('192.0.2.1', 9), 1)\n    return {}"
-    (tmp_path / "repros").mkdir()
-    source = SOURCE.replace("def prepare(params):\n    return {}", f"def prepare(params):\n{reaching}")
-    (tmp_path / "repros" / "plain.py").write_text(source)
-    (loaded,) = read_repros(tmp_path / "repros")
-    wanted = [Wanted(loaded=loaded, case=loaded.repro.cases[0])]
-    with pytest.raises(UsageError, match="OfflineError"):
-        list(CasePool(tmp_path / "cache").prepare([wanted], threading.Event()))
 
 
 @pytest.mark.parametrize("address", ["tcp://192.0.2.1:2375", "ssh://user@192.0.2.1"])

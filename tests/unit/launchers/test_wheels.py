@@ -11,25 +11,28 @@ import pytest
 CODE = "from trtmatrix.launchers.wheels import index_options; print(*index_options())"
 
 
-@pytest.mark.parametrize("name", ["PIP_CONFIG_FILE", "PIP_INDEX_URL"])
-def test_an_index_of_pip_s_own_is_seen(name: str, tmp_path: Path) -> None:
-    index, file = "https://mirror.example/simple", tmp_path / "pip.conf"
-    file.write_text(f"[global]\nindex-url = {index}\n")
-    value = str(file) if name == "PIP_CONFIG_FILE" else index
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"PIP_INDEX_URL": "https://a.example/simple"}, ["--default-index=https://a.example/simple"]),
+        ({"PIP_CONFIG_FILE": "pip.conf"}, ["--default-index=https://b.example/simple"]),
+        (
+            {"PIP_EXTRA_INDEX_URL": "file:///a file:///b"},
+            ["--index=file:///a", "--index=file:///b", "--index-strategy=unsafe-best-match"],
+        ),
+    ],
+)
+def test_the_indexes_of_pip_s_own_settings_are_used(
+    settings: dict[str, str], options: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://b.example/simple\n")
+    environment = {"PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path), **settings}
     done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
-        env={"PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path), name: value},
-    )  # fmt: skip
-    assert done.stdout.strip() == f"--default-index={index}"
-
-
-def test_several_indexes_are_all_looked_at_as_pip_does() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, check=True,
-        env={"PYTHONPATH": ":".join(sys.path), "HOME": "/", "PIP_EXTRA_INDEX_URL": "file:///a file:///b"},
-    )  # fmt: skip
-    assert done.stdout.split() == [
-        "--index=file:///a",
-        "--index=file:///b",
-        "--index-strategy=unsafe-best-match",
-    ]
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.stdout.split() == options

@@ -14,8 +14,20 @@ from typing import Any
 
 import pytest
 from builders import H200, make_cell, make_repro
-from playing import RIGHT, WRONG, Playing, PreparingHere, always, boards_of
-from sidebyside import SECONDS, cases_of, cells_of, perform, stored, wait
+from playing import (
+    RIGHT,
+    SECONDS,
+    WRONG,
+    Playing,
+    PreparingHere,
+    always,
+    boards_of,
+    cases_of,
+    cells_of,
+    perform,
+    stored,
+    wait,
+)
 
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
@@ -88,11 +100,11 @@ def test_the_job_says_which_case_is_dangerous(tmp_path: Path) -> None:
 
 
 class Dying(Playing):
-    """A probe that dies as a whole in the cells named ``dies``, and before any in the start named."""
+    """A probe that dies as a whole in the cells named ``dies``."""
 
-    def __init__(self, *, code: int = 1, never: bool = False, out_of_memory: bool = False) -> None:
+    def __init__(self, code: int, *, out_of_memory: bool) -> None:
         super().__init__(always(RIGHT))
-        self.code, self.never, self.out_of_memory = code, never, out_of_memory
+        self.code, self.out_of_memory = code, out_of_memory
 
     def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
         if cell["cell"]["case"].startswith("dies"):
@@ -101,8 +113,6 @@ class Dying(Playing):
         super().cell(index, cell, out)
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-        if self.never:
-            return Ended(code=1, log="no such file")
         try:
             return super().run(ready, folder, poll)
         except EOFError:
@@ -117,7 +127,7 @@ class Dying(Playing):
 def test_a_probe_that_dies_is_started_again_for_what_is_left(
     code: int, memory: bool, cause: str, tmp_path: Path
 ) -> None:
-    launcher = Dying(code=code, out_of_memory=memory)
+    launcher = Dying(code, out_of_memory=memory)
     performed = perform(tmp_path, launcher, cells_of("a", "dies", "b", "dies-too", "c"), confirm=False)
     assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [
         ["a", "dies"], ["b", "dies-too"], ["c"],

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playing import RIGHT, Playing, always, make_a_plan, make_run
+from playing import RIGHT, Playing, always, cells_of, make_a_plan, make_run, perform, source_of, stored, wait
 from prepare.test_cases import Preparing
-from sidebyside import cells_of, perform, source_of, stored, wait
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
