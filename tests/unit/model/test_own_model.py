@@ -18,7 +18,9 @@ from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved
 from trtmatrix.cli.options import make_parser, read_options
 from trtmatrix.judge.noise import noise_troubles
 from trtmatrix.model.own_model import ModelOptions, model_repro, notes_of, open_model, read_about
+from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.reading import read_model
+from trtmatrix.onnxmodel.sessions import Session
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtprobe.files import CaseFiles
@@ -290,3 +292,21 @@ def test_where_the_evaluator_cannot_onnx_runtime_computes_and_that_is_told(
     assert told["reference"]["by"].startswith("ONNX Runtime")
     assert why in told["reference"]["instead"]
     assert any("the reference is no independent one" in text for text in noise_troubles(told))
+
+
+@pytest.mark.parametrize(("off", "counts"), [(1e-6, True), (1e-4, False)])
+def test_a_plainer_sum_raises_the_floor_and_an_error_of_onnx_runtime_does_not(
+    off: float, counts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What no model shows on demand: the float32 of ONNX Runtime is made to be off."""
+    run = Session.run
+
+    def off_by(self: Session, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: y * np.float32(1 + off) for name, y in run(self, feeds).items()}
+
+    monkeypatch.setattr(Session, "run", off_by)
+    model = make_model([node("Tanh", "x", "y")], {"x": (FLOAT, [2, 64])}, {"y": (FLOAT, [2, 64])})
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": normal(2, 64)}], "fp32", independent=True)
+    assert computed.by.startswith("onnx.reference")
+    seen = computed.errors[0]["y"].get("fp32-runtime")
+    assert seen == (pytest.approx(off, rel=0.5) if counts else None)

@@ -98,12 +98,6 @@ def test_samples_are_told_in_floors_with_the_worst_named() -> None:
     assert [found.median, found.p90, found.worst] == pytest.approx([1.0, 2.0, 2.0])
 
 
-def test_the_worst_of_all_engines_counts() -> None:
-    found = only(entry(sampled(1e-4, 2e-4), sampled(3e-4, 1e-4)))
-    assert (found.unit, found.worst, found.worst_sample) == ("relative L2 error", 3e-4, 0)
-    assert found.median == 2e-4
-
-
 def test_what_is_nan_is_infinitely_wrong() -> None:
     found = only(entry(sampled(1e-4, 1e-4, 1e-4, 1e-4, noise=FLOORS, bad=2)))
     assert (found.worst, found.worst_sample) == (math.inf, 2)

@@ -86,23 +86,6 @@ def test_the_page_loads_nothing_and_its_texts_are_no_markup() -> None:
     assert not any("javascript" in str(link) or "example" in str(link) for link in links)
 
 
-def test_the_page_begins_with_numbers_and_its_bars_with_the_slowest_change() -> None:
-    line = next(line for line in full_upgrade().performance if line.measure == "latency")
-    lines = [replace(line, case=f"case-{number}", ratio=number / 4) for number in (3, 9, 5, 1)]
-    lines += [
-        replace(line, case="other-clocks", why_not="other clocks"),
-        replace(line, case="none", after=None),
-    ]
-    html = render_page(replace(full_upgrade(), performance=tuple(lines)))
-    tiles = re.findall(r"<li><strong>(.*?)</strong> (.*?)</li>", html)
-    assert [words for _, words in tiles] == [
-        "blockers", "findings broken in both", "slowest change of latency", "uses in your code to change",
-    ]  # fmt: skip
-    assert tiles[2][0] == "2.25×"
-    chart = html[html.index("<svg") : html.index("</svg>")]
-    assert re.findall(r"gemm-mha-v2/([a-z0-9-]+)", chart) == ["case-9", "case-5", "case-3", "case-1"]
-
-
 @pytest.mark.parametrize("name", SECTIONS)
 def test_what_a_report_has_not_is_not_in_its_page(name: str) -> None:
     def sections(upgrade: Upgrade) -> list[str]:

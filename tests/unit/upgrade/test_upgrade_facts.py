@@ -35,10 +35,8 @@ def line_of(topic: str, lines: list[FactLine]) -> FactLine:
     ("compute", "weight", "words"),
     [
         ("8.9", Weight.NOTE, "supports this GPU (8.9)"),
-        ("12.0", Weight.NOTE, "supports this GPU (12.0)"),
         ("7.0", Weight.AGAINST, "no longer supports this GPU (7.0)"),
         ("6.1", Weight.AGAINST, "does not support this GPU (6.1)"),
-        ("12.1", Weight.AGAINST, "does not support this GPU (12.1)"),
         (None, Weight.NOTE, "nvidia-smi --query-gpu=compute_cap"),
     ],
 )
@@ -53,14 +51,11 @@ def test_compute_capability(compute: str | None, weight: Weight, words: str) -> 
     ("gpu", "weight", "words"),
     [
         (replace(H200, driver="580.1"), Weight.NOTE, "here is 580.1"),
-        (replace(H200, driver="570.86.10"), Weight.NOTE, "here is 570.86.10"),
         (replace(H200, driver="570.86.09", datacenter=False), Weight.AGAINST, "update the driver"),
         (replace(H200, driver="535.104"), Weight.NOTE, "does on a data-centre GPU"),
-        (replace(H200, driver="535.54"), Weight.AGAINST, "here is 535.54"),
         (replace(H200, driver="535.104", datacenter=False), Weight.AGAINST, "535.86+, 545.23+"),
         (replace(H200, driver=None), Weight.NOTE, "nvidia-smi --query-gpu=driver_version"),
         (replace(H200, index=None, driver="580.1"), Weight.NOTE, "records here were made with 580.1"),
-        (replace(H200, index=None, driver="470.1"), Weight.NOTE, "Yours is not known here"),
         (V100, Weight.NOTE, "Yours is not known here"),
     ],
 )
@@ -93,11 +88,8 @@ def test_what_the_images_differ_in_is_told_with_the_worse_known_fact() -> None:
     [
         ("10.7.0", "10.8.0", "they load", "should load"),
         ("8.6.1", "10.8.0", "they load", "must be built again"),
-        ("8.6.0", "8.6.1", "they load", "should load"),
         ("8.6.1", "9.3.0", "disagree on 8 → 9", "must be built again"),
-        ("9.3.0", "10.0.0", "disagree on 9 → 10", "must be built again"),
         ("8.5.3.1", "8.6.0", "8.5.3.1 is older", "should load"),
-        ("8.6.0", "8.5.3.1", "8.5.3.1 is older", "build again"),
         ("10.8.0", "10.7.0", "do not help on the way down", "build again"),
     ],
 )
