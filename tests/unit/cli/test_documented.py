@@ -122,16 +122,3 @@ def test_a_command_as_pasted(
 @pytest.mark.parametrize("command", PARSED)
 def test_the_example_in_each_command_s_help_is_understood(command: str) -> None:
     words_of(f"python -m trtmatrix {command} {PARSED[command].example}".strip())
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "nox -s tabel", "nox -s table --full", "nox -s table -- --fulll", "python -m trtmatrix tabel",
-        "trtmatrix run --nothing", "python -m bench.nothing", 'nox -s "versions(10.7.0)"',
-    ],
-)  # fmt: skip
-def test_a_command_that_there_is_not_fails(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises((AssertionError, pytest.fail.Exception)):
-        words_of(command)
-    assert "Traceback" not in capsys.readouterr().err

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from builders import read_version
+from builders import make_version
 
 from trtmatrix.images.doctor import image_finding
-from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Engine
 
-FACT = {"value": "9.2.0", "known": "read", "source": "notes"}
-PULLED = {"image": "example.org/tensorrt:9.2.0"}
-MADE = {
-    "image": "ours/tensorrt:9.2.0",
-    "build": {"base": "example.org/base:1", "wheels": ["tensorrt-libs==9.2.0"]},
-}
+HINT = "name the version by --trt (a run pulls or builds it)"
+PULLED = ImageOrigin(image="a/tensorrt:9.2.0")
+MADE = ImageOrigin(image="a/tensorrt:9.2.0", build=Build(base="a/base:1", wheels=("tensorrt-libs==9.2.0",)))
 
 
 @pytest.mark.parametrize(
     ("origin", "here", "found", "remedy"),
     [
-        (
-            MADE,
-            (),
-            "ours/tensorrt:9.2.0: image not built",
-            "name the version by --trt (a run pulls or builds it)",
-        ),
-        (MADE, ("ours/tensorrt:9.2.0",), "ours/tensorrt:9.2.0: sha256:000000000000", ""),
-        (
-            PULLED,
-            (),
-            "example.org/tensorrt:9.2.0: image not pulled (not locked)",
-            "name the version by --trt (a run pulls or builds it)",
-        ),
+        (MADE, (), "image not built", HINT),
+        (MADE, (MADE.image,), "sha256:000000000000", ""),
+        (PULLED, (), "image not pulled (not locked)", HINT),
     ],
 )
 def test_an_image_that_is_not_here_comes_with_the_command_that_gets_it(
-    origin: dict[str, object], here: tuple[str, ...], found: str, remedy: str
+    origin: ImageOrigin, here: tuple[str, ...], found: str, remedy: str
 ) -> None:
-    version = read_version({"version": "9.2.0", "origin": origin, "library": FACT})
-    assert isinstance(version.origin, ImageOrigin)
     engine = Engine(available=True, images=dict.fromkeys(here, f"sha256:{'0' * 64}"))
-    finding = image_finding(version, version.origin, engine)
-    assert (finding.found, finding.remedy[: len(remedy)] if remedy else finding.remedy) == (found, remedy)
+    finding = image_finding(replace(make_version("9.2.0"), origin=origin), origin, engine)
+    assert finding.found == f"{origin.image}: {found}"
+    assert finding.remedy.startswith(remedy)
+    assert bool(finding.remedy) is bool(remedy)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from locks import IMAGE, digest_of, lock_of, make_build, make_image
+from locks import digest_of, lock_of, make_build, make_image
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import Project
-from trtmatrix.images.lock import HEADER, format_matrix_lock
+from trtmatrix.images.lock import format_matrix_lock
 from trtmatrix.images.pins import read_builds
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.plan.lockfile import (
@@ -62,15 +61,6 @@ def test_what_is_written_reads_back_the_same(lock: Lock) -> None:
     text.encode()
     assert parse_matrix_lock(text) == lock
     assert format_matrix_lock(parse_matrix_lock(text)) == text
-
-
-def test_a_lock_is_read_line_by_line() -> None:
-    assert TEXT.startswith(HEADER)
-    assert "nox -s lock -- --update" in HEADER
-    assert max(map(len, TEXT.splitlines())) <= 115
-    moved = replace(LOCK.images[IMAGE], digest=digest_of("e"))
-    changed = format_matrix_lock(replace(LOCK, images={IMAGE: moved})).splitlines()
-    assert [line for line in changed if line not in TEXT.splitlines()] == [f"    digest: {digest_of('e')}"]
 
 
 MISTAKES = {

@@ -16,16 +16,18 @@ from builders import (
     make_repro,
     make_unknown,
 )
+from reprosource import SOURCE
 
 from trtmatrix.common.paths import Project
-from trtmatrix.judge.compare import make_entries
+from trtmatrix.judge.compare import is_current, make_entries
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import Why
+from trtmatrix.plan.stale import Why, find_changes, origin_digests
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_reasons, served_among, why_run
 from trtmatrix.suite.cells import Selection, expand
+from trtmatrix.suite.matrix import ImageOrigin, Pin
 from trtmatrix.suite.model import NO_GPU, Cause, Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Pull, make_plan
 from trtmatrix.suite.repro_files import read_repros
@@ -111,6 +113,10 @@ REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
         entry({}), FEW, Why.FEW_ENGINES, "1 engine of the 3 asked for (--rebuilds)",
     ),
     "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, Why.NOT_BELIEVED, DOUBT),
+    "confirmed": (
+        entry({"value": 9999.0, **SHARED}, {"value": 9999.0, "others": (9999.0,) * 2, "confirms": "r0"}),
+        PLAIN, None, "",
+    ),
     "rerun": (entry({}), Options(rerun=True), Why.RERUN, "--rerun"),
     "served": (entry({}), PLAIN, None, ""),
     "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None, ""),
@@ -124,27 +130,6 @@ def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
     reason = why_run(shown, options, NOW)
     assert (reason.why, reason.words) == (why, words) if reason else why is None
     assert (why_run(shown, options) is None) is (why is None)
-
-
-SOURCE = '''\
-"""A repro."""
-FACTS = {
-    "title": "a title", "upstream": "owner/repo#1", "url": "https://example.org/1", "summary": "It fails.",
-    "figure": {"measure": "sum_abs", "label": "sum"},
-}
-
-
-def cases():
-    yield {"id": "one", "params": {"n": 1}, "limits": {"sum_abs": 690.0}}
-
-
-def prepare(params):
-    return {}
-
-
-def run(params, files, trt):
-    return {}  # nothing
-'''
 
 
 class Desk:
@@ -195,17 +180,42 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("# nothing", "# nothing at all\n", ""),
-        ('"""A repro."""', '"""The repro."""', ""),
+        ("def cases", "# a comment\ndef cases", ""),
         ('"a title"', '"another"', ""),
-        ("690.0", "300.0", ""),
-        ('"n": 1', '"n": 2', "parameters of a/one changed"),
-        ('"limits"', '"seconds": 9, "limits"', "defects, engines or time limit of a/one changed"),
-        ("return {}  #", "return {1: 2}  #", "repro a changed"),
+        ('{"sum_abs": 1.0}', '{"sum_abs": 3.0}', ""),
+        ('"n": 1', '"n": 2', "parameters of a/plain changed"),
+        ('"limits"', '"seconds": 9, "limits"', "defects, engines or time limit of a/plain changed"),
+        ("trt):\n    return {}", "trt):\n    return {1: 2}", "repro a changed"),
     ],
 )
 def test_only_what_a_run_can_see_has_a_cell_run_again(desk: Desk, old: str, new: str, words: str) -> None:
+    assert desk.why() == "no record"
     desk.measure()
     assert SOURCE.count(old) == 1
     desk.file.write_text(SOURCE.replace(old, new))
     assert desk.why() == (f"{words} since 2026-11-20" if words else "")
+
+
+AGAIN = {
+    Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,
+    Cause.COMPONENT_MISSING, Cause.DRIVER_TOO_OLD, Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_what_may_come_out_otherwise_is_tried_again(cause: Cause) -> None:
+    assert (why_run(entry({"ended": cause.value}), PLAIN) is None) is (cause not in AGAIN)
+
+
+LOCK = Pin(manifest="sha256:m", ids=("sha256:c", "sha256:m", "sha256:i"))
+
+
+@pytest.mark.parametrize("ids", [frozenset[str](), frozenset({"sha256:c"})])
+def test_a_locked_image_is_known_also_where_it_is_gone(ids: frozenset[str]) -> None:
+    origin = ImageOrigin(image="nvcr.io/nvidia/pytorch:24.12-py3", pin=LOCK)
+    cell = make_cell(version=replace(CELL.version, origin=origin), gpu=H200)
+    wanted = origin_digests(cell, Host(engine=Engine(available=True, ids=ids), gpus=(H200,)), on_host=False)
+    for image, current in (("sha256:c", True), ("sha256:m", True), ("sha256:old", False)):
+        record = make_record(cell, digests={"runtime": "container", "image": image}, gpu=GPU)
+        assert is_current(record, wanted, cell) is current
+        assert bool(find_changes(record, wanted, cell)) is not current
