@@ -1,4 +1,4 @@
-"""The command bisect: what it asks and when, how it ends, what it refuses, what it says."""
+"""The command bisect: what it asks and when, how it ends, what it refuses, what it says, and --exec."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from builders import (
 )
 from goldenfile import check_golden
 
-from trtmatrix.bugs.ask import answer_of, stored_reply
+from trtmatrix.bugs.ask import Command, answer_of, fill, read_exit_code, run_shell, stored_reply
 from trtmatrix.bugs.bisect import run_search
 from trtmatrix.bugs.bisect_report import (
     Candidate,
@@ -32,7 +32,7 @@ from trtmatrix.bugs.bisect_report import (
 )
 from trtmatrix.bugs.search import Answer, Search
 from trtmatrix.cli import entry as cli
-from trtmatrix.common.errors import ExitCode
+from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Outcome, Verdict
 
@@ -229,3 +229,40 @@ def test_versions_of_which_nothing_is_known_are_searched_only_where_they_are_nam
     assert {"8.6.1", "10.7.0", "10.0.0"} < rows[0]
     assert rows[0].isdisjoint({"10.9.0", "11.2.1"})
     assert rows[1] - rows[0] == {"11.2.1"}
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"), [(0, GOOD), (1, BAD), (124, BAD), (125, CANNOT_SAY), (126, BAD), (127, BAD)]
+)
+def test_exit_codes_are_read_as_git_does(code: int, answer: Answer) -> None:
+    assert read_exit_code(code, "10.7.0") is answer
+
+
+@pytest.mark.parametrize("code", [128, 255, -9])
+def test_codes_that_end_the_search(code: int) -> None:
+    with pytest.raises(MachineryError, match=r"10\.7\.0: the command ended with .* ends the search"):
+        read_exit_code(code, "10.7.0")
+
+
+def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
+    odd = Candidate(name="a b'c", image="x:1; exit 9")
+    command = fill('printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"', odd)
+    assert run_shell(command, odd) == 0
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
+
+
+def test_a_command_that_is_interrupted_starts_anew(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+
+    def stop(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trtmatrix.bugs.ask.run_shell", stop)
+    assert bisect(tmp_path, "--exec", NOT_ODD) == 130
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"The search was cut short: {Command.interrupted}." in said
+    assert "1 of 21 versions run, 0 known without a run." in said
+    assert "stored" in Command.interrupted

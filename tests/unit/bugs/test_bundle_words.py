@@ -1,12 +1,15 @@
-"""What is private and what is everybody's, and when a failure counts as come back."""
+"""Bundles: what is private, when a failure counts as come back, and the archive that is kept."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from trtmatrix.bugs.redact import Redactor, known_values
-from trtmatrix.bugs.script import as_code, read_recorded
+from trtmatrix.bugs.script import TEMPLATE, as_code, read_recorded
 from trtmatrix.bugs.verify import compare
+from trtmatrix.common.archive import read_archive
 
 
 def test_a_setting_that_is_a_word_of_the_program_is_no_secret() -> None:
@@ -38,3 +41,19 @@ def test_another_shape_is_not_the_wrong_numbers_that_were_recorded() -> None:
     recorded = {"how": "y: wrong", "wrong": {"y": (0.5, 0.6)}}
     said = "y: wrong shape: (1,) instead of (2,): WRONG\nrecorded: {}\n"
     assert list(compare(recorded, said)) == ["something else is wrong; recorded: y"]
+
+
+FOLDER = Path(__file__).resolve().parents[3] / "docs" / "examples" / "bundle"
+ARCHIVE = FOLDER / "wrong-scale-tf32-8.6.0.tar.gz"
+
+
+def test_it_unpacks_and_its_script_is_the_template_with_other_constants(tmp_path: Path) -> None:
+    top = read_archive(ARCHIVE, tmp_path)
+    assert (top / "ISSUE.md").read_bytes() == (FOLDER / "ISSUE.md").read_bytes()
+    script, template = (file.read_text(encoding="utf-8") for file in (top / "repro.py", TEMPLATE))
+    assert len(script.splitlines()) == len(template.splitlines()) <= 120
+    differ = [
+        one for one, other in zip(script.splitlines(), template.splitlines(), strict=True) if one != other
+    ]
+    assert {line.partition(":")[0].partition(" =")[0] for line in differ} == {"RECORDED", "LIMITS"}
+    assert read_recorded(script)["gpu"] == "NVIDIA H200"

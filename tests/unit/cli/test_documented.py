@@ -122,3 +122,14 @@ def test_a_command_as_pasted(
 @pytest.mark.parametrize("command", PARSED)
 def test_the_example_in_each_command_s_help_is_understood(command: str) -> None:
     words_of(f"python -m trtmatrix {command} {PARSED[command].example}".strip())
+
+
+def test_the_first_table_is_what_its_command_prints(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = (ROOT / "README.md").read_text().split("```\n")[1]
+    command, shown = block.split("\nTensorRT on ", maxsplit=1)
+    words = shlex.split(command.removeprefix("$ python -m trtmatrix ").replace("\\\n", ""))
+    go_nowhere(monkeypatch, tmp_path)
+    assert cli.run(words) == 0
+    assert capsys.readouterr().out == f"TensorRT on {shown}"

@@ -1,9 +1,11 @@
-"""What goes into a pack, and what cannot be packed."""
+"""What goes into a pack: images, and files that git tracks; and what cannot be packed."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,9 +15,13 @@ import pytest
 from packs import IMAGE_BYTES, write_pack
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.common.errors import UsageError
-from trtmatrix.images.pack import IMAGES, SUMS, PackedImage, images_of
-from trtmatrix.images.pack_suite import wanted_pythons
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.paths import Project
+from trtmatrix.images import pack_suite
+from trtmatrix.images.pack import IMAGES, SUMS, PackedImage, images_of, open_target
+from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
+from trtmatrix.launchers.wheels import without_passwords
+from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
 from trtmatrix.suite.model import Known
 
@@ -80,3 +86,101 @@ def test_the_command_says_what_is_missing(
     assert cli.run(["pack", *words, "--to", "p", "--runtime", "container"]) == 2
     assert "nothing to pack" in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
+
+
+GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "core.autocrlf=false")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """Return the project of a checkout with one commit, in which this program lies."""
+    root = tmp_path / "checkout"
+    for name in ("src/trtmatrix/a.py", "repros/good.py", "pyproject.toml", "matrix.yaml"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("schema: 1\n")
+    (root / ".gitignore").write_text("*.json\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "x")
+    monkeypatch.setitem(PACKAGES, "trtmatrix", root / "src" / "trtmatrix")
+    return Project(
+        matrix=root / "matrix.yaml", repros=root / "repros", results=root / "results", cache=root / "c"
+    )
+
+
+def git(root: Path, *words: str) -> None:
+    subprocess.run([*GIT, "-C", str(root), *words], check=True, capture_output=True)
+
+
+def test_only_what_git_tracks_goes_along(checkout: Project) -> None:
+    for name in ("customer.key", "credentials.json", "new.py"):
+        (checkout.repros / name).write_text("x")
+    (checkout.repros / "link.py").symlink_to("/etc/passwd")
+    git(checkout.folder, "add", "repros/link.py")
+    git(checkout.folder, "commit", "-qm", "y")
+    suite = find_suite(checkout)
+    assert {name for name in suite.files if name.startswith("repros/")} == {"repros/good.py"}
+    assert [line.rpartition("/")[2].partition(":")[0] for line in suite.left_out] == ["new.py", "link.py"]
+    assert "git add takes it along" in suite.left_out[0]
+    assert (len(suite.commit), suite.changed) == (40, False)
+
+
+def test_where_git_cannot_say_what_is_tracked_nothing_is_packed(
+    checkout: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "which", lambda _: None)
+        with pytest.raises(UsageError, match="git is not installed"):
+            find_suite(checkout)
+    refused = subprocess.CompletedProcess([], 128, "", "fatal: detected dubious ownership\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    with pytest.raises(UsageError, match="dubious ownership") as told:
+        find_suite(checkout)
+    assert f"safe.directory {checkout.folder}" in str(told.value)
+
+
+@pytest.mark.parametrize("name", ["notes: draft.py", "back\\slash.py", "bell\x07.py", "\udcff.py"])
+def test_a_name_that_unpack_would_refuse_is_refused_before_anything_is_fetched(
+    name: str, checkout: Project
+) -> None:
+    (checkout.repros / name).write_text("x")
+    git(checkout.folder, "add", ".")
+    with pytest.raises(UsageError, match=r"rename these files first") as told:
+        find_suite(checkout)
+    str(told.value).encode()
+    assert ".py" in str(told.value)
+
+
+def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+
+    def fail() -> None:
+        with open_target(tmp_path) as folder:
+            (folder / "files.tar").touch()
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(MachineryError, match="name another disk by --to"):
+        fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
+
+
+def test_no_password_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = ["--default-index=https://user:hunter2@example.org/simple"]
+    monkeypatch.setattr(pack_suite, "index_options", lambda: index)
+    answer = (1, "cannot reach https://user:hunter2@example.org/simple")
+    monkeypatch.setattr(pack_suite, "run_to_end", lambda *_: answer)
+    with pytest.raises(MachineryError, match=r"\*\*\*@example\.org") as told:
+        fetch_wheels(tmp_path / "b", [], ["3.12"])
+    assert "hunter2" not in str(told.value)
+    assert without_passwords("https://a.org/x@y") == "https://a.org/x@y"
+
+
+def test_a_matrix_of_the_users_own_goes_along_without_the_lock_of_another(
+    checkout: Project, tmp_path: Path
+) -> None:
+    (checkout.folder / "matrix.lock").write_text("schema: 1\n")
+    git(checkout.folder, "add", "matrix.lock")
+    (tmp_path / "m.yaml").write_text("schema: 1\n")
+    suite = find_suite(replace(checkout, matrix=tmp_path / "m.yaml"))
+    assert (suite.files["matrix.yaml"], suite.changed) == (tmp_path / "m.yaml", True)
+    assert "matrix.lock" not in suite.files

@@ -1,8 +1,9 @@
-"""Every rule of preflight on hosts that keep it and that break it: driver × GPU × image × disk × engine."""
+"""Every rule of preflight on hosts that keep it and that break it, and docs/hosts.md, which lists them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from builders import make_case
@@ -24,7 +25,7 @@ from hosts import (
 
 from trtmatrix.images.checks import Wants
 from trtmatrix.images.downloads import Room
-from trtmatrix.images.rules import RULES, rule_of
+from trtmatrix.images.rules import RULES, Rule, rule_of
 from trtmatrix.launchers.references import Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
@@ -208,3 +209,28 @@ def test_an_engine_that_has_its_own_way_to_the_registry_is_let_try(change: dict[
     assert lost.check()[0].launches
     refused = TO_PULL.but(answers={PINNED: bad(Trouble.WRONG_LOGIN)}, **change)
     assert not refused.check()[0].launches
+
+
+ROOT = Path(__file__).resolve().parents[3]
+HEAD = "| rule | looks at | prevents | what mends it | source |"
+
+
+def rows() -> dict[str, list[str]]:
+    """Return the page's rules: id → the cells of its row."""
+    lines = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8").splitlines()
+    below = lines[lines.index(HEAD) + 2 :]
+    found = [line.strip("| ").split(" | ") for line in below[: below.index("")]]
+    return {cells[0].strip("`"): cells for cells in found}
+
+
+def test_the_page_has_the_rules_in_their_order_and_no_other() -> None:
+    assert list(rows()) == list(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_row_says_what_the_rule_does(rule: Rule) -> None:
+    _, looks_at, prevents, mends, source = rows()[rule.id]
+    assert looks_at
+    assert (prevents, mends) == (rule.prevents if rule.excludes else "nothing, it is told", rule.mends)
+    last = source.rsplit(" ", 1)[-1]
+    assert last.startswith("https://") or (ROOT / last).is_file()

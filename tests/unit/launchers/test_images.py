@@ -1,10 +1,10 @@
-"""Images that are not here: had once, by a pull or a build; what a build says is told where it fails."""
+"""Images that are not here: had once, by a pull or a build; how often a pull that fails is tried."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,11 +12,12 @@ from typing import Any, cast
 import docker
 import docker.errors
 import pytest
+import requests.exceptions
 from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images, builder_command
-from trtmatrix.launchers.pulls import Puller
+from trtmatrix.launchers.pulls import WAITS, Puller, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Keep, Launch
@@ -114,3 +115,72 @@ def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() ->
     waiting.join(30)
     assert engine.here == {"b:1", "c:1", "here:1"}
     assert told == ["removed a:1: its last cell has run"]
+
+
+PULLED = "nvcr.io/nvidia/pytorch:24.12-py3"
+
+SAID = {  # what was said: remedy, and whether it is tried again
+    "write /var/lib/docker/tmp/GetImageBlob1: no space left on device": ("free some room", 0),
+    "storing blob to file: flate: corrupt input before offset 44": ("ask again", 0),
+    "no matching manifest for linux/arm64/v8 in the manifest list entries": ("choose an image for", 0),
+    "http: server gave HTTP response to HTTPS client": ("put its authority's certificate into", 0),
+    "incorrect username or password": ("log in again: docker login nvcr.io", 0),
+    "received unexpected HTTP status: 503 Service Unavailable": ("try again later; with a proxy", 1),
+    "Get \"https://nvcr.io/v2/\": dial tcp: lookup nvcr.io: no such host": ("check the network", 0),
+    "dial tcp 127.0.0.1:1: connect: connection refused": ("check the network and the proxy", 0),
+    "read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer": ("try again later", 1),
+    "it has hiccups": ("try again later; with a proxy", 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_each_trouble_is_told_in_the_engines_words_with_a_remedy(said: str) -> None:
+    remedy, again = SAID[said]
+    error, worth_while = explain_pull(PULLED, said)
+    lines = str(error).splitlines()
+    assert lines[0] == f"{PULLED} cannot be had: {said}"
+    assert lines[1].startswith(f"  {remedy}")
+    assert lines[2:] == [f"  try it by hand: docker pull {PULLED}"]
+    assert worth_while is bool(again)
+
+
+class Failing:
+    """An engine whose pulls end so, one after another; the last one is good."""
+
+    def __init__(self, *ends: Sequence[dict[str, Any]] | Exception) -> None:
+        self.ends, self.api = list(ends), self
+
+    def pull(self, image: str, **how: object) -> Iterator[dict[str, Any]]:
+        assert image == PULLED
+        assert how == {"stream": True, "decode": True, "platform": "linux/amd64"}
+        end = self.ends.pop(0)
+        if isinstance(end, Exception):
+            raise end
+        yield from end
+
+
+def puller(told: list[str], waits: list[float]) -> Puller:
+    return Puller(pull_note=lambda *_: None, note=told.append, platform="linux/amd64", sleep=waits.append)
+
+
+def came(current: int, layer: str = "a1") -> dict[str, Any]:
+    return {"id": layer, "status": "Downloading", "progressDetail": {"current": current, "total": 9}}
+
+
+def client_of(engine: Failing) -> docker.DockerClient:
+    return cast("docker.DockerClient", engine)
+
+
+def test_what_may_get_better_is_tried_again_after_growing_waits() -> None:
+    told, waits = list[str](), list[float]()
+    engine = Failing(
+        [came(4), {"error": "unexpected EOF"}],
+        requests.exceptions.ReadTimeout("Read timed out."),
+        [{"error": "connection reset by peer"}],
+        [came(9), came(5, "b2"), {"status": "Status: Downloaded newer image"}],
+    )
+    puller(told, waits).pull(PULLED, client_of(engine))
+    assert engine.ends == []
+    assert waits == list(WAITS) == sorted(WAITS)
+    assert told[0] == f"{PULLED}: unexpected EOF; tried again in 2 s"
+    assert told[2] == f"{PULLED}: connection reset by peer; tried again in 30 s"

@@ -1,7 +1,9 @@
-"""Locks of wheels: matrix.yaml decides, a hash is a hash, and every image of ours has a lock."""
+"""Wheels: their locks, which matrix.yaml decides, and the indexes that they come from."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,33 @@ def test_why_nothing_was_downloaded_is_told(
     with pytest.raises(MachineryError) as told:
         wheels.download_wheels(["a==1"], [], tmp_path, index="https://a/simple")
     assert [word for word in words if word not in str(told.value)] == []
+
+
+CODE = "from trtmatrix.launchers.wheels import index_options; print(*index_options())"
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"PIP_INDEX_URL": "https://a.example/simple"}, ["--default-index=https://a.example/simple"]),
+        ({"PIP_CONFIG_FILE": "pip.conf"}, ["--default-index=https://b.example/simple"]),
+        (
+            {"PIP_EXTRA_INDEX_URL": "file:///a file:///b"},
+            ["--index=file:///a", "--index=file:///b", "--index-strategy=unsafe-best-match"],
+        ),
+    ],
+)
+def test_the_indexes_of_pip_s_own_settings_are_used(
+    settings: dict[str, str], options: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://b.example/simple\n")
+    environment = {"PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path), **settings}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.stdout.split() == options

@@ -1,4 +1,4 @@
-"""An output against its reference: every number is what its name says, however the output is laid out."""
+"""An output against its reference, and how much of a known defect it has: what each number says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trtprobe import measure
 from trtprobe.files import CaseFiles, write_json
-from trtprobe.measure import measure_output
+from trtprobe.measure import measure_output, measure_signature, measure_with_signatures
 
 Array = NDArray[Any]
 
@@ -173,3 +173,55 @@ def test_every_number_is_what_its_name_says_whatever_the_size_of_a_block(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure, "BLOCK", block)
         assert measure_output(*pair) == pytest.approx(plain(*pair), rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+Triple = tuple[Array, Array, Array]
+
+SMALL = st.floats(-1e3, 1e3, width=16) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
+
+
+def triples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[Triple]:
+    """Draw an output, its reference and a defect, of one shape."""
+    shapes = arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
+    return shapes.flatmap(
+        lambda shape: st.tuples(
+            arrays.arrays(np.float32, shape, elements=elements),
+            arrays.arrays(np.float64, shape, elements=elements),
+            arrays.arrays(np.float32, shape, elements=elements),
+        )
+    )
+
+
+def plain_signature(y: Array, r: Array, d: Array) -> dict[str, float]:
+    """Compute the signature element by element, as the definitions read; empty where d is zero."""
+    rows = [tuple(map(float, row)) for row in zip(y.ravel(), r.ravel(), d.ravel(), strict=True)]
+    both = [(a - b, c) for a, b, c in rows if all(map(math.isfinite, (a, b, c)))]
+    product = math.fsum(e * c for e, c in both)
+    error2, defect2 = math.fsum(e * e for e, _ in both), math.fsum(c * c for _, c in both)
+    if not defect2:
+        return {}
+    return {"c": product / defect2, "explained": product**2 / error2 / defect2 if error2 else 0}
+
+
+@given(triples(SMALL))
+def test_both_numbers_are_what_their_names_say(triple: Triple) -> None:
+    assert measure_signature(*triple) == pytest.approx(plain_signature(*triple), rel=1e-9, abs=1e-12)
+
+
+def test_noise_at_right_angles_to_a_defect_has_none_of_it() -> None:
+    d = np.tile([1.0, 1.0, 2.0, -2.0], 9000)
+    noise = np.tile([1.0, -1.0, 3.0, 3.0], 9000)
+    assert measure_signature(5 + noise, np.full(d.shape, 5.0), d) == {"c": 0, "explained": 0}
+    found = measure_signature(5 + noise + d, np.full(d.shape, 5.0), d)
+    assert found == {"c": 1, "explained": pytest.approx(10 / 30)}
+
+
+@given(triples(SMALL), st.integers(1, 7))
+def test_one_pass_measures_what_several_would(triple: Triple, block: int) -> None:
+    y, r, d = triple
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "BLOCK", block)
+        measured, signatures = measure_with_signatures(y, r, {"a": d, "b": -d, "c": np.zeros(d.shape)})
+        assert measured == pytest.approx(measure_output(y, r), rel=0, nan_ok=True)
+        alone = {"a": measure_signature(y, r, d), "b": measure_signature(y, r, -d)}
+        assert signatures == {name: found for name, found in alone.items() if found}
