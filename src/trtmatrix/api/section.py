@@ -16,7 +16,7 @@ from trtmatrix.api.types import ApiChange, ApiSection, Surface, numbers_of
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.paths import write_whole
+from trtmatrix.common.paths import whole_file
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product
@@ -145,8 +145,8 @@ class SurfaceIntake:
         try:
             surface = parse_surface(read_file(file, below=out), f"{name}: {LEFT}")
             origin = replace(surface.origin, image=ready.digests.get("image", ""), extracted=today())
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(target, to_json(format_surface(replace(surface, origin=origin))))
+            with whole_file(target) as stream:
+                stream.write(to_json(format_surface(replace(surface, origin=origin))).encode())
         except (BorderError, ConfigError, OSError) as error:
             self.note(f"{name}: the API surface that was read inside could not be kept: {error}")
             return

@@ -78,11 +78,13 @@ def _refuse(event: str, args: tuple[object, ...]) -> None:
     """Refuse addresses and names of the network; sockets of this host's own processes have no tuple."""
     if not _Guard.active:
         return
-    if event in {"socket.connect", "socket.sendto"} and isinstance(address := args[1], tuple):
-        raise OfflineError(_words(f"{address[0]}"))
-    if event in {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}:
-        raise OfflineError(_words(str(args[0])))
-
-
-def _words(host: str) -> str:
-    return f"--offline: {host} was to be reached, and was not: no connection is opened\n  {REMEDY}"
+    match event, args:
+        case "socket.connect" | "socket.sendto", (_, (host, *_), *_):
+            pass
+        case "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr", (host, *_):
+            pass
+        case _:
+            return
+    raise OfflineError(
+        f"--offline: {host} was to be reached, and was not: no connection is opened\n  {REMEDY}"
+    )

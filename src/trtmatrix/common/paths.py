@@ -74,10 +74,7 @@ def probe_folder() -> Path:
 def scratch_folder() -> Iterator[str]:
     """Make a folder on this host's own disk, not in a cache that may be shared; those of dead owners go."""
     base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
-    for owner in base.glob("trtmatrix-scratch.*/owner"):
-        with contextlib.suppress(OSError):  # another user's
-            if is_dead(owner.read_text()):
-                remove_tree(owner.parent)
+    _remove_leftovers(base, "trtmatrix-scratch.*")
     folder = Path(tempfile.mkdtemp(prefix="trtmatrix-scratch.", dir=base))
     try:
         (folder / "owner").write_text(own_identity())
@@ -97,16 +94,21 @@ def make_job_folder(cache: Path, name: str) -> Path:
     """
     jobs = Path(os.environ.get("TRTMATRIX_SCRATCH") or cache) / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
-    for old in jobs.iterdir():
-        with contextlib.suppress(OSError):  # another run may be removing its own folder just now
-            if is_dead((old / "owner").read_text()):
-                remove_tree(old)
+    _remove_leftovers(jobs, "*")
     folder = jobs / name
     folder.mkdir(mode=0o700)
     (folder / "owner").write_text(own_identity())
     for part in ("job", "out", "work"):
         (folder / part).mkdir()
     return folder
+
+
+def _remove_leftovers(base: Path, pattern: str) -> None:
+    """Remove the folders whose owners are dead."""
+    for owner in base.glob(f"{pattern}/owner"):
+        with contextlib.suppress(OSError):  # another user's, or its own run is removing it just now
+            if is_dead(owner.read_text()):
+                remove_tree(owner.parent)
 
 
 @contextlib.contextmanager
@@ -129,25 +131,19 @@ def whole_file(target: Path, mode: int | None = 0o644) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def write_whole(file: Path, text: str) -> None:
-    """Write a file whole or leave it as it was; a device or a pipe is just written to. ``OSError``."""
-    target = file.resolve()
-    if target.exists() and not target.is_file():
-        target.write_text(text, encoding="utf-8")
-        return
-    target.parent.stat()  # it is named, so it is there, or the name is wrong
-    with whole_file(target, mode=None) as out:
-        out.write(text.encode())
-
-
 def write_output(file: Path, text: str) -> None:
-    """Write what ``--output`` names; ``UsageError`` where that cannot be."""
+    """Write what ``--output`` names, whole unless it is a device; ``UsageError`` where that cannot be."""
+    target = file.resolve()
     try:
-        write_whole(file, text)
+        if target.exists() and not target.is_file():
+            target.write_text(text, encoding="utf-8")
+            return
+        target.parent.stat()  # it is named, so it is there, or the name is wrong
+        with whole_file(target, mode=None) as out:
+            out.write(text.encode())
     except OSError as error:
-        raise UsageError(
-            f"--output {file}: cannot be written: {error.strerror}; name another file"
-        ) from error
+        words = f"cannot be written: {error.strerror}; name another file"
+        raise UsageError(f"--output {file}: {words}") from error
 
 
 def check_writable(folders: Mapping[str, Path]) -> None:

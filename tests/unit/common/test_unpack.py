@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from trtmatrix.common import archive
-from trtmatrix.common.archive import SUMS, ChangedError, read_archive, write_archive
+from trtmatrix.common.archive import SUMS, Bounds, ChangedError, read_archive, write_archive
 from trtmatrix.common.errors import ExitCode, UsageError
 
 FILES = {
@@ -61,8 +61,10 @@ SPARSE = {"GNU.sparse.map": "0,1", "GNU.sparse.size": "999999999999"}
 FINE: Member = ("a/x", b"x", {})
 HOSTILE: dict[str, tuple[list[Member], str]] = {
     "absolute": ([FINE, ("/a/x2", b"", {})], "not relative"),
-    "up": ([FINE, ("a/../../x", b"", {})], "leads elsewhere"),
+    "up": ([FINE, ("a/../../x", b"", {})], "not relative and plain"),
     "backslash": ([FINE, ("a/..\\x", b"", {})], "not relative and plain"),
+    "drive": ([("C:x/y", b"", {})], "not relative and plain"),
+    "newline": ([FINE, ("a/y\nz", b"", {})], "not relative and plain"),
     "symlink": ([("a/l", b"", {"type": tarfile.SYMTYPE, "linkname": "/etc"})], "neither file nor folder"),
     "fifo": ([("a/f", b"", {"type": tarfile.FIFOTYPE})], "neither file nor folder"),
     "sparse": ([("a/s", b"", {"pax_headers": SPARSE})], "neither file nor folder"),
@@ -95,15 +97,17 @@ def test_a_link_cannot_be_written_through(tmp_path: Path) -> None:
 
 
 def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "LARGEST", 5_000_000)
     with pytest.raises(UsageError, match="unpacks to more than 5,000,000 bytes"):
-        read_archive(made(tmp_path, ("a/zeros", bytes(6_000_000), {})), tmp_path / "out")
+        read_archive(
+            made(tmp_path, ("a/zeros", bytes(6_000_000), {})), tmp_path / "out", Bounds(size=5_000_000)
+        )
     monkeypatch.setattr(archive, "HEADER", 100_000)
     with pytest.raises(UsageError, match="notes on a file"):
         read_archive(made(tmp_path, ("a/x", b"", {"pax_headers": {"k": "v" * 200_000}})), tmp_path / "out")
-    monkeypatch.setattr(archive, "MOST", 5)
     with pytest.raises(UsageError, match="more than 5 files"):
-        read_archive(made(tmp_path, *((f"a/{i}", b"", {}) for i in range(9))), tmp_path / "out")
+        read_archive(
+            made(tmp_path, *((f"a/{i}", b"", {}) for i in range(9))), tmp_path / "out", Bounds(files=5)
+        )
     assert not (tmp_path / "out").exists()
 
 
