@@ -19,7 +19,7 @@ from typing_extensions import NotRequired, TypedDict
 from trtmatrix.common.errors import shorten
 from trtmatrix.common.jsontext import parse_json
 from trtmatrix.judge.noise import Noise, Number, read_noise
-from trtmatrix.suite.model import PART, Cause, CellId, Product
+from trtmatrix.suite.model import Cause, CellId, Part, Product
 
 SCHEMA = 1
 """The number of the records' shape; a reader refuses what is newer."""
@@ -248,17 +248,16 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     )  # fmt: skip
 
 
-_Part = Annotated[str, Field(pattern=f"^(?:{PART.pattern})$")]
 _Written = Number | Literal["NaN", "Infinity", "-Infinity"]
 _Values = dict[str, _Written]
 _Open = dict[str, Any]
 
 
 class _Cell(TypedDict):
-    repro: _Part
-    case: _Part
-    version: _Part
-    gpu: _Part
+    repro: Part
+    case: Part
+    version: Part
+    gpu: Part
 
 
 class _Measurements(TypedDict):
@@ -281,7 +280,7 @@ class _Shape(TypedDict):
     """A record's JSON object, as far as it is read; what else there may be is left alone."""
 
     cell: _Cell
-    run: _Part
+    run: Part
     product: Literal[tuple(product.value for product in Product)]  # type: ignore[valid-type]
     ended: Literal[ENDS]  # type: ignore[valid-type]
     detail: str

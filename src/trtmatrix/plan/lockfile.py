@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
-from trtmatrix.suite.model import PART
+from trtmatrix.suite.model import Part
 
 NGC = "nvcr.io/nvidia"
 """Where NVIDIA's images are: what a mirror stands for."""
@@ -32,7 +32,6 @@ Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+]00:00)$")]
 Platform = Annotated[str, Field(pattern="^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$")]
-Name = Annotated[str, Field(pattern=f"^({PART.pattern})$")]
 Filled = Annotated[str, Field(min_length=1)]
 Inside = Annotated[str, AfterValidator(_inside)]
 
@@ -100,7 +99,7 @@ class Lock:
 
     schema: Annotated[Literal[1], BeforeValidator(schema_number)] = 1
     images: dict[Image, LockedImage] = field(default_factory=dict)
-    builds: dict[Name, LockedBuild] = field(default_factory=dict)
+    builds: dict[Part, LockedBuild] = field(default_factory=dict)
 
 
 def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:

@@ -83,7 +83,7 @@ def _is_text(line: list[str]) -> bool:
 def _without(source: str, apart: Collection[str]) -> str:
     """Return a module without the statements that bind these names; whole where the rest reads one."""
     body = ast.parse(source).body
-    left_out = [node for node in body if _bound(node) in apart]
+    left_out = [node for node in body if bound_name(node) in apart]
     rest = [node for node in body if node not in left_out]
     if any(isinstance(part, ast.Name) and part.id in apart for node in rest for part in ast.walk(node)):
         return source
@@ -92,7 +92,7 @@ def _without(source: str, apart: Collection[str]) -> str:
     return "\n".join(line for number, line in enumerate(source.split("\n"), start=1) if number not in gone)
 
 
-def _bound(node: ast.stmt) -> str | None:
+def bound_name(node: ast.stmt) -> str | None:
     """Return the one name that a plain assignment or a function binds."""
     match node:
         case ast.FunctionDef(name=name, decorator_list=[]):

@@ -84,6 +84,8 @@ def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> s
             text = f"is missing: write {path[-1]} here"
         case "string_type":
             text = _no_text(value, document.plain.get(path))
+        case "string_pattern_mismatch":
+            text = f"{shorten(value)} must match {detail['ctx']['pattern'].strip('^$')}"
         case "enum" | "literal_error":
             expected = detail.get("ctx", {}).get("expected", "")
             nearest = near(str(value), re.findall(r"'([^']+)'", expected))

@@ -6,11 +6,15 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from typing import Annotated
 
 from packaging.version import Version as Release
+from pydantic import Field
 
 PART = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
 """The pattern of each part of a cell's id."""
+Part = Annotated[str, Field(pattern=f"^(?:{PART.pattern})$")]
+"""A part of a cell's id, as a key of a file."""
 
 
 class Product(str, Enum):

@@ -6,17 +6,20 @@ import ast
 import fnmatch
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite import keys
-from trtmatrix.suite.digest import Code, digest_authoring, digest_code, digest_own_code
+from trtmatrix.suite.digest import Code, bound_name, digest_authoring, digest_code, digest_own_code
 from trtmatrix.suite.keys import Document, check_keys, in_order, near, problem_at
 from trtmatrix.suite.model import PART, Basis, Control
-from trtmatrix.suite.repros import BEYOND, Case, Facts, Repro, Scalar
+from trtmatrix.suite.repros import BEYOND, Case, Expectation, Facts, Repro, Scalar, Twin
+
+T = TypeVar("T")
 
 APART = ("FACTS", "cases")
 """What of a repro no run sees: what is told and expected of it. What is asked of cases has other digests."""
@@ -37,20 +40,13 @@ class LoadedRepro:
 
 def read_repros(folder: Path) -> list[LoadedRepro]:
     """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
-    loaded: dict[str, LoadedRepro] = {}
-    problems: list[str] = []
-    for file in _files_of(folder):
-        try:
-            item = read_repro(file)
-        except ConfigError as error:
-            problems += error.problems
-            continue
-        other = loaded.setdefault(item.repro.id, item)
-        if other is not item:
-            problems.append(f"{file}:1: {other.file.name} is the repro {item.repro.id} too: rename one")
-    if problems:
-        raise ConfigError(problems)
-    return list(loaded.values())
+    loaded = _read_all(folder, read_repro)
+    files = {item.repro.id: item.file for item in reversed(loaded)}
+    doubles = [item for item in loaded if files[item.repro.id] != item.file]
+    if doubles:
+        words = "{0.file}:1: {1} is the repro {0.repro.id} too: rename one"
+        raise ConfigError([words.format(item, files[item.repro.id].name) for item in doubles])
+    return loaded
 
 
 def read_facts(folder: Path) -> dict[str, Facts]:
@@ -58,13 +54,26 @@ def read_facts(folder: Path) -> dict[str, Facts]:
 
     :class:`ConfigError` lists every mistake.
     """
-    found: dict[str, Facts] = {}
-    problems: list[str] = []
-    for file in _files_of(folder):
+
+    def read(file: Path) -> tuple[str, Facts]:
         facts, wrong = check_keys(Facts, _parse_facts(_source_of(file), str(file)), ("FACTS",))
-        problems += wrong
-        if facts is not None:
-            found[file.stem.replace("_", "-")] = facts
+        if facts is None:
+            raise ConfigError(wrong)
+        return file.stem.replace("_", "-"), facts
+
+    return dict(_read_all(folder, read))
+
+
+def _read_all(folder: Path, read: Callable[[Path], T]) -> list[T]:
+    """Return what is read of each repro's file, in order of name; all mistakes are raised together."""
+    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
+    problems = [] if files else [f"{folder}: no repro here: --repros names the folder with the *.py files"]
+    found = []
+    for file in files:
+        try:
+            found.append(read(file))
+        except ConfigError as error:
+            problems += error.problems
     if problems:
         raise ConfigError(problems)
     return found
@@ -82,14 +91,6 @@ def stored_repros(cache: Path, repro: str, case: str) -> list[list[LoadedRepro]]
         if any(item.repro.id == repro and case in (own.id for own in item.repro.cases) for item in loaded):
             found.setdefault(file.read_text(encoding="utf-8"), loaded)
     return list(found.values())
-
-
-def _files_of(folder: Path) -> list[Path]:
-    """Return the files of the repros in a folder, in order of name."""
-    files = [path for path in sorted(folder.glob("*.py")) if not path.name.startswith(("_", "."))]
-    if not files:
-        raise ConfigError([f"{folder}: no repro here: --repros names the folder with the *.py files"])
-    return files
 
 
 def _source_of(file: Path) -> str:
@@ -142,10 +143,8 @@ def _parse_facts(source: str, file: str) -> Document:
     line = 1
     try:
         for node in ast.parse(source).body:
-            names = getattr(node, "targets", [getattr(node, "target", None)])
-            if any(isinstance(name, ast.Name) and name.id == "FACTS" for name in names):
-                literal: ast.expr = node.value  # type: ignore[attr-defined]  # an assignment
-                line, lines, doubles = literal.lineno, dict[keys.Path, int](), list[str]()
+            if bound_name(node) == "FACTS" and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+                literal, line = node.value, node.value.lineno
                 value = ast.literal_eval(literal)
                 break
         else:
@@ -155,6 +154,7 @@ def _parse_facts(source: str, file: str) -> Document:
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         words = f"FACTS must be a literal (no names, calls or sums): {error}"
         raise ConfigError([f"{file}:{line}: {words}"]) from error
+    lines, doubles = dict[keys.Path, int](), list[str]()
     _note_lines(literal, ("FACTS",), lines, doubles)
     if doubles:
         raise ConfigError([f"{file}:{double}" for double in doubles])
@@ -239,22 +239,16 @@ def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path
     for i, workaround in enumerate(facts.workarounds):
         if workaround.case is not None and workaround.case not in known:
             yield ("workarounds", i, "case"), f"no case {workaround.case!r}{near(workaround.case, known)}"
-    for i, expectation in enumerate(facts.expectations):
-        yield from _check_patterns(expectation.cases, known, ("expectations", i, "cases"))
-        if expectation.basis is Basis.REPORTED and not expectation.source:
-            yield ("expectations", i, "source"), "is missing: what is reported names who says so"
-    for i, twin in enumerate(facts.twins):
-        yield from _check_patterns(twin.cases, known, ("twins", i, "cases"))
-        if twin.reported and not twin.source:
-            yield ("twins", i, "source"), "is missing: what is reported names who says so"
-
-
-def _check_patterns(
-    patterns: Sequence[str], known: Sequence[str], path: keys.Path
-) -> Iterator[tuple[keys.Path, str]]:
-    for j, pattern in enumerate(patterns):
-        if not fnmatch.filter(known, pattern):
-            yield (*path, j), f"{pattern!r} fits no case{near(pattern, known)}"
+    claims: list[tuple[str, int, Expectation | Twin, bool]] = [
+        ("expectations", i, each, each.basis is Basis.REPORTED) for i, each in enumerate(facts.expectations)
+    ]
+    claims += [("twins", i, each, bool(each.reported)) for i, each in enumerate(facts.twins)]
+    for name, i, claim, is_reported in claims:
+        for j, pattern in enumerate(claim.cases):
+            if not fnmatch.filter(known, pattern):
+                yield (name, i, "cases", j), f"{pattern!r} fits no case{near(pattern, known)}"
+        if is_reported and not claim.source:
+            yield (name, i, "source"), "is missing: what is reported names who says so"
 
 
 def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[tuple[str, str]]:
@@ -282,13 +276,13 @@ def _check_noise(noise: object, emulates: bool, cases: Sequence[Case]) -> Iterat
         return
     if not emulates:
         yield "NOISE without emulate(): write emulate(), or leave NOISE out"
-    names = list(noise) if isinstance(noise, (tuple, list)) else []
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+    names = noise if isinstance(noise, (tuple, list)) else ()
+    if not all(isinstance(name, str) for name in names) or not 0 < len(set(names)) == len(names):
         yield f'NOISE must be a tuple of different names such as ("batch", "precision"), not {noise!r}'
         return
     if "precision" not in names:
         yield 'NOISE lacks "precision": every noise depends on it'
     params = sorted({name for case in cases for name in case.params})
-    for name in names:
-        if name not in params and params:
+    for name in names if params else ():
+        if name not in params:
             yield f"NOISE: no case has the param {name!r}{near(name, params)}"

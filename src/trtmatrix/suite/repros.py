@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version as Release
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from trtmatrix.suite.keys import NotInFile, keys
-from trtmatrix.suite.model import PART, Basis, Cause, Control, Product, Verdict, release_of
+from trtmatrix.suite.model import Basis, Cause, Control, Part, Product, Verdict
 
 BEYOND = "beyond"
 """The measurement of a run that counts elements beyond the case's tolerance."""
@@ -54,26 +54,6 @@ def _specifier(value: object) -> object:
     return Specifier(value)
 
 
-def _part(text: str) -> str:
-    if not PART.fullmatch(text):
-        raise ValueError(f"{text!r} must match [a-z0-9.-]+: it is part of every cell's id")
-    return text
-
-
-def _version(text: str) -> str:
-    try:
-        release_of(_part(text))
-    except ValueError as error:
-        raise ValueError(f"{text!r} is no version's name such as '10.7.0'") from error
-    return text
-
-
-def _defect_name(text: str) -> str:
-    if not text[:1].isalpha() or not PART.fullmatch(text) or "." in text:
-        raise ValueError(f"{text!r} must match [a-z][a-z0-9-]*: it names a folder of the case")
-    return text
-
-
 def _param(value: object) -> object:
     if not isinstance(value, (str, int, float)):
         raise ValueError("a parameter is text, a number, true or false")  # noqa: TRY004 - pydantic's way
@@ -84,6 +64,9 @@ def _param(value: object) -> object:
 
 _Specified = Annotated[Specifier, BeforeValidator(_specifier)]
 _Text = Annotated[str, Field(min_length=1)]
+_VersionName = Annotated[str, Field(pattern=r"^(?:[a-z]+-)*\d+(?:\.\d+)*$")]
+_DefectName = Annotated[str, Field(pattern="^[a-z][a-z0-9]*(?:-+[a-z0-9]+)*$")]
+"""It names a folder of the case."""
 _Patterns = Annotated[tuple[str, ...], Field(min_length=1)]
 _Count = Annotated[int, Field(strict=True, ge=1)]
 _Flag = Annotated[bool, Field(strict=True)]
@@ -138,7 +121,7 @@ class Case:
     every element; then that decides, and what the noise floor says is only told.
     """
 
-    id: Annotated[str, AfterValidator(_part)]
+    id: Part
     params: Mapping[str, Annotated[Scalar, BeforeValidator(_param)]]
     limits: Mapping[str, _Number] = field(default_factory=dict)
     control: Control | None = None
@@ -187,7 +170,7 @@ class Twin:
     measure: _Text
     label: _Text
     cases: _Patterns
-    reported: Mapping[Annotated[str, AfterValidator(_version)], _Number] = field(default_factory=dict)
+    reported: Mapping[_VersionName, _Number] = field(default_factory=dict)
     source: str = ""
 
 
@@ -296,7 +279,7 @@ class Facts:
     expectations: tuple[Expectation, ...] = ()
     workarounds: tuple[Workaround, ...] = ()
     related: tuple[str, ...] = ()
-    defects: Mapping[Annotated[str, AfterValidator(_defect_name)], Defect] = field(default_factory=dict)
+    defects: Mapping[_DefectName, Defect] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
     rules: tuple[Rule, ...] = ()
 
