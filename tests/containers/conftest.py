@@ -109,7 +109,7 @@ class Project:
     def records(self) -> list[dict[str, Any]]:
         """Return all records; each file must be whole, strict JSON. Beside them the run leaves its log."""
         files = sorted(path for path in self.results.rglob("*") if path.is_file())
-        files = [path for path in files if path.name != "last-run.txt"]
+        files = [path for path in files if path.name not in {"last-run.txt", "report.html"}]
         assert [path for path in files if path.suffix != ".json"] == []
         return [json.loads(path.read_text(), parse_constant=refuse) for path in files]
 

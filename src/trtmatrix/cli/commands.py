@@ -364,7 +364,7 @@ def show(
     """Write the files asked for, and print the answer, or every row where that is asked for.
 
     ``seconds``: how long a run took, None of a mere look. A run that executed something adds every row to its
-    log.
+    log, and leaves the page beside it.
     """
     write_files(options, entries)
     for file in options.output:
@@ -376,6 +376,9 @@ def show(
             with options.log.open("a", encoding="utf-8") as log:
                 log.write(f"\n{render('.txt', entries)}")
             details.insert(1, str(options.log))
+            page = options.log.with_name("report.html")
+            write_output(page, render(".html", entries, again=options.command("report")))
+            details[0] = str(page)
     if options.json:
         text = render(".json", entries)
     elif options.full or options.project.selection.cases or options.model.model:

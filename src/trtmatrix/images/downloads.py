@@ -140,13 +140,15 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
 
 
 def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = "") -> str:
-    """Return how many images launches lack, and their GB; nothing where none."""
+    """Return how many images launches lack, their GB and how long that takes; nothing where none."""
     sizes = [each.added for each in find_downloads(launches, lock, engine, registry)]
     if not sizes:
         return ""
     if None in sizes:
-        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{' each' * (len(sizes) > 1)}"
+        each = " each" * (len(sizes) > 1)
+        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{each}, 1 to 5 min{each} at 1 Gbit/s"
     size = sum(each for each in sizes if each is not None)
     if not size:  # made of wheels on a base that is here, or is made here too
         return f"{counted(len(sizes), 'image')} to build"
-    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}"
+    minutes = max(1, round(8 * size / 1e9 / 60))
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}, {minutes} min at 1 Gbit/s"

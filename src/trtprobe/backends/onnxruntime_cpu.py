@@ -13,6 +13,7 @@ from trtprobe import ends
 from trtprobe.backends.base import Backend, BuildOptions, Engine, sum_up, time_runs
 from trtprobe.backends.refusals import onnxruntime_end
 from trtprobe.onnxfile import Model
+from trtprobe.plans import Plans
 
 RUNS, SECONDS = 20, 0.05
 """At most so many runs, or about so long, are timed; a single one where it takes longer than that."""
@@ -25,7 +26,8 @@ class OnnxRuntimeEngine(Engine):
     """An inference session.
 
     Cases that differ only in what ONNX Runtime ignores (precision, level) have the same graph and
-    inputs byte for byte: a process computes their output once, and the record says so.
+    inputs byte for byte: a process computes their output once, and the record says so. Builds of one cell
+    are each run.
     """
 
     def __init__(self, backend: OnnxRuntimeBackend, session: Any, model: str) -> None:
@@ -37,7 +39,7 @@ class OnnxRuntimeEngine(Engine):
     def run(self, inputs: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
         """Run the session once, or return what the same bytes gave before; that has no latency."""
         feeds = {name: np.asarray(array, order="C") for name, array in inputs.items()}
-        digest, known = _digest(self.model, feeds), self.backend.known
+        digest, known, fresh = _digest(self.model, feeds), self.backend.known, self.backend.fresh
         if digest in known:
             self.backend.facts["same_bytes_as_an_earlier_cell"] = True
             return {name: array.copy() for name, array in known[digest].items()}
@@ -51,8 +53,9 @@ class OnnxRuntimeEngine(Engine):
             self._timed = True
             self._note_latency(feeds, 1e3 * (time.perf_counter() - started))
         size = sum(array.nbytes for array in outputs.values())
-        if sum(array.nbytes for earlier in known.values() for array in earlier.values()) + size < REMEMBERED:
-            known[digest] = {name: array.copy() for name, array in outputs.items()}
+        kept = sum(array.nbytes for held in (known, fresh) for one in held.values() for array in one.values())
+        if kept + size < REMEMBERED:
+            fresh[digest] = {name: array.copy() for name, array in outputs.items()}
         return outputs
 
     def _note_latency(self, feeds: Mapping[str, np.ndarray], first: float) -> None:
@@ -90,7 +93,14 @@ class OnnxRuntimeBackend(Backend):
         except ImportError as error:
             raise ends.ComponentMissing("onnxruntime cannot be imported: %s" % error) from error
         self.ort = onnxruntime
-        self.known: Dict[str, Dict[str, np.ndarray]] = {}
+        self.known: Dict[str, Dict[str, np.ndarray]] = {}  # by earlier cells
+        self.fresh: Dict[str, Dict[str, np.ndarray]] = {}  # by this one
+
+    def begin(self, plans: Plans) -> None:
+        """Start a cell: what the one before computed may serve this one."""
+        super().begin(plans)
+        self.known.update(self.fresh)
+        self.fresh = {}
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         """Load the graph as it stands, or ``check.onnx`` beside it where there is one."""

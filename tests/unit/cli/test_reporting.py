@@ -35,19 +35,19 @@ def test_it_writes_what_it_is_asked_for(project: Path, capsys: pytest.CaptureFix
     ("words", "executed", "logged"),
     [([], True, True), ([], False, False), (["--json"], True, False), (["--full"], True, True)],
 )
-def test_a_run_that_executed_something_leaves_every_row_in_its_log(
+def test_a_run_that_executed_something_leaves_its_page_and_every_row_in_its_log(
     words: list[str], executed: bool, logged: bool, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = options_of(RunOptions, "run", *words)
     context = open_context(options.project)
     show(options, context, take_survey(context, Pull.NEVER), [make_entry(executed=executed)], 61.0)
     log = project / "results" / "local" / "last-run.txt"
-    assert log.exists() is logged
+    assert log.exists() is log.with_name("report.html").exists() is logged
     shown = capsys.readouterr().out
     if logged:
         assert "PASS¹ 175" in log.read_text(encoding="utf-8")
     if logged and not words:
-        assert "results/local/last-run.txt" in shown
+        assert "results/local/report.html · results/local/last-run.txt" in shown
         assert "1 test run in 61 s, none unexpected" in shown
     assert ("PASS¹ 175" in shown) is (words == ["--full"])
 

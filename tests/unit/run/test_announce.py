@@ -33,7 +33,8 @@ def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize(
     ("versions", "words"),
     [
-        (("10.7.0",), "1 image, 10 to 34 GB"), (("10.7.0", "10.8.0"), "2 images, 10 to 34 GB each"),
+        (("10.7.0",), "1 image, 10 to 34 GB, 1 to 5 min at 1 Gbit/s"),
+        (("10.7.0", "10.8.0"), "2 images, 10 to 34 GB each, 1 to 5 min each at 1 Gbit/s"),
         (("8.5.3.1", "8.6.0"), "2 images to build"), ((), ""),
     ],
 )  # fmt: skip
