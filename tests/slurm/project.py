@@ -150,8 +150,9 @@ class Project:
         return first
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records; each file must be whole. Beside them the client leaves its log."""
-        files = sorted(path for path in self.results.rglob("*") if path.is_file() and path.suffix == ".json")
+        """Return all records; each file must be whole. Beside them lie the client's log and page."""
+        files = sorted(path for path in self.results.rglob("*") if path.is_file())
+        files = [path for path in files if path.name not in {"last-run.txt", "report.html"}]
         assert [path for path in files if path.suffix != ".json"] == []
         return [json.loads(path.read_text()) for path in files]
 
