@@ -121,11 +121,8 @@ def run(argv: Sequence[str]) -> ExitCode:
     except (OSError, MemoryError) as error:
         if values["traceback"]:
             traceback.print_exc()
-        from trtmatrix.common.paths import default_cache
-
-        usual = {"to": Path(), "results": Path("results"), "cache": default_cache()}
-        folders = {f"--{name}": values[name] or path for name, path in usual.items() if name in values}
-        print(f"trtmatrix: trouble of this host: {explain_trouble(error, folders)}", file=sys.stderr)
+        options = [f"--{name}" for name in ("to", "results", "cache") if name in values]
+        print(f"trtmatrix: trouble of this host: {explain_trouble(error, options)}", file=sys.stderr)
         print("  (--traceback shows where)", file=sys.stderr)
         return ExitCode.MACHINERY
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from enum import IntEnum
-from pathlib import Path
-
-FULL_BYTES = 16_000_000
-"""A disk with less than this is what was full, where something was."""
 
 
 class ExitCode(IntEnum):
@@ -74,32 +70,22 @@ class HungUp(KeyboardInterrupt):
     """The terminal or the connection that the command was typed over is gone (SIGHUP)."""
 
 
-def explain_trouble(error: OSError | MemoryError, folders: Mapping[str, Path]) -> str:
-    """Say what the system refused, and what to do about it; ``folders``: by the options that name them."""
+def explain_trouble(error: OSError | MemoryError, options: Sequence[str]) -> str:
+    """Say what the system refused, and what to do about it; ``options``: those that name folders."""
     if isinstance(error, MemoryError):
         return "its memory is full\n  end what else needs it, or choose fewer cells: --repro, --case"
     said = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    another = f"name another folder by {' or '.join(options)}" if options else "take another folder"
     words = ("No space left", " requested and ")  # shutil's, and NumPy's of an array that went in half
-    is_full = error.errno in {errno.ENOSPC, errno.EDQUOT} or any(word in said for word in words)
-    full = {option: folder for option, folder in folders.items() if is_full and _free(folder) < FULL_BYTES}
-    if full:
-        places = " and ".join(f"{folder} has {_free(folder) / 1e6:.0f} MB free" for folder in full.values())
-        return (
-            f"the disk is full: {places}\n  free 5 GB there, or name another folder by {' and '.join(full)}"
-        )
+    if error.errno in {errno.ENOSPC, errno.EDQUOT} or any(word in said for word in words):
+        return f"the disk is full: {where}{said}\n  free 5 GB there, or {another}"
     remedy = ""
     if error.errno == errno.EMFILE:
         remedy = "\n  raise the limit of open files: ulimit -n 4096"
-    elif folders and (is_full or error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}):
-        remedy = f"\n  {'free some room there, or ' * is_full}name another place by {', '.join(folders)}"
-    where = f"{error.filename}: " if error.filename else ""
+    elif error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
+        remedy = f"\n  {another}"
     return f"a file could not be written or read: {where}{said}{remedy}"
-
-
-def _free(folder: Path) -> int:
-    """Return the bytes that are free where a folder is, or would be made."""
-    there = folder.absolute()
-    return shutil.disk_usage(next(each for each in (there, *there.parents) if each.exists())).free
 
 
 def shorten(value: object) -> str:

@@ -83,8 +83,7 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
                 with contextlib.suppress(OSError):  # the same signal may have ended who reads it
                     run.progress.note(f"interrupted: ending what runs{'' if person else ' here'}")
             if isinstance(error, OSError):
-                folders = {"--results": run.local, "--cache": run.cache}
-                raise MachineryError(explain_trouble(error, folders)) from error
+                raise MachineryError(explain_trouble(error, ["--results", "--cache"])) from error
             raise
     return run
 

