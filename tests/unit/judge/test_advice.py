@@ -42,21 +42,14 @@ def entry_of(
     return replace(entry, outcome=Outcome(verdict=seen, builds=builds, failed=failed))
 
 
-@pytest.mark.parametrize(
-    ("seen", "expected", "control", "basis"),
-    list(itertools.product(Verdict, (None, *Verdict), (None, *Control), Basis)),
-)
-def test_a_surprise_and_nothing_else_has_advice(
-    seen: Verdict, expected: Verdict | None, control: Control | None, basis: Basis
-) -> None:
-    for evidence, product, builds in itertools.product(Evidence, Product, (0, 1, 3, 4)):
-        entry = entry_of(
-            seen, expected, control=control, basis=basis, evidence=evidence, product=product, builds=builds
-        )
+@pytest.mark.parametrize("control", [None, *Control])
+@pytest.mark.parametrize("evidence", Evidence)
+def test_a_surprise_and_nothing_else_has_advice(control: Control | None, evidence: Evidence) -> None:
+    for seen, expected, builds in itertools.product(Verdict, (None, *Verdict), (1, 4)):
+        entry = entry_of(seen, expected, control=control, evidence=evidence, builds=builds)
         text = advise(entry)
         assert bool(text) is entry.surprise
         assert len(text) <= 180, text
-        assert text.isprintable()
 
 
 EXPLAINED = {

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from common.test_interrupts import is_gone
 
 from trtmatrix.model.acceptance import run_check as run_check_of_files
 from trtmatrix.model.outcomes import CheckOutcome
@@ -42,19 +43,6 @@ def write(folder: Path, code: str) -> Path:
 
 def run(folder: Path, code: str, reference: Any = None, **more: Any) -> CheckOutcome:
     return run_check(write(folder, code), BEFORE, AFTER, reference, **more)
-
-
-def is_gone(process: int) -> bool:
-    """Whether a process ends within seconds, or is a zombie that nobody waits for."""
-    for _ in range(50):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.1)
-    return False
 
 
 def check(body: str) -> str:

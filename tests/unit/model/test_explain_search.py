@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.model.explain import describe
 from trtmatrix.model.explain_search import Errors, Graph, Node, Reading, Search, step_budget
@@ -53,71 +51,6 @@ def play(world: World, budget: int | None = None) -> Search:
 
 def end_of(search: Search) -> WrongLayer:
     return describe(search, {t: Node(name="", operator="Op") for t in search.graph.tensors}, "10.8.0")
-
-
-@st.composite
-def graphs(draw: st.DrawFn) -> Graph:
-    """Any graph whose last tensor is computed from all others; some are nothing but a chain."""
-    count = draw(st.integers(1, 40))
-    back = draw(st.sampled_from([1, 3, 40]))
-    inputs: dict[str, tuple[str, ...]] = {}
-    for n in range(count):
-        near = [f"t{m}" for m in range(max(0, n - back), n)]
-        inputs[f"t{n}"] = tuple(
-            draw(st.lists(st.sampled_from(near), unique=True, max_size=3)) if near else ()
-        )
-    used = {source for sources in inputs.values() for source in sources}
-    ends = [tensor for tensor in inputs if tensor not in used]
-    inputs["y"] = tuple(ends)
-    return Graph(tensors=tuple(inputs), inputs=inputs)
-
-
-def spread_wrong(draw: st.DrawFn, graph: Graph, defects: set[str]) -> frozenset[str]:
-    """The tensors that defects make wrong: an error may be lost on the way, but it reaches the output."""
-    inputs = graph.inputs
-    wrong = set(defects)
-    loses = set(draw(st.lists(st.sampled_from(graph.tensors), max_size=5)))
-    for tensor in graph.tensors:
-        if wrong & set(inputs[tensor]) and tensor not in loses:
-            wrong.add(tensor)
-    return frozenset(wrong)
-
-
-@st.composite
-def worlds(draw: st.DrawFn, curing: bool = False) -> World:
-    graph = draw(graphs())
-    defects = {draw(st.sampled_from(graph.tensors)) for _ in range(1 if curing else draw(st.integers(1, 2)))}
-    wrong = spread_wrong(draw, graph, defects)
-    if "y" not in wrong:
-        wrong = wrong | {"y"} if wrong & set(graph.inputs["y"]) else frozenset({"y"})
-    inner = [tensor for tensor in graph.tensors if tensor != "y"]
-    if not curing or not inner:
-        return World(graph, "y", wrong)
-    some = st.frozensets(st.sampled_from(inner), max_size=8)
-    return World(graph, "y", wrong, draw(some), draw(some))
-
-
-@given(worlds())
-def test_the_first_wrong_tensor_is_named_if_the_budget_lasts(world: World) -> None:
-    search = play(world, len(world.graph.tensors))
-    assert search.left == [search.wrong]
-    assert search.wrong in world.first
-    assert end_of(search).tensor == search.wrong
-
-
-@given(worlds(curing=True))
-def test_where_marking_cures_what_is_named_holds_the_fault(world: World) -> None:
-    search = play(world)
-    assert world.first & set(search.left)
-    assert not search.is_hopeless
-    end = end_of(search)
-    if len(search.left) == 1:
-        assert end.tensor in world.first
-    elif end.tensor:
-        assert end.tensor in world.cures & set(search.left)
-        assert "cures the failure" in end.error
-    else:
-        assert f"it lies in the {len(search.left)} nodes" in end.why_not
 
 
 def chain(count: int, wrong_from: int, *cures: str) -> World:

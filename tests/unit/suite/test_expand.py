@@ -114,15 +114,6 @@ def test_the_negative_control_that_is_most_like_the_cell_is_taken() -> None:
     assert {cell.case for cell in ControlMap([repro], []).of(make_cell(repro))} == {"six"}
 
 
-def test_a_build_that_may_choose_its_precision_has_the_controls_of_fp16_unless_there_are_its_own() -> None:
-    flag = make_case("flag", params={"precision": "fp16-flag"})
-    cell = make_cell(make_repro(flag))
-    assert {found.case for found in ControlMap(REPROS, []).of(cell)} == {"right-fp16"}
-    control = make_case("own", control=Control.NEGATIVE, params=flag.params)
-    own = make_repro(*REPROS[2].cases, control, id=CONTROLS)
-    assert {found.case for found in ControlMap([own], []).of(cell)} == {"own"}
-
-
 @given(SELECTIONS, GPUS)
 def test_only_what_was_selected_is_there_and_all_of_it(selection: Selection, gpus: list[Gpu]) -> None:
     try:

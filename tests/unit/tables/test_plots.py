@@ -7,7 +7,6 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pagereading import Page, check_ids
@@ -53,25 +52,6 @@ def drawn(plot: Plot) -> str:
 
 def data(plot: Plot) -> Page:
     return Page("<details" + render_figure(plot).partition("<details")[2].removesuffix("\n</figure>\n"))
-
-
-def heights(plot: Plot) -> dict[str, float]:
-    """Return how far down each good point stands, by what is said of it."""
-    found = {}
-    for group in parse(plot).iter("g"):
-        title, shape = list(group)[:2]
-        assert title.tag == "title"
-        if shape.tag == "circle":
-            found[str(title.text)] = float(shape.attrib["cy"])
-    return found
-
-
-def test_larger_errors_stand_higher_and_decades_are_evenly_apart() -> None:
-    at = heights(replace(PLOT, lines={"x": line(0.1, 1.0, 7.0, 7.9)}))
-    tenth, one, seven, eight = at.values()
-    assert tenth > one > seven > eight
-    ratio = (one - seven) / (tenth - one)
-    assert ratio == pytest.approx(math.log10(7), abs=0.01)
 
 
 def test_shapes_tell_verdicts_apart() -> None:

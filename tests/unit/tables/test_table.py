@@ -17,12 +17,12 @@ from builders import (
 )
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import cell_text, full_words, legend
-from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu, Outcome, Verdict
+from trtmatrix.judge.words import cell_text, legend
+from trtmatrix.suite.model import Cause, Evidence, Exclusion, Gpu
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.remarks import find_contradicted
 from trtmatrix.tables.summary import count_products, headline
-from trtmatrix.tables.table import make_tables, one_line
+from trtmatrix.tables.table import make_tables
 
 FAILS_AT_10_7 = make_repro(make_case(), expectations=(make_expectation(),))
 MISSING = Exclusion.IMAGE_NOT_PULLED
@@ -63,20 +63,6 @@ MARKS: list[tuple[Entry | None, str]] = [
 @pytest.mark.parametrize(("entry", "text"), MARKS, ids=[text or "blank" for _, text in MARKS])
 def test_a_cell_shows_its_evidence(entry: Entry | None, text: str) -> None:
     assert cell_text(entry) == text
-
-
-@pytest.mark.parametrize(
-    ("outcome", "text"),
-    [
-        (Outcome(verdict=Verdict.PASS), "PASS"),
-        (Outcome(verdict=Verdict.PASS, builds=1), "PASS (1 build)"),
-        (Outcome(verdict=Verdict.FAIL, builds=4, failed=3), "FAIL (3 of 4 builds fail)"),
-        (Outcome(verdict=Verdict.FLAKY, builds=4, failed=1), "FLAKY (1 of 4 builds fail)"),
-        (Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.TIME_OUT, builds=1), "NO VERDICT (time-out)"),
-    ],
-)
-def test_prose_says_how_many_engines_a_verdict_rests_on(outcome: Outcome, text: str) -> None:
-    assert full_words(outcome) == text
 
 
 def test_the_legend_lists_only_what_occurs() -> None:
@@ -167,8 +153,3 @@ def test_contradicted_facts_are_told_once_and_only_of_what_was_measured() -> Non
     entries = [make_entry(cell, observed=seen) for cell in cells[:2]]
     assert find_contradicted(entries) == ("10.7.0: torch is 2.7.1, matrix.yaml says 2.6.0a0",)
     assert not find_contradicted([make_entry(cells[2], observed=seen, evidence=Evidence.RECORDED)])
-
-
-def test_one_line_leaves_out_what_a_terminal_would_obey() -> None:
-    assert one_line(" a\x1b[31m\n\tb\u2028c ") == "a [31m b c"
-    assert one_line("x" * 400) == "x" * 299 + "…"

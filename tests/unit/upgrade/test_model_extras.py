@@ -11,7 +11,6 @@ import pytest
 from builders import make_case, make_cell, make_entry, make_loaded, make_repro
 
 from trtmatrix.judge.entry import Entry
-from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause
@@ -99,23 +98,3 @@ def test_an_output_that_is_gone_is_not_given_and_told(tmp_path: Path) -> None:
     assert section.check is not None
     assert section.check.passed is True
     assert any("is not given y/0 of sample 0 at 10.8.0" in trouble for trouble in section.troubles)
-
-
-def test_what_cannot_be_explained_at_one_version_is_told_and_the_other_is_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def explain(*given: Any) -> WrongLayer:
-        entry = given[2]
-        if entry.cell.version.name == BEFORE:
-            raise RuntimeError("no luck")
-        return WrongLayer(version=AFTER, tensor="t", node="n", operator="Tanh", error="9 noise floors")
-
-    monkeypatch.setattr("trtmatrix.model.explain.explain", explain)
-    entries = [
-        entry(tmp_path, BEFORE, value=1e9),
-        entry(tmp_path, AFTER, value=1e9),
-        entry(tmp_path, "9.3.0"),
-    ]
-    section = extras(tmp_path, entries, explain=True)
-    assert [layer.version for layer in section.wrong_layers] == [BEFORE, AFTER]
-    assert section.wrong_layers[0].why_not == "it could not be explained: no luck"

@@ -10,8 +10,6 @@ import pytest
 from builders import make_case, make_cell, make_entry, make_record
 from upgrades import NEW, OLD, ask
 
-from trtmatrix.bugs.manner import Kind, manner_in, same_manner
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.confirm import assess
 from trtmatrix.judge.judge import judge
 from trtmatrix.suite.model import Cause, Verdict
@@ -76,11 +74,3 @@ def test_it_is_believed_once_it_was_seen_again_alone(position: int) -> None:
     assert assess(CELL, [first]).wanted > 0
     again = make_record(CELL, run="20261122t000001-00000002", confirms=first.run, **facts)
     assert assess(CELL, [again, first]).wanted == 0
-
-
-def test_it_is_a_way_of_failing_of_its_own() -> None:
-    record = make_record(CELL, ended="probe failed", detail=f"raised ValueError: {SAID}")
-    manner = manner_in([record], CELL, Calibration())
-    assert manner is not None
-    assert (manner.kind, manner.words) == (Kind.SHAPE, WRONG)
-    assert same_manner(manner, manner) == ""
