@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_control, make_expectation, make_record, make_repro
-from hypothesis import given
-from hypothesis import strategies as st
 
 from trtmatrix.judge.confirm import (
     CONFIRMING_BUILDS,
@@ -16,7 +14,7 @@ from trtmatrix.judge.confirm import (
     assess,
     sample_cells,
 )
-from trtmatrix.judge.record import BUILT, ENDS, RAN, Record
+from trtmatrix.judge.record import BUILT, Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause, CellId, Control, Verdict
 from trtmatrix.suite.repros import Expectation
@@ -202,50 +200,6 @@ def test_what_was_set_aside_is_told_where_something_else_is_believed() -> None:
     assert sentence(ON_CPU, one, WRONG_IN_COMPANY) == f"{before} FAIL; alone it says PASS"
     assert sentence(PLAIN, ALL_OF_THREE, WRONG_IN_COMPANY) == ""
     assert sentence(PLAIN, WRONG_IN_COMPANY) == ""
-
-
-CELLS = [PLAIN, EXPECTED_TO_FAIL, EXPECTED_TO_SAY_NOTHING, NEGATIVE, POSITIVE, ON_CPU,
-         make_cell(version="tensorrt-rtx-1.4"),
-         make_cell(case=make_case(bug_is=frozenset(Cause))),
-         make_cell(case=make_case(limits={}))]  # fmt: skip
-
-RESULTS = st.fixed_dictionaries(
-    {
-        "ended": st.one_of(st.just(RAN), st.just(BUILT), st.sampled_from(ENDS)),
-        "values": st.lists(st.sampled_from([RIGHT, WRONG, float("nan")]), min_size=1, max_size=4),
-        "position": st.sampled_from([0, 0, 3]),
-        "confirms": st.sampled_from(["", "", "r0", "r1"]),  # of those before alone
-    }
-)
-
-
-def made(cell: Cell, number: int, result: dict[str, Any], **more: Any) -> Record:
-    value, *others = result["values"]
-    where = {"worker": {"position": 0 if "confirms" in more else result["position"]}}
-    fields = {"ended": result["ended"], "others": others, "run": f"r{number}", **where, **more}
-    return make_record(cell, value, started=f"2025-01-01T00:00:{number:02}.000Z", **fields)
-
-
-@given(
-    st.sampled_from(CELLS), st.lists(RESULTS, max_size=4), st.lists(RESULTS, min_size=4, max_size=4),
-    st.booleans(),
-)  # fmt: skip
-def test_it_ends_within_three_orders(
-    cell: Cell, before: list[dict[str, Any]], to_come: list[dict[str, Any]], names_the_last: bool
-) -> None:
-    """Whatever came before and comes of the orders; an order names the newest run, or the first doubted."""
-    records = [
-        made(cell, number, result, **({"confirms": result["confirms"]} if result["confirms"] else {}))
-        for number, result in enumerate(before)
-    ]
-    records = [made(cell, len(before), to_come[0]), *records[::-1]]
-    doubted, orders = records[0].run, 0
-    while wanted(cell, records):
-        orders += 1
-        assert orders <= 2, [(r.run, r.ended, r.confirms) for r in records]
-        confirms = records[0].run if names_the_last else doubted
-        records.insert(0, made(cell, len(records), to_come[orders], confirms=confirms))
-    assert assess(cell, records).counted
 
 
 @pytest.mark.parametrize(("cells", "sampled"), [(9, 0), (10, 1), (50, 1), (51, 2), (178, 4)])

@@ -14,7 +14,6 @@ from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.factors import NAMED, PASS_FACTOR
 from trtmatrix.judge.judge import subject_of
-from trtmatrix.judge.noise import read_noise
 from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN, Measured
 from trtmatrix.plan.context import read_matrix
@@ -108,21 +107,6 @@ def test_every_defect_that_was_put_in_is_named() -> None:
             assert found, f"{entry.cell.id}: {outcome.reason}"
             assert NAMED[0] <= float(found.group(1)) <= NAMED[1]
             assert f"consistent with {defect.upstream}" in outcome.reason or not defect.upstream
-
-
-def test_a_signature_is_looked_for_where_it_was_calibrated() -> None:
-    """The whole case and the part that was calibrated show a defect best in the same output."""
-    calibration = read_calibration()
-    looked = 0
-    for record in (item.record for item in with_noise()):
-        noise = read_noise(record.noise)
-        for defect in noise.defects if noise else ():
-            assert noise is not None
-            known = calibration.noises[noise.key]
-            assert noise.size(defect)[0] == known.size(defect)[0], f"{record.cell}: {defect}"
-            assert calibration.envelopes[noise.key][defect], f"{record.cell}: {defect}"
-            looked += 1
-    assert looked >= len(entries()) / 2
 
 
 def test_no_right_engine_is_above_half_the_factor() -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
+from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved
 
 from trtmatrix.onnxmodel.computing import compute
-from trtmatrix.onnxmodel.graphs import load_whole
 from trtmatrix.onnxmodel.sessions import Session
 
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
@@ -109,19 +108,6 @@ def test_a_half_graph_is_rounded_to_half_and_its_reference_is_of_its_weights(tmp
     assert {member.partition("-")[0] for member in computed.errors[0]["y"]} == {"fp16"}
     own = Session(tmp_path / "m.onnx").run({"x": x})["y"].astype(np.float64)
     assert np.linalg.norm(own - wide) < 4 * max(computed.errors[0]["y"].values()) * np.linalg.norm(wide)
-
-
-def test_weights_in_a_file_give_the_same_as_weights_inside(tmp_path: Path) -> None:
-    x = {"x": normal(4, 64)}
-    inside = compute(saved(mlp(), tmp_path / "a" / "m.onnx"), [x], "tf32")
-    file = saved_outside(mlp(), tmp_path / "b" / "m.onnx")
-    (tmp_path / "another-name").hardlink_to(tmp_path / "b" / "weights.bin")  # as the cache has it
-    outside = compute(file, [x], "tf32")
-    assert load_whole(file).graph.initializer[0].raw_data == mlp().graph.initializer[0].raw_data
-    assert outside.precision == "float64"
-    assert np.array_equal(inside.references[0]["y"], outside.references[0]["y"])
-    assert inside.errors == outside.errors
-    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "another-name"}
 
 
 def test_steps_that_no_member_left_have_no_floor(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from trtmatrix.suite.plan import (
     Host,
     Pull,
     count_excluded,
-    driver_suffices,
     exclude,
     find_image,
     host_python,
@@ -120,22 +119,6 @@ def test_every_reason_of_the_plan_occurs_in_the_table() -> None:
     occurs = {row[-1] for row in ROWS.values()} | {Exclusion.COMPONENT_MISSING}
     elsewhere = {Exclusion.NOT_READY, *OF_PREFLIGHT}
     assert occurs - {None} == set(Exclusion) - elsewhere
-
-
-@pytest.mark.parametrize(
-    ("driver", "datacenter", "enough"),
-    [
-        ("559.99", True, False), ("535.86", True, True), ("535.86", False, False),
-        ("535.85.99", True, False), ("545.23", True, False), ("470.57.02", True, True),
-    ],
-)  # fmt: skip
-def test_a_driver_suffices_by_number_or_by_data_centre_branch(
-    driver: str | None,
-    datacenter: bool,
-    enough: bool,
-) -> None:
-    assert PULLED.driver is not None
-    assert driver_suffices(PULLED.driver, on(driver=driver, datacenter=datacenter)) is enough
 
 
 @pytest.mark.parametrize(

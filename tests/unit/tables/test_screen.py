@@ -20,14 +20,11 @@ from builders import (
     make_unknown,
 )
 from goldenfile import check_golden
-from hypothesis import given
-from hypothesis import strategies as st
 from nowhere import go_nowhere
-from shown import PATIENT, many_entries
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import NO_GPU, Cause, Control, Exclusion, Gpu, Product, Verdict
+from trtmatrix.suite.model import NO_GPU, Cause, Control, Exclusion, Gpu, Verdict
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
 from trtmatrix.tables.screen import LINES, print_coloured, render_screen
@@ -115,16 +112,6 @@ def test_screens_of_runs(name: str, made: Callable[[], Iterator[Entry]], width: 
     answer = make_answer(list(made()), seconds=250.2, cost="2 images, 21 GB, 12 min")
     details = ["results/local/report.html", "results/local/last-run.txt", "--full"]
     check_screen(f"screen-{name}-{width}.txt", render_screen(answer, width=width, details=details), width)
-
-
-@PATIENT
-@given(many_entries(), st.integers(40, 200), st.integers(1, 4))
-def test_no_screen_is_too_long_or_too_wide(entries: tuple[Entry, ...], width: int, gpus: int) -> None:
-    several = [
-        replace(e, cell=replace(e.cell, gpu=Gpu(slug=f"g{n}", name=f"GPU {n}")))
-        for n in range(gpus) for e in entries if gpus == 1 or e.cell.version.product is Product.TENSORRT
-    ]  # fmt: skip
-    check_bounds(render_screen(make_answer(several), width=width), min(max(width, 80), 160))
 
 
 @pytest.mark.parametrize("count", [3, 60])

@@ -19,18 +19,12 @@ from reportparts import FIXED, LONG
 from reports import any_upgrade, bare_upgrade, full_upgrade
 from shown import PATIENT
 
-from trtmatrix.api.types import ApiSection
 from trtmatrix.cli import entry as cli
 from trtmatrix.tables.markdown import MOST_CHARACTERS
 from trtmatrix.upgrade.render import render_markdown, render_page, render_screen
 from trtmatrix.upgrade.report import SCHEMA, Decision, Lacking, Upgrade, upgrade_json
 
 SHIPPED = json.loads((Path(__file__).parents[3] / "docs" / "upgrade.schema.json").read_text(encoding="utf-8"))
-SECTIONS = {
-    "findings": "findings", "gpu_and_driver": "gpu", "performance": "performance", "api": "api",
-    "engines": "engines", "model": "model", "lacking": "lacking", "not_looked_at": "not-looked-at",
-}  # fmt: skip
-"""A report's field → the section of the page that shows it."""
 
 
 def _refuse(token: str) -> NoReturn:
@@ -84,17 +78,6 @@ def test_the_page_loads_nothing_and_its_texts_are_no_markup() -> None:
     links = {attrs["href"] for attrs in page.all("a")}
     assert "https://github.com/NVIDIA/TensorRT/issues/4333" in links
     assert not any("javascript" in str(link) or "example" in str(link) for link in links)
-
-
-@pytest.mark.parametrize("name", SECTIONS)
-def test_what_a_report_has_not_is_not_in_its_page(name: str) -> None:
-    def sections(upgrade: Upgrade) -> list[str]:
-        return [attrs["id"] or "" for attrs in Page(render_page(upgrade)).all("section")]
-
-    empty: dict[str, Any] = {name: {"api": ApiSection(), "model": None}.get(name, ())}
-    assert SECTIONS[name] in sections(full_upgrade())
-    left = sections(replace(full_upgrade(), **empty))
-    assert (SECTIONS[name] in left) is (name == "performance"), "that nothing ran at both is told"
 
 
 def test_markdown_is_no_markup_but_its_own() -> None:
