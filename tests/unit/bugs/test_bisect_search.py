@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from trtmatrix.bugs.search import (
     Search,
     Side,
     find_edge,
-    is_monotone,
     learn,
     next_try,
 )
@@ -68,12 +66,6 @@ def searches(draw: st.DrawFn, *, named: bool) -> tuple[list[Answer], Search]:
 def budget(count: int, silent: int) -> int:
     """⌈log₂ n⌉ + unknowns + 2."""
     return (count - 1).bit_length() + silent + 2
-
-
-@pytest.mark.parametrize("letters", ["G", "B", "GGBB", "BBGG", "G?BB?G", "???", "BGB", "GBGB", "B?G?B"])
-def test_a_failure_that_comes_and_goes_once_at_most_is_monotone(letters: str) -> None:
-    search = Search(count=len(letters), answers=dict(enumerate(read(letters))))
-    assert is_monotone(search) is (letters not in {"BGB", "GBGB", "B?G?B"})
 
 
 @example((read("GBGB"), Search(count=4, answers=dict(enumerate(read("GBGB"))))))

@@ -1,13 +1,16 @@
-"""The command upgrade: what it refuses, what it prints and writes, the exit code."""
+"""The command upgrade: what it refuses, prints and writes, the exit code, and golden reports."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
 import pytest
 from builders import H200
+from goldenfile import check_golden
+from nowhere import go_nowhere
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.options import read_options
@@ -81,3 +84,30 @@ def test_the_command_is_told_as_it_was_given() -> None:
     )
     again = cli.make_parser().parse_args(["upgrade", *shlex.split(options.command)[4:]])
     assert read_options(UpgradeOptions, again) == options
+
+
+MOVES = [
+    ("8.6.1", "9.3.0", "L4", 11),
+    ("10.0.1.6", "10.7.0", "L4", 11),
+    ("10.7.0", "10.8.0", "L4", 12),
+    ("8.5.3.1", "8.6.0", "H200", 12),
+    ("8.6.0", "8.5.3.1", "H200", 11),
+    ("10.4.0", "10.7.0", "V100", 11),
+    ("tensorrt-rtx-1.4", "tensorrt-rtx-1.7", "", 12),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "gpu", "code"), MOVES)
+def test_reports_from_the_shipped_records(
+    before: str, after: str, gpu: str, code: int,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Each was read by eye as one who must decide."""
+    go_nowhere(monkeypatch, tmp_path)
+    words = ["upgrade", "--full", "--from", before, "--to", after, *(["--gpu", gpu] if gpu else [])]
+    assert cli.run(words) == code
+    text = capsys.readouterr().out
+    assert not re.search(r"/(tmp|home|root|work)/", text)
+    assert all(len(line) <= 100 for line in text.splitlines() if "https://" not in line)
+    name = f"{before}-to-{after}{f'-{gpu}' if gpu else ''}"
+    check_golden(f"upgrade/{name.lower()}.txt", text)

@@ -183,22 +183,6 @@ def test_what_is_kept_out_is_named_with_its_reason_and_left_as_it_is(name: str, 
     assert file.read_text() == text
 
 
-def test_the_others_come_in_all_the_same(there: Place, here: Place) -> None:
-    there.measure("r1")
-    there.measure("r2")
-    bad = there.results / "local" / WHERE / "r2.json"
-    bad.write_text("{")
-    (there.results / "local" / "surfaces").mkdir()
-    (there.results / "local" / "surfaces" / "10.7.0.json").write_text("{}")
-    code, text = here.merge(there.results, here.folder / "nowhere")
-    assert code is ExitCode.USAGE
-    assert f"kept out: {there.results}: local/{WHERE}/r2.json: line 1: damaged" in text
-    assert f"{here.folder / 'nowhere'}: is not there" in text
-    assert list(here.files()) == [f"{WHERE}/r1.json"]
-    assert bad.read_text() == "{"
-    assert here.merge(there.folder / "repros")[0] is ExitCode.NOTHING
-
-
 def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Place, here: Place) -> None:
     there.measure("r1", cell=replace(CELL, repro="mine"))
     assert here.merge(there.results)[0] is ExitCode.USAGE

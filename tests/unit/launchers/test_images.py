@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 
 import docker
@@ -16,7 +15,7 @@ import requests.exceptions
 from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.launchers.images import Images, builder_command
+from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.pulls import WAITS, Puller, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
@@ -60,20 +59,19 @@ def as_client(engine: StandInEngine) -> docker.DockerClient:
     return cast("docker.DockerClient", engine)
 
 
-def launch(*, pull: bool = False, build: bool = False) -> Launch:
-    return Launch(version=VERSION, gpu=CPU, cells=(), pull=pull, build=build)
+def launch() -> Launch:
+    return Launch(version=VERSION, gpu=CPU, cells=(), pull=True)
 
 
-def make_images(told: list[str], builder: Path | None = None) -> Images:
-    puller = Puller(pull_note=lambda *what: told.append(str(what)), note=told.append)
-    return Images(puller=puller, builder=builder_command(builder, Path("m.yaml")))
+def make_images(told: list[str]) -> Images:
+    return Images(puller=Puller(pull_note=lambda *what: told.append(str(what)), note=told.append))
 
 
 def test_launches_that_want_one_image_share_one_pull() -> None:
     engine, told = StandInEngine(), list[str]()
     images, ids = make_images(told), list[str]()
     threads = [
-        threading.Thread(target=lambda: ids.append(images.make_ready(launch(pull=True), as_client(engine))))
+        threading.Thread(target=lambda: ids.append(images.make_ready(launch(), as_client(engine))))
         for _ in range(3)
     ]
     for thread in threads:
@@ -89,16 +87,14 @@ def test_an_image_of_ours_is_never_pulled() -> None:
     engine, told = StandInEngine(), list[str]()
     ours = replace(VERSION, origin=ImageOrigin(image="trtmatrix/test:latest"))
     with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
-        make_images(told).make_ready(replace(launch(pull=True), version=ours), as_client(engine))
+        make_images(told).make_ready(replace(launch(), version=ours), as_client(engine))
     assert (engine.pulls, told) == (0, [])
 
 
 def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() -> None:
     engine, told = StandInEngine("here:1"), list[str]()
     first, second, third, old = (
-        replace(
-            launch(pull=True), version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),)
-        )
+        replace(launch(), version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),))
         for name in ("a:1", "b:1", "c:1", "here:1")
     )
     images = Images(puller=Puller(pull_note=lambda *_: None, note=told.append), keep=Keep.NONE)

@@ -82,7 +82,6 @@ OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     ("wheels", "why"),
     [
         (("onnxruntime==1.31.1", "numpy"), ""),
-        (("Tensorrt_RTX.cu12-libs>=1.7",), ""),
         (("onnxruntime==1.31.2",), "onnxruntime==1.31.2"),
         (("runtime==1.0",), "buffers was not found in the provided package locations"),
         (("no requirement !",), "no requirement !"),
@@ -92,7 +91,6 @@ def test_what_a_wheelhouse_lacks_for_this_python(wheels: tuple[str, ...], why: s
     put_wheel(tmp_path, "numpy", version="2.0.0")
     put_wheel(tmp_path, "onnxruntime", version="1.31.1", tag=f"{OURS}-{OURS}-linux_x86_64")
     put_wheel(tmp_path, "onnxruntime", version="1.31.2", tag="cp27-cp27m-linux_x86_64")
-    put_wheel(tmp_path, "tensorrt_rtx_cu12_libs", version="1.7.1.116", tag="py2.py3-none-linux_x86_64")
     put_wheel(tmp_path, "runtime", "buffers>=1", "old; python_version < '3'")
     words = find_lacking(tmp_path, wheels)
     assert words.startswith(f"{', '.join(wheels)}: not installed, and not in {tmp_path}: " if why else "")

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import make_version
 from engines import serving
 
 from trtmatrix.launchers import docker_engine
 from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
 from trtmatrix.launchers.docker_engine import find_address, find_engine
-from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
-from trtmatrix.suite.model import CPU, Known
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
 # As Podman 4.3.1 of Debian 12 says of itself.
@@ -32,10 +33,6 @@ IMAGES = [
     {"Id": "sha256:2", "RepoTags": ["docker.io/library/debian:12"], "RepoDigests": None},
     {"Id": "sha256:3", "RepoTags": ["nvcr.io/nvidia/pytorch:25.01-py3"], "RepoDigests": []},
 ]
-VERSION = Version(
-    version="1.31.1", origin=ImageOrigin(image="a/b:1"),
-    library=Fact(value="1.31.1", known=Known.READ, source="notes"),
-)  # fmt: skip
 
 
 @pytest.fixture
@@ -107,22 +104,16 @@ def test_an_engine_without_root_is_told_and_so_is_what_it_cannot_limit(
 
 
 def spec_of(found: Engine) -> ContainerSpec:
-    launch = Launch(version=VERSION, gpu=CPU, cells=())
-    here = Path("/nowhere")
-    return make_container_spec(
-        launch, "sha256:1", found, cache=here, repros=here, folder=here, limits=Limits()
-    )
+    launch, here = Launch(version=make_version("10.7.0"), gpu=CPU, cells=()), Path("/nowhere")
+    return make_container_spec(launch, "i", found, cache=here, repros=here, folder=here, limits=Limits())
 
 
 def test_the_command_by_hand_is_podmans(podman: Engine) -> None:
     words = shlex.split(docker_command(spec_of(podman)))
     assert words[:2] == ["podman", "run"]
     assert "--log-driver=k8s-file" in words
-    assert [word.split("=")[1] for word in words if word.startswith("--ulimit=")] == [
-        "nofile",
-        "nproc",
-        "fsize",
-    ]
+    limits = [word.split("=")[1] for word in words if word.startswith("--ulimit=")]
+    assert limits == ["nofile", "nproc", "fsize"]
 
 
 def test_where_the_engine_is_the_callers_own_root_inside_is_the_caller() -> None:

@@ -1,22 +1,26 @@
-"""What ``run --plan`` prints: cells that were asked for, and the controls that go along."""
+"""What is said before a run: what ``run --plan`` prints, what is fetched and what is kept."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
+import pytest
 from builders import H200, make_case, make_cell, make_matrix, make_repro
+from nowhere import go_nowhere
 
 from trtmatrix.common.paths import Project, default_cache
+from trtmatrix.images.downloads import image_words
 from trtmatrix.launchers.gpu import GpuScan
-from trtmatrix.plan.context import Context
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.stale import Reason, Why
-from trtmatrix.plan.survey import Survey
-from trtmatrix.run.perform import Options
+from trtmatrix.plan.survey import Survey, take_survey
+from trtmatrix.run.perform import Options, announce
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.model import Exclusion
-from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan
+from trtmatrix.suite.model import NO_GPU, Exclusion
+from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
 PULLED = ImageOrigin(image="example.org/a:1")
@@ -97,3 +101,37 @@ def test_an_image_that_several_versions_want_is_had_once() -> None:
     assert text.count("  its image is had for 10.7.0\n") == 1
     assert text.count(f"  pulls example.org/b:1: {size}\n  builds trtmatrix/made:1 from wheels\n") == 1
     assert "\nto fetch: 2 images, 10 to 34 GB each, 1 to 5 min each at 1 Gbit/s\n" in text
+
+
+def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    go_nowhere(monkeypatch, tmp_path)
+    selection = Selection(versions=("onnxruntime",), repros=("cumsum-axes",))
+    context = open_context(ProjectOptions(selection=selection))
+    survey = take_survey(context, Pull.NAMED)
+    first = announce(context, survey.plan.launches, survey.host.engine)
+    assert first == (
+        "7 tests to run; to fetch: 1 Python environment, about 210 MB; "
+        f"about 248 MB will be kept in {tmp_path}/cache"
+    )
+    (tmp_path / "cache" / "cases").mkdir(parents=True)
+    assert "about 210 MB will be kept" in announce(context, survey.plan.launches, survey.host.engine)
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        (("10.7.0",), "1 image, 10 to 34 GB, 1 to 5 min at 1 Gbit/s"),
+        (("10.7.0", "10.8.0"), "2 images, 10 to 34 GB each, 1 to 5 min each at 1 Gbit/s"),
+        (("8.5.3.1", "8.6.0"), "2 images to build"), ((), ""),
+    ],
+)  # fmt: skip
+def test_images_that_are_not_here_are_counted_with_their_size(
+    versions: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    go_nowhere(monkeypatch, tmp_path)
+    context = open_context(ProjectOptions())
+    launches = [
+        Launch(version=version, gpu=NO_GPU, cells=(), pull=True)
+        for version in context.matrix.versions if version.name in versions
+    ]  # fmt: skip
+    assert image_words(launches, context.lock, take_survey(context, Pull.ALL).host.engine) == words

@@ -19,8 +19,7 @@ from builders import (
     make_repro,
 )
 from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_run
-from prepare.test_cases import loaded
-from prepare.test_emulation import Emulating
+from prepare.test_cases import Emulating, loaded
 
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record, record_from
@@ -120,12 +119,17 @@ def test_a_record_holds_the_noise_of_its_case_and_what_fits(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("value", "control", "kept"),
-    [(0.5, None, True), (2e-7, None, False), (2e-7, Control.POSITIVE, True)],
+    ("value", "control", "wanted", "kept"),
+    [
+        (0.5, None, False, True),
+        (2e-7, None, False, False),
+        (2e-7, None, True, True),
+        (2e-7, Control.POSITIVE, False, True),
+    ],
 )
 def test_outputs_of_what_fails_and_of_controls_are_kept(
-    value: float, control: Control | None, kept: bool, tmp_path: Path
+    value: float, control: Control | None, wanted: bool, kept: bool, tmp_path: Path
 ) -> None:
-    record = emulated(tmp_path, value, control)
+    record = emulated(tmp_path, value, control, keep=wanted)
     assert ("kept" in record.data) is kept
     assert (tmp_path / "outputs").exists() is kept

@@ -165,14 +165,6 @@ def test_equal_boards_run_launches_side_by_side_each_on_its_own(tmp_path: Path) 
     assert {record.cell.gpu for record in performed.records} == {H200.slug}
 
 
-def test_fewer_launches_than_boards_are_split_over_them(tmp_path: Path) -> None:
-    launcher = Meeting(3)
-    performed = perform(tmp_path, launcher, cells_of(*"abcdef"), *boards_of(3))
-    assert sorted(len(job) for job in launcher.jobs) == [2, 2, 2]
-    assert len({launch.gpu.index for launch in launcher.launches}) == 3
-    assert sorted(record.cell.case for record in performed.records) == list("abcdef")
-
-
 MANY = [f"c{number:02d}" for number in range(40)]
 ORT = ("onnxruntime-1.31.1",)
 
