@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -68,9 +66,3 @@ def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:
     assert ask_all(str, [], seconds=1, note=told.append) == {}
     with pytest.raises(ZeroDivisionError):
         ask_all(lambda n: 1 // int(n), ["0"], seconds=5, note=told.append)
-
-
-def test_who_asks_nobody_imports_no_client() -> None:
-    code = "import sys, trtmatrix.images.preflight as p; p.ask_for([], ())\n"
-    code += "print('requests' in sys.modules)"
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

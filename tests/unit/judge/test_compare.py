@@ -77,21 +77,6 @@ def test_a_surprise_goes_in_both_directions_and_needs_an_answer(verdict: Verdict
     assert entry.surprise is (verdict in answers and verdict is not expected)
 
 
-@pytest.mark.parametrize("evidence", Evidence)
-@pytest.mark.parametrize(("value", "fails"), [(1.0, False), (9999.0, True)])
-@pytest.mark.parametrize("expected", [Verdict.PASS, Verdict.FAIL])
-def test_only_what_was_run_can_surprise(
-    evidence: Evidence,
-    value: float,
-    fails: bool,
-    expected: Verdict,
-) -> None:
-    repro = make_repro(make_case(), expectations=(make_expectation(expected),))
-    entry = dataclasses.replace(make_entry(make_cell(repro), value), evidence=evidence)
-    differs = fails is not (expected is Verdict.FAIL)
-    assert entry.surprise is (differs and evidence in {Evidence.MEASURED, Evidence.RECORDED})
-
-
 @pytest.mark.parametrize(
     ("case", "version", "index"),
     [

@@ -114,13 +114,6 @@ def test_a_sample_that_breaks_off_leaves_no_trace_in_the_figures() -> None:
     assert found.note == "sample 1 cannot be compared: it ends too early (1 of 2 samples)"
 
 
-def test_an_output_of_one_version_only_has_its_line() -> None:
-    found = compare_outputs({"b": samples([1.0]), "a": samples([1.0])}, {"a": samples([1.0])}, NAMES)
-    assert [(item.output, item.note) for item in found] == [
-        ("a", "bitwise equal"), ("b", "not kept or not given at 10.8.0"),
-    ]  # fmt: skip
-
-
 def keep(cache: Path, array: Any) -> dict[str, Any]:
     folder = cache / "out"
     folder.mkdir(parents=True, exist_ok=True)

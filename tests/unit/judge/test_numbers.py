@@ -206,19 +206,6 @@ def test_a_limit_that_was_not_measured_is_invalid_and_one_that_is_nan_fails() ->
     assert judged(build, limits={"rows_differ": 0.0}).verdict is Verdict.FAIL
 
 
-@pytest.mark.parametrize(
-    ("dtype", "verdict"),
-    [(np.int64, Verdict.PASS), (np.bool_, Verdict.PASS), (np.float32, Verdict.INVALID)],
-)
-def test_zeros_of_integers_that_are_the_references_tell_and_real_zeros_do_not(
-    dtype: Any, verdict: Verdict
-) -> None:
-    values = measure_with_signatures(np.zeros(3, dtype), np.zeros(3), {})[0]
-    case = make_subject(keep=True, defects=())
-    outcome = judge_build(Measured(outputs={"y": values}, scalars={}), replace(case, noise=None))
-    assert outcome.verdict is verdict
-
-
 def rounded(y: NDArray[Any], reference: NDArray[Any], kind: str = "float32", member: float = 0.0) -> Outcome:
     """Judge an output of a user's model whose floor is of one member, which may have been exact."""
     noise = Noise(key="", precision="fp32", outputs={"y": {"fp32": member}}, defects={}, types={"y": kind})

@@ -56,9 +56,7 @@ def check(body: str) -> str:
         ("return False, 0.5", False, 0.5, ""),
         ("return [True, 3, 'agree\\nment']", True, 3.0, "agree ment"),
         ("import numpy as np; return np.bool_(True), np.float32(0.5), 'x'", True, 0.5, "x"),
-        ("return reference is None", True, None, ""),
         ("after[0]['logits/out'][:] = 0; return after[0]['logits/out'].sum() == 0", True, None, ""),
-        ("import sys; return len(sys.argv) == 1 and sys.argv[0].endswith('accept.py')", True, None, ""),
     ],
 )
 def test_what_a_script_may_say(
@@ -104,7 +102,6 @@ def test_every_sample_comes_in_order_with_its_own_names_and_dtypes(tmp_path: Pat
         ),
         (check("return before[0]['logits/out'] == 1"), "did you mean .all()?"),
         (check("return True, float('nan')"), "the figure nan, which is no finite number"),
-        (check("return True, 1.0, 2"), "check() returned (True, 1.0, 2)"),
         ("x = 1\nimport no_such_module\n", "accept.py:2: loading it raised ModuleNotFoundError"),
         ("def check(before:\n", "accept.py:1: not valid Python"),
         ("x = 1\n", "accept.py: there is no function check(before, after, reference)"),

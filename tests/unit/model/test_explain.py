@@ -135,22 +135,6 @@ def test_only_what_can_be_measured_is_marked() -> None:
     assert markable.nodes["y"].operator == "Gather"
 
 
-def test_a_branch_is_computed_from_what_it_takes_from_around_it() -> None:
-    inner = helper.make_graph(
-        [helper.make_node("Exp", ["hidden"], ["out"])], "then", [],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, [2])],
-    )  # fmt: skip
-    nodes = [
-        helper.make_node("Neg", ["x"], ["hidden"]),
-        helper.make_node("If", ["yes"], ["chosen"], then_branch=inner, else_branch=inner),
-        helper.make_node("Relu", ["chosen"], ["y"]),
-    ]
-    yes = numpy_helper.from_array(np.array(True), "yes")
-    markable = markable_of(make(nodes, {"x": [2]}, {"y": [2]}, [yes]))
-    assert markable.graph.inputs["chosen"] == ("hidden",)
-    assert "out" not in markable.inner
-
-
 def markable_of(model: ModelProto) -> Markable:
     with tempfile.TemporaryDirectory() as folder:
         return read_markable(save(model, Path(folder)))

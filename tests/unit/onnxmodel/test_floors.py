@@ -45,15 +45,6 @@ def test_every_tensor_is_rounded_to_fp16_and_overflows_as_there(tmp_path: Path) 
     assert np.mean(found == expected) > 0.99  # a sum in another order may round to the neighbour
 
 
-def test_sums_are_rounded_block_by_block(tmp_path: Path) -> None:
-    w, x = normal(64, 8, seed=1), normal(4, 64)
-    model = make_model(
-        [node("MatMul", "x w", "y")], {"x": (FLOAT, ["n", 64])}, {"y": (FLOAT, ["n", 8])}, {"w": w}
-    )
-    found = rounded(model, tmp_path / "m.onnx", x, "fp16", terms=16)
-    assert np.array_equal(found, ENSEMBLE["fp16"]["fp16-blocks"].matmul(x, w))
-
-
 def largest(errors: Mapping[str, float], kind: str) -> float:
     return max(error for member, error in errors.items() if member.partition("-")[0] == kind)
 

@@ -213,21 +213,6 @@ def test_a_file_that_does_not_load_is_told_with_its_line(name: str, tmp_path: Pa
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-@pytest.mark.parametrize("content", [b"# \xff\n", "FACTS = 1\n".encode("utf-16")])
-def test_a_file_that_is_no_utf8_is_told(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_bytes(content)
-    with pytest.raises(ConfigError, match="cannot be read as UTF-8"):
-        read_repros(tmp_path)
-
-
-def test_a_folder_named_like_a_file_and_a_dead_link_are_told(tmp_path: Path) -> None:
-    (tmp_path / "a.py").mkdir()
-    (tmp_path / "b.py").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ConfigError) as caught:
-        read_repros(tmp_path)
-    assert len(caught.value.problems) == 2
-
-
 @pytest.mark.parametrize("prefix", ["", "\ufeff"])
 @pytest.mark.parametrize("ends", ["\n", "\r\n"])
 def test_byte_order_marks_and_line_ends_do_not_matter(prefix: str, ends: str, tmp_path: Path) -> None:

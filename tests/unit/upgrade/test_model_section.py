@@ -39,7 +39,6 @@ def test_the_reference_is_told_with_its_own_error() -> None:
     assert reference_words(NOISE) == (
         "ONNX Runtime 1.31.1 on the CPU, float64 (Erf in float32); its own relative L2 error: at most 1.2e-7"
     )
-    assert reference_words({}) == "none: nothing has run"
     none = {"reference": {**TOLD, "by": "", "why_not": "no kernel of Strange"}}
     assert reference_words(none) == "none: no kernel of Strange"
 

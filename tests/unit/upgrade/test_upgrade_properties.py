@@ -12,8 +12,7 @@ from upgrades import ask, entries_for
 
 from trtmatrix.suite.repros import Workaround
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.render import render_text
-from trtmatrix.upgrade.report import Decision, Weight
+from trtmatrix.upgrade.report import Decision
 
 REPROS = tuple(
     make_repro(
@@ -63,23 +62,3 @@ def test_bad_news_at_the_target_never_makes_the_answer_better(
         Decision.DONT: {Decision.DONT},
     }
     assert now in allowed[was]
-
-
-@PATIENT
-@given(BOTH, BOTH)
-def test_the_answer_follows_from_its_reasons_and_every_answer_can_be_shown(
-    before: Known, after: Known
-) -> None:
-    entries = [e for i, repro in enumerate(REPROS) for e in entries_for(before[i], after[i], repro)]
-    upgrade = decide(ask(entries))
-    weights = {reason.weight for reason in upgrade.reasons}
-    assert (upgrade.decision is Decision.DONT) is (Weight.AGAINST in weights)
-    if upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS}:
-        assert not weights & {Weight.AGAINST, Weight.LACKING}
-    for word in (Weight.AGAINST, Weight.LACKING):
-        findings = any(finding.weight is word for finding in upgrade.findings)
-        assert findings is (word in weights)
-    text = render_text(upgrade)
-    assert upgrade.decision.value.upper() in text
-    assert max(len(line) for line in text.splitlines() if "https://" not in line) <= 100
-    assert text == render_text(decide(ask(list(reversed(entries)))))
