@@ -257,9 +257,13 @@ def run_suite(suite: Suite, *, strict: bool) -> Outcome:
 
 
 def run_command(words: Sequence[str], suite: Suite, out: TextIO) -> int | None:
-    """Run a suite's command in a session of its own; returns its exit code, None where time ran out."""
+    """Run a suite's command in a session of its own; returns its exit code, None where time ran out.
+
+    Its folders are its own and removed by rm: pytest fails at folders thousands deep, which some tests make.
+    """
+    folders = tempfile.mkdtemp(prefix="trtmatrix-suite-")
     process = subprocess.Popen(
-        words, cwd=HERE.parent, env=suite.environment, stdin=subprocess.DEVNULL, stdout=out,
+        words, cwd=HERE.parent, env={**suite.environment, "PYTEST_DEBUG_TEMPROOT": folders}, stdin=subprocess.DEVNULL, stdout=out,
         stderr=subprocess.STDOUT, start_new_session=True, text=True,
     )  # fmt: skip
     RUNNING.add(process)
@@ -275,6 +279,7 @@ def run_command(words: Sequence[str], suite: Suite, out: TextIO) -> int | None:
         return None
     finally:
         RUNNING.discard(process)
+        subprocess.run(["rm", "-rf", folders], check=False)
 
 
 def report(outcomes: Sequence[Outcome], seconds: float, *, strict: bool) -> int:
