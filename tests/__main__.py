@@ -263,8 +263,8 @@ def run_command(words: Sequence[str], suite: Suite, out: TextIO) -> int | None:
     """
     folders = tempfile.mkdtemp(prefix="trtmatrix-suite-")
     process = subprocess.Popen(
-        words, cwd=HERE.parent, env={**suite.environment, "PYTEST_DEBUG_TEMPROOT": folders}, stdin=subprocess.DEVNULL, stdout=out,
-        stderr=subprocess.STDOUT, start_new_session=True, text=True,
+        words, cwd=HERE.parent, env={**suite.environment, "PYTEST_DEBUG_TEMPROOT": folders},
+        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, text=True,
     )  # fmt: skip
     RUNNING.add(process)
     try:
@@ -279,7 +279,7 @@ def run_command(words: Sequence[str], suite: Suite, out: TextIO) -> int | None:
         return None
     finally:
         RUNNING.discard(process)
-        subprocess.run(["rm", "-rf", folders], check=False)
+        subprocess.run(["/bin/rm", "-rf", folders], check=False)
 
 
 def report(outcomes: Sequence[Outcome], seconds: float, *, strict: bool) -> int:

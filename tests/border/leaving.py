@@ -121,7 +121,7 @@ def in_time(seconds: int = SECONDS) -> Iterator[None]:
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
-    faulthandler.dump_traceback_later(3 * seconds, exit=True)
+    faulthandler.dump_traceback_later(3 * seconds, exit=True, file=2)
     try:
         yield
     finally:
