@@ -18,10 +18,7 @@ SAMPLED = (
     "deformable-plugin:batch=2 beyond=0.0 channels=32 heads=8 levels=33x47 points=4 precision=fp32 "
     "queries=300"
 )
-BLIND = (
-    WRONG_SCALE,
-    SAMPLED,
-)
+BLIND = (WRONG_SCALE, SAMPLED)
 SEED = 5000
 """Neither the calibration's nor the benchmark's own."""
 
@@ -44,12 +41,7 @@ def make_judged(label: str = RIGHT, size: float = 0.0, verdict: str = "PASS", **
 # Clopper and Pearson's intervals of 95%, as tables of them and R's binom.test give them.
 @pytest.mark.parametrize(
     ("hits", "count", "low", "high"),
-    [
-        (0, 30, 0.0, 0.1157033),
-        (30, 30, 1 - 0.1157033, 1.0),
-        (1, 10, 0.0025286, 0.4450161),
-        (0, 0, 0.0, 1.0),
-    ],
+    [(0, 30, 0.0, 0.1157033), (30, 30, 1 - 0.1157033, 1.0), (1, 10, 0.0025286, 0.4450161), (0, 0, 0.0, 1.0)],
 )
 def test_intervals_are_those_of_clopper_and_pearson(hits: int, count: int, low: float, high: float) -> None:
     assert interval(hits, count) == pytest.approx((low, high), abs=1e-6)

@@ -7,14 +7,7 @@ from dataclasses import replace
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trtmatrix.bugs.search import (
-    Answer,
-    Search,
-    Side,
-    find_edge,
-    learn,
-    next_try,
-)
+from trtmatrix.bugs.search import Answer, Search, Side, find_edge, learn, next_try
 
 LETTERS = {"G": Answer.GOOD, "B": Answer.BAD, "?": Answer.CANNOT_SAY}
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY

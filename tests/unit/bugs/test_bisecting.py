@@ -8,15 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import (
-    H200,
-    make_case,
-    make_cell,
-    make_entry,
-    make_record,
-    make_reported,
-    make_unknown,
-)
+from builders import H200, make_case, make_cell, make_entry, make_record, make_reported, make_unknown
 from goldenfile import check_golden
 
 from trtmatrix.bugs.ask import Command, answer_of, fill, read_exit_code, run_shell, stored_reply

@@ -111,9 +111,7 @@ def test_what_fails_otherwise_is_not_kept(tmp_path: Path) -> None:
     assert any("it fails otherwise: zero all over; before: wrong by 900" in step.said for step in end.steps)
 
 
-def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(
-    tmp_path: Path,
-) -> None:
+def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(tmp_path: Path) -> None:
     garbage = replace(WRONG, errors=(1.0, 1e23), words="wrong by 1e23")
     nan = Manner(kind=Kind.NOT_FINITE, outputs=("z",), errors=(float("nan"),), words="NaN")
 

@@ -78,10 +78,7 @@ def test_a_matrix_with_mistakes_is_refused(
 REPROS = {
     "syntax": (SOURCE + "def\n", "not valid Python"),
     "import": ("import no_such_module_at_all\n" + SOURCE, "plain.py:1: does not load: ModuleNotFoundError"),
-    "not a literal": (
-        SOURCE.replace('"a title"', "str(1)"),
-        "plain.py:1: FACTS must be a literal",
-    ),
+    "not a literal": (SOURCE.replace('"a title"', "str(1)"), "plain.py:1: FACTS must be a literal"),
     "cases raise": (SOURCE.replace("    yield", "    1 / 0\n    yield"), "cases() raised ZeroDivisionError"),
     "case id": (SOURCE.replace('"id": "plain"', '"id": "A b"'), "'A b' must match (?:[a-z0-9]+"),
     "no run": (SOURCE.replace("def run", "def ran"), "no function run()"),
@@ -112,10 +109,7 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
     ("words", "told"),
     [
         (("--trt", "10.7"), "--trt 10.7: not listed; perhaps you meant 10.7.0"),
-        (
-            ("--trt", "11.3"),
-            "--trt 11.3: not listed; known are 10.7.0; to add it, copy an entry of ",
-        ),
+        (("--trt", "11.3"), "--trt 11.3: not listed; known are 10.7.0; to add it, copy an entry of "),
         (("--trt", "tensort"), "--trt tensort: not listed; known are 10.7.0"),
         (("--results", "matrix.yaml"), "--results matrix.yaml: this is a file; name a folder"),
         (("--repro", "plian"), "perhaps you meant plain"),
@@ -147,11 +141,7 @@ def test_a_command_that_there_is_not_is_told_with_the_one_that_was_meant(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("plain/nothing",), "no such case"),
-        (("plain/plain", "--to", "repros"), "by --to"),
-    ],
+    ("words", "told"), [(("plain/nothing",), "no such case"), (("plain/plain", "--to", "repros"), "by --to")]
 )
 def test_prepare_refuses_what_is_not_there_or_already_there(
     words: tuple[str, ...], told: str, project: Path, capsys: pytest.CaptureFixture[str]

@@ -42,13 +42,6 @@ BROKEN: dict[str, tuple[tuple[str | int, ...], Any]] = {
     "unquoted number": (("versions", 0, "version"), 10.10),
     "name": (("versions", 0, "version"), "10.7.0 "),
     "two origins": (("versions", 0, "origin"), {"image": "a:1", "wheels": ["b"]}),
-    "compute": (
-        (
-            "versions",
-            0,
-        ),
-        {"min": "x", "max": "9.0", "known": "read", "source": "a"},
-    ),
     "fact": (("versions", 0, "library"), {"value": "1.0", "known": "guessed", "source": "a"}),
     "addition": (("versions", 0, "addition"), "yes"),
     "sources": (("sources",), ["a"]),

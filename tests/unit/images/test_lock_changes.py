@@ -105,12 +105,7 @@ def test_an_update_takes_over_what_was_resolved_and_leaves_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "contradicted"),
-    [
-        ("10.7.0.23", False),
-        ("10.7.0", False),
-        ("10.8.0.40", True),
-    ],
+    ("library", "contradicted"), [("10.7.0.23", False), ("10.7.0", False), ("10.8.0.40", True)]
 )
 def test_an_image_that_has_another_tensorrt_is_told(library: str, contradicted: bool) -> None:
     version = read_version({

@@ -8,9 +8,7 @@ import pytest
 from builders import make_version
 
 from trtmatrix.images.doctor import image_finding
-from trtmatrix.images.manifests import (
-    telling_facts,
-)
+from trtmatrix.images.manifests import telling_facts
 from trtmatrix.launchers.references import named_versions
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Engine

@@ -7,21 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import make_case
-from hosts import (
-    BASE,
-    GB,
-    HERE,
-    IMAGE,
-    L4,
-    LOCK,
-    TO_BUILD,
-    TO_PULL,
-    Case_,
-    bad,
-    kinds,
-    lock_of,
-    manifest_of,
-)
+from hosts import BASE, GB, HERE, IMAGE, L4, LOCK, TO_BUILD, TO_PULL, Case_, bad, kinds, lock_of, manifest_of
 
 from trtmatrix.images.checks import Wants
 from trtmatrix.images.downloads import Room

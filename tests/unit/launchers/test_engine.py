@@ -87,10 +87,7 @@ def test_a_socket_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("answers", "words"),
-    [
-        ({}, "Internal Server Error"),
-        ({**ANSWERS, "/info": b"<html>"}, "Expecting value"),
-    ],
+    [({}, "Internal Server Error"), ({**ANSWERS, "/info": b"<html>"}, "Expecting value")],
 )
 def test_an_engine_that_answers_with_trouble_is_none(
     answers: dict[str, object], words: str, address: Path

@@ -30,10 +30,7 @@ HERE = (
     ],
 )
 def test_a_name_is_known_as_nvml_and_as_users_write_it(
-    name: str,
-    full: str,
-    compute: str,
-    datacenter: bool,
+    name: str, full: str, compute: str, datacenter: bool
 ) -> None:
     (gpu,) = named_gpus([name], [])
     assert (gpu.name, gpu.compute, gpu.datacenter) == (full, compute, datacenter)
@@ -55,10 +52,7 @@ def test_of_several_alike_the_first_is_taken_and_each_name_counts_once() -> None
 
 @pytest.mark.parametrize(
     ("name", "suggestion"),
-    [
-        ("NVIDIA GeForce RTX 3090 Laptop GPU", "GeForce RTX 3090"),
-        ("?!", "write it as nvidia-smi does"),
-    ],
+    [("NVIDIA GeForce RTX 3090 Laptop GPU", "GeForce RTX 3090"), ("?!", "write it as nvidia-smi does")],
 )
 def test_a_name_that_is_not_known_gets_a_suggestion(name: str, suggestion: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.judge.entry import Stored
-from trtmatrix.plan.order import (
-    estimate_seconds,
-    group_cases,
-    order_launches,
-    split_launch,
-)
+from trtmatrix.plan.order import estimate_seconds, group_cases, order_launches, split_launch
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.model import CPU, Gpu

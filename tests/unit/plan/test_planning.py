@@ -28,10 +28,7 @@ ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case
 
 
 def printed(
-    *cells: Cell,
-    excluded: tuple[Excluded, ...] = (),
-    pull: bool = False,
-    build: bool = False,
+    *cells: Cell, excluded: tuple[Excluded, ...] = (), pull: bool = False, build: bool = False
 ) -> str:
     launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, pull=pull, build=build)
     return of_plan(Plan(launches=(launch,), excluded=excluded))

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import (
-    H200,
-    make_case,
-    make_cell,
-    make_matrix,
-    make_record,
-    make_repro,
-    make_unknown,
-)
+from builders import H200, make_case, make_cell, make_matrix, make_record, make_repro, make_unknown
 from reprosource import SOURCE
 
 from trtmatrix.common.paths import Project

@@ -94,12 +94,7 @@ def test_a_case_may_bring_another_graph_to_check_and_more_arrays(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("change", "same"),
-    [
-        ({}, True),
-        ({"id": "other"}, True),
-        ({"builds": 3}, True),
-        ({"params": {"precision": "fp16"}}, False),
-    ],
+    [({}, True), ({"id": "other"}, True), ({"builds": 3}, True), ({"params": {"precision": "fp16"}}, False)],
 )
 def test_a_folder_depends_on_the_parameters(change: dict[str, Any], same: bool) -> None:
     case = make_case()
@@ -127,12 +122,7 @@ def test_what_a_product_is_given_has_a_digest_and_a_reference_is_no_part_of_it(t
 
 @pytest.mark.parametrize(
     ("result", "params"),
-    [
-        ({}, {"raise": 1}),
-        ({"model": None}, {}),
-        ({"inputs": None}, {}),
-        ({"reference": {"y": object()}}, {}),
-    ],
+    [({}, {"raise": 1}), ({"model": None}, {}), ({"inputs": None}, {}), ({"reference": {"y": object()}}, {})],
 )
 def test_a_prepare_that_fails_leaves_nothing(
     result: dict[str, Any], params: dict[str, Any], tmp_path: Path

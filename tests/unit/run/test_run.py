@@ -10,14 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import (
-    make_case,
-    make_cell,
-    make_control,
-    make_expectation,
-    make_loaded,
-    make_repro,
-)
+from builders import make_case, make_cell, make_control, make_expectation, make_loaded, make_repro
 from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_run
 from prepare.test_cases import Emulating, loaded
 
