@@ -27,7 +27,7 @@ from trtmatrix.suite.model import (
 )
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, Specifier
+from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, specified
 
 H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
@@ -91,7 +91,7 @@ def make_expectation(
 ) -> Expectation:
     """An expectation that was reported, of all cases where none is named."""
     defaults: dict[str, Any] = {
-        "cases": cases or ("*",), "versions": Specifier(versions), "product": Product.TENSORRT,
+        "cases": cases or ("*",), "versions": specified(versions), "product": Product.TENSORRT,
         "verdict": verdict, "basis": Basis.REPORTED, "source": ISSUE, "on": "L4",
     }  # fmt: skip
     return Expectation(**{**defaults, **fields})

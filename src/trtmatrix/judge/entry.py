@@ -9,6 +9,7 @@ from enum import Enum
 from functools import cached_property, lru_cache
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
@@ -17,7 +18,7 @@ from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import NO_GPU, Basis, Control, Evidence, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
-from trtmatrix.suite.repros import Expectation, Repro, Specifier
+from trtmatrix.suite.repros import Expectation, Repro
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +104,7 @@ def _fits(expectation: Expectation, cell: Cell) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _contains(versions: Specifier, release: Release) -> bool:
+def _contains(versions: SpecifierSet, release: Release) -> bool:
     """Whether a version is among those of an expectation: the same is asked for every case."""
     return versions.contains(release)
 
@@ -173,6 +174,6 @@ def standing_of(version: Version, repros: Iterable[Repro], recorded: Collection[
         for repro in repros for expectation in repro.expectations
         if expectation.basis is not Basis.ASSUMED and expectation.product is version.product
     )  # fmt: skip
-    if any(each.versions.text and each.versions.contains(version.release) for each in said):
+    if any(each.versions and each.versions.contains(version.release) for each in said):
         return Standing.REPORTED
     return Standing.PLANNED

@@ -124,7 +124,7 @@ def _groups(
     for (operator, unsure), nodes in places.items():
         known = []
         for version, item in at.items():
-            gpu = f"compute capability {item.compute.text.removeprefix('==')}" if item.compute.text else ""
+            gpu = f"compute capability {str(item.compute).removeprefix('==')}" if item.compute else ""
             depends = filter(None, (rule.depends, UNSURE if unsure else "", "" if compute else gpu))
             known.append(NodeAt(
                 version=version, effect=item.effect, known=item.basis, source=item.source or rule.source,

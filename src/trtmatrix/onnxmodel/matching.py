@@ -143,7 +143,7 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
         return False  # another operator of the same name
     before = wiring.before(node)
     plain = (
-        not step.opset.text or step.opset.contains(wiring.opset),
+        step.opset.contains(wiring.opset),
         all(_text(attribute_of(node, name)) in values for name, values in step.attributes.items()),
         all(wiring.input_of(node, index) for index in step.given),
         not step.constant or any(wiring.input_of(node, i) in wiring.constants for i in step.constant),

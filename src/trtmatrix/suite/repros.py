@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
-from functools import lru_cache
 from typing import Annotated, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version as Release
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 from typing_extensions import Self
 
 from trtmatrix.suite.keys import NotInFile, keys
@@ -23,35 +22,15 @@ BEYOND = "beyond"
 Scalar = str | int | float | bool
 
 
-@dataclass(frozen=True)
-class Specifier:
-    """Versions such as ``">=10.4,<10.8"``, as text until it is compared; pre-releases are versions too.
+def specified(value: object = "") -> SpecifierSet:
+    """Return versions such as ``">=10.4,<10.8"``, all where empty; pre-releases are versions too.
 
     Source: https://packaging.python.org/en/latest/specifications/version-specifiers/.
     """
-
-    text: str = ""
-
-    def contains(self, release: Release) -> bool:
-        """Whether a version is among them; ``packaging.specifiers.InvalidSpecifier`` where it is none."""
-        return _specifier_set(self.text).contains(release, prereleases=True)
-
-
-@lru_cache(maxsize=1024)
-def _specifier_set(text: str) -> SpecifierSet:
-    return SpecifierSet(text)
-
-
-def _specifier(value: object) -> object:
-    if isinstance(value, Specifier):
-        return value
-    if not isinstance(value, str):
-        raise ValueError('must be text such as "==10.7.0"')  # noqa: TRY004 - what pydantic tells of
     try:
-        SpecifierSet(value)
+        return SpecifierSet(str(value), prereleases=True)
     except InvalidSpecifier as error:
         raise ValueError(f"{value!r} is no specifier such as '==10.7.0', '>=10.4,<10.8', '>=8.9'") from error
-    return Specifier(value)
 
 
 def _param(value: object) -> object:
@@ -62,7 +41,7 @@ def _param(value: object) -> object:
     return value
 
 
-_Specified = Annotated[Specifier, BeforeValidator(_specifier)]
+_Specified = Annotated[SpecifierSet, PlainValidator(specified)]
 _Text = Annotated[str, Field(min_length=1)]
 _VersionName = Annotated[str, Field(pattern=r"^(?:[a-z]+-)*\d+(?:\.\d+)*$")]
 _DefectName = Annotated[str, Field(pattern="^[a-z][a-z0-9]*(?:-+[a-z0-9]+)*$")]
@@ -83,9 +62,9 @@ class Expectation:
     """
 
     cases: _Patterns
-    versions: _Specified = Specifier()
+    versions: _Specified = specified()
     gpus: tuple[_Text, ...] = ()
-    compute: _Specified = Specifier()
+    compute: _Specified = specified()
     product: Product = Product.TENSORRT
     verdict: Verdict
     basis: Basis
@@ -211,7 +190,7 @@ class Step:
     """
 
     op: _Patterns
-    opset: _Specified = Specifier()
+    opset: _Specified = specified()
     attributes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     given: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
@@ -237,7 +216,7 @@ class RuleAt:
     basis: Literal["measured", "reported", "read", "assumed"]
     source: str = ""
     on: str = ""
-    compute: _Specified = Specifier()
+    compute: _Specified = specified()
 
 
 @keys
@@ -261,7 +240,7 @@ class Rule:
     def at_version(self, release: Release, compute: str = "") -> RuleAt | None:
         """Return what is known of a version, on a GPU of a compute capability where that is known."""
         for item in self.at:
-            elsewhere = item.compute.text and compute and not item.compute.contains(Release(compute))
+            elsewhere = compute and not item.compute.contains(Release(compute))
             if item.versions.contains(release) and not elsewhere:
                 return item
         return None

@@ -46,7 +46,7 @@ class Entries:
         doubted = invalid and self._controls.wrong_of(entry) is not None
         expected, excluded = entry.expectation, entry.excluded.why if entry.excluded else None
         # What is reported of no version in particular was seen at few, and is no evidence of this one.
-        vague = entry.evidence is Evidence.REPORTED and expected is not None and not expected.versions.text
+        vague = entry.evidence is Evidence.REPORTED and expected is not None and not expected.versions
         if vague or (entry.record is None and excluded is Exclusion.UNSUPPORTED_GPU):
             entry = replace(entry, evidence=Evidence.NONE, outcome=None)
         cell, outcome = entry.cell, entry.outcome

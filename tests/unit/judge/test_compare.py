@@ -29,7 +29,7 @@ from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.plan import Excluded
-from trtmatrix.suite.repros import Specifier
+from trtmatrix.suite.repros import specified
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
@@ -120,7 +120,7 @@ UNKNOWN = Gpu(slug="my-l40s", name="NVIDIA L40S")
 def test_an_expectation_may_be_of_some_gpus_alone(
     gpus: tuple[str, ...], compute: str, gpu: Gpu, fits: bool
 ) -> None:
-    said = make_expectation(gpus=gpus, compute=Specifier(compute))
+    said = make_expectation(gpus=gpus, compute=specified(compute))
     other = make_expectation(Verdict.PASS)
     cell = make_cell(make_repro(expectations=(said, other)), gpu=gpu)
     assert find_expectation(cell) is (said if fits else other)

@@ -11,7 +11,7 @@ from reprosource import PLAIN, SOURCE, TWIN, parse, problems_of, replaced, with_
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict, release_of
 from trtmatrix.suite.repro_files import parse_repro, read_repros
-from trtmatrix.suite.repros import Specifier
+from trtmatrix.suite.repros import specified
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,7 +45,7 @@ def test_everything_that_a_repro_says_is_kept() -> None:
     (expectation,) = repro.expectations
     assert (expectation.verdict, expectation.basis) == (Verdict.FAIL, Basis.REPORTED)
     assert expectation.versions.contains(release_of("10.7.0"))
-    assert (expectation.gpus, expectation.compute) == ((), Specifier())
+    assert (expectation.gpus, expectation.compute) == ((), specified())
     assert repro.workarounds[0].case == "plain"
 
 
