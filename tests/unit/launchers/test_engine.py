@@ -158,3 +158,27 @@ def test_the_toolkits_hook_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyP
     hook.touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert docker_engine.find_gpu_access({}) is GpuAccess.TOOLKIT
+
+
+def test_images_of_containerd_lie_in_its_own_folder(address: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = address.parent / "containerd"
+    monkeypatch.setattr(docker_engine, "CONTAINERD", folder)
+    snapshots = [["driver-type", "io.containerd.snapshotter.v1"]]
+    info = {**INFO, "DockerRootDir": "/d", "DriverStatus": snapshots}
+    with serving(address, {**ANSWERS, "/info": info}):
+        assert find_engine(gpu_here=False).root == "", "where they lie is not known"
+        folder.mkdir()
+        assert find_engine(gpu_here=False).root == str(folder)
+
+
+class Racing(dict[str, object]):
+    """Answers as Podman does where an image goes while it lists them: once with an error."""
+
+    def get(self, key: str, default: object = None) -> object:
+        gone = ValueError("locating image with ID 1: image not known")
+        return (super().pop(f"once {key}", None) and gone) or super().get(key, default)
+
+
+def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(address: Path) -> None:
+    with serving(address, Racing({**ANSWERS, "once /images/json": True})):
+        assert find_engine(gpu_here=False).available

@@ -26,7 +26,7 @@ from trtmatrix.prepare.cases import (
     read_noise_file,
     smallest_exact,
 )
-from trtmatrix.prepare.noise import compute_noise
+from trtmatrix.prepare.noise import compute_noise, measure_members
 from trtmatrix.suite.digest import Code
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtprobe.files import CaseFiles
@@ -234,3 +234,15 @@ def test_the_signature_of_a_lost_scale_is_known_for_other_scales() -> None:
     assert (curve[1.0], curve[2.0]) == (0.0, pytest.approx(1.0))
     assert list(curve.values()) == sorted(curve.values())
     assert set(shapes) == {"lost-scale"}
+
+
+def test_a_member_that_overflows_is_left_out() -> None:
+    def emulate(params: object, arithmetic: Arithmetic, *_: object, **__: object) -> dict[str, Any]:
+        del params
+        x = np.full((2, 2), 300.0)
+        return {"y": arithmetic.matmul(x, x), "z": arithmetic.matmul(x, 0.5 * np.eye(2))}
+
+    errors, _ = measure_members(emulate, {"precision": "fp16-flag"}, {})
+    assert not [name for name in errors["y"] if name.startswith("fp16")]
+    assert {"fp32", "tf32"} <= set(errors["y"])
+    assert set(ENSEMBLE["fp16"]) <= set(errors["z"])
