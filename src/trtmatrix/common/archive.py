@@ -51,13 +51,9 @@ def write_archive(target: Path, files: Files) -> Written:
     try:
         with whole_file(target) as out:
             _write_tar(out, target.name.removesuffix(SUFFIX), {**files, SUMS: sums.encode()})
-            size = out.tell()
-            out.flush()
-            out.seek(0)
-            digest = digest_stream(out)
     except OSError as error:
         raise UsageError(f"--to {target}: cannot be written: {error.strerror or error}") from error
-    return Written(file=target, sha256=digest, size=size)
+    return Written(file=target, sha256=digest_of(target), size=target.stat().st_size)
 
 
 def check_name(target: Path) -> None:

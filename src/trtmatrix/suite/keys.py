@@ -148,11 +148,6 @@ def _no_text(value: object, written: str | None) -> str:
         return "is empty: write a value, or remove the key"
     if written is None:
         return f"must be text (found {shorten(value)})"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return (
-            f"{written} without quotes is the YAML number {value!r}, and 10.10 would become 10.1: "
-            f'write "{written}"'
-        )
     return f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
 
 

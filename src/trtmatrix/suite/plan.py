@@ -371,14 +371,13 @@ def find_image(images: Mapping[str, str], wanted: str) -> HeldImage | None:
     """Return the image of a name, digest or ID; None where it is not here. ``images``: reference → ID."""
     plain = short_name(wanted)
     names = [wanted, plain, f"{plain}:latest"]
-    name = next((name for name in names if name in images), None)
-    if name is None:
-        digits = wanted.removeprefix("sha256:")
-        by_id = [n for n, i in images.items() if i.removeprefix("sha256:").startswith(digits)]
-        name = min(by_id, default=None) if len(digits) >= _LEAST_ID else None
-    if name is None:
-        return None
-    return HeldImage(name=name, id=images[name], registry=registry_name(images, images[name]))
+    digits = wanted.removeprefix("sha256:")
+    if len(digits) >= _LEAST_ID:
+        names += sorted(n for n, i in images.items() if i.removeprefix("sha256:").startswith(digits))
+    for name in names:
+        if name in images:
+            return HeldImage(name=name, id=images[name], registry=registry_name(images, images[name]))
+    return None
 
 
 def registry_name(images: Mapping[str, str], image_id: str) -> str:
