@@ -24,7 +24,7 @@ from bench.code_corpus import (
     found_uses,
     kind_named,
 )
-from trtmatrix.api.compare import compare_surfaces
+from trtmatrix.api.compare import compare_surfaces, find_older
 from trtmatrix.api.scan import read_code, scan_code
 from trtmatrix.api.section import read_change_table, read_surfaces
 
@@ -40,7 +40,10 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
     if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     table = read_change_table()
-    changes = (*compare_surfaces(before, after, table), *surfaces.find_older(before, after, table))
+    changes = (
+        *compare_surfaces(before, after, table),
+        *find_older(surfaces.versions.values(), before, after, table),
+    )
     wanted = defaultdict(list)
     for line in labels.read_text(encoding="utf-8").splitlines():
         label = json.loads(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from trtmatrix.api.types import (
     MemberKind,
     Surface,
     lies_between,
+    numbers_of,
     release,
 )  # fmt: skip
 
@@ -24,12 +25,14 @@ CALLABLES = {MemberKind.FUNCTION, MemberKind.METHOD}
 
 
 def find_older(
-    earlier: Sequence[Surface], before: Surface, after: Surface, table: ChangeTable
+    surfaces: Iterable[Surface], before: Surface, after: Surface, table: ChangeTable
 ) -> list[ApiChange]:
     """Return the names that had gone before a move, as code that is older still has them.
 
-    ``earlier``: the surfaces before it, oldest first; what went before the first of them is in the table.
+    ``surfaces``: all that are known, oldest first; what went before the first of them is in the table.
     """
+    first = numbers_of(before.version)
+    earlier = [surface for surface in surfaces if numbers_of(surface.version) < first]
     gone = {
         name: ApiChange(
             name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,

@@ -205,10 +205,6 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-class Unclear(Exception):
-    """An expression that cannot be worked out."""
-
-
 class Reading:
     """Works expressions out at a version; ``numbers``: the leading ones of the constants met."""
 
@@ -220,13 +216,13 @@ class Reading:
         """Return what an expression gives, None where that is unclear, an error's word where it raises."""
         try:
             return self._fold(node)
-        except (Unclear, RecursionError, KeyError):
+        except (LookupError, RecursionError):
             return None
-        except (TypeError, ValueError, IndexError, ArithmeticError, AttributeError):
+        except (TypeError, ValueError, ArithmeticError, AttributeError):
             return FAILED
 
     def _fold(self, node: ast.expr) -> Any:  # noqa: ANN401
-        """Work an expression out; raises :class:`Unclear`, or what Python raises."""
+        """Work an expression out; raises LookupError where it is unclear, or what Python raises."""
         if (found := self.look(node)) is not None:
             return self.version if found is _VERSION else self._fold(found)
         match node:
@@ -251,7 +247,7 @@ class Reading:
                 return getattr(self._fold(inner), name)(*map(self._fold, args))
             case ast.Call(func=function, args=[*_, part]):
                 return self._call(dotted_name(function).rpartition(".")[2], self._fold(part))
-        raise Unclear
+        raise LookupError
 
     def _call(self, name: str, value: Any) -> Any:  # noqa: ANN401
         """Return what a function gives."""

@@ -5,11 +5,20 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiUse, Behaviour, Certainty, ChangeKind, Surface
+from trtmatrix.api.types import (
+    WORST_FIRST,
+    ApiChange,
+    ApiClass,
+    ApiUse,
+    Behaviour,
+    Certainty,
+    ChangeKind,
+    Surface,
+)
 
 
 class Names:
@@ -40,13 +49,17 @@ class Names:
             self.words |= {word for word in (*owner.split("."), attribute) if word[:1] not in ("", "_")}
             if owner and " " not in name and name in self.changes:
                 self.owners[attribute].append(owner)
-        for name, known in self.surface.classes.items():  # what a class had goes with it
-            self.words |= known.members.keys() if self.is_gone(name) else set()
+        for gone in [name for name in self.surface.classes if self._is_gone(name)]:
+            for member in self.surface.classes[gone].members:  # it goes with its class
+                if member[0] != "_":
+                    whole = replace(self.changes[gone], name=f"{gone}.{member}", note=f"{gone} is gone")
+                    self.changes.setdefault(whole.name, whole)
+                    self.words.add(member)
         roles = [f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items()]
         self.roles = re.compile("|".join(roles))
         """What a name says of what it holds: the group that matches it is a class."""
 
-    def is_gone(self, name: str) -> bool:
+    def _is_gone(self, name: str) -> bool:
         """Whether the move removes a class, or another whole name."""
         return name in self.changes and self.changes[name].kind is ChangeKind.REMOVED
 
@@ -54,27 +67,17 @@ class Names:
         """Whether TensorRT alone has a member of that name."""
         return "_" in attribute.strip("_") and attribute not in self.hints["common"] and attribute[:2] != "__"
 
-    def changes_of(self, dotted: str) -> Iterator[ApiChange]:
-        """Yield what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
+    def changes_of(self, dotted: str) -> list[ApiChange]:
+        """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
         owner, _, attribute = dotted.rpartition(".")
-        settled = False
-        for base in self._line_of(owner) if owner else [""]:
-            whole, known = f"{base}.{attribute}".strip("."), self.surface.classes.get(base)
-            if whole in self.behaviours:
-                yield self.behaviours[whole]
-            if not settled and whole in self.changes:
-                yield self.changes[whole]
-            elif not settled and known and attribute in known.members and self.is_gone(base):
-                yield replace(self.changes[base], name=whole, note=f"{base} is gone")
-            settled = settled or whole in self.changes or bool(known and attribute in known.members)
-
-    def _line_of(self, owner: str) -> list[str]:
-        """Return a class and its bases, the nearest first."""
         line = [owner]
-        for current in line:
-            known = self.surface.classes.get(current)
-            line += [base for base in (known.bases if known else ()) if base not in line]
-        return line
+        for base in line:  # the nearest that has it decides
+            whole, known = f"{base}.{attribute}".strip("."), self.surface.classes.get(base, ApiClass())
+            found = [each[whole] for each in (self.changes, self.behaviours) if whole in each]
+            if found or attribute in known.members:
+                return found
+            line += [each for each in known.bases if each not in line]
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from trtmatrix.api.changes import ChangeTable, parse_change_table
 from trtmatrix.api.compare import compare_surfaces, find_behaviours, find_older
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
-from trtmatrix.api.types import ApiChange, ApiSection, Surface, numbers_of
+from trtmatrix.api.types import ApiSection, Surface, numbers_of
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
@@ -38,24 +38,15 @@ class Surfaces:
     def of(self, version: str) -> Surface | None:
         """Return the surface of a column such as ``"10.0.1.6"``; None where none is known.
 
-        The leading numbers that both have must agree, at least three of them; of several that do, the one
-        that agrees in most, then the newest.
+        The leading numbers that both have must agree, at least three of them; of several the newest.
         """
         wanted = numbers_of(version)
-
-        def agree(name: str) -> int:
+        for name in reversed(list(self.versions)):
             have = numbers_of(name)
             common = min(len(wanted), len(have))
-            return common if common >= LEAST and wanted[:common] == have[:common] else 0
-
-        best = max(reversed(list(self.versions)), key=agree, default="")
-        return self.versions[best] if best and agree(best) else None
-
-    def find_older(self, before: Surface, after: Surface, table: ChangeTable) -> list[ApiChange]:
-        """Return the names that had gone before a move, which code may still have."""
-        first = numbers_of(before.version)
-        earlier = [known for name, known in self.versions.items() if numbers_of(name) < first]
-        return find_older(earlier, before, after, table)
+            if common >= LEAST and wanted[:common] == have[:common]:
+                return self.versions[name]
+        return None
 
 
 @cache
@@ -101,7 +92,7 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     table = read_change_table()
     changes, behaviours = compare_surfaces(first, last, table), find_behaviours(before, after, table)
     files = read_code(code)
-    looked_for = (*changes, *surfaces.find_older(first, last, table))
+    looked_for = (*changes, *find_older(surfaces.versions.values(), first, last, table))
     scan = scan_code(files.texts, first, last, looked_for, behaviours)
     return ApiSection(
         changes=changes, behaviours=behaviours, code=named, files=files.seen, uses=scan.uses,

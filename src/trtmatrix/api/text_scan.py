@@ -27,6 +27,8 @@ _TELLS = re.compile(
 _OPTION = re.compile(r"(?<![\w=-])--\w+")
 _PINNED = re.compile(r"tensorrt|nvinfer|nvonnxparser|nvparsers|nvcr\.io|version|\}")
 """Lines that a pin, or the version of one, can stand in."""
+_CPP = re.compile(r"(?:(?<=->)|(?<=\.))\w+(?=\s*\()|\b(?:[Ik]|create)[A-Z]\w+")
+"""Methods that are called, and names of classes, of their makers and of constants."""
 _SPEAKS = "an option in a file that speaks of trtexec"
 
 
@@ -126,14 +128,11 @@ def scan_cpp(page: Page, names: Names) -> bool:
         return False
     wanted = _cpp_names(names)
     for number, line in enumerate(page.lines, 1):
-        for word in set(re.findall(r"\w{6,}|(?:->|\.)destroy\(", line.partition("//")[0])):
+        for word in set(_CPP.findall(line.partition("//")[0])):
             if change := wanted.get(names.hints["cpp"].get(word, word.lower())):
-                note = f"{change.name} in Python"
-                page.note(number, replace(change, name=f"C++ {word.strip('->.(')}", note=note), _CPP)
+                told = replace(change, name=f"C++ {word}", note=f"{change.name} in Python")
+                page.note(number, told, "C++ is searched by name only")
     return True
-
-
-_CPP = "C++ is searched by name only"
 
 
 @lru_cache(maxsize=1)
@@ -143,13 +142,8 @@ def _cpp_names(names: Names) -> dict[str, ApiChange]:
     for dotted, change in names.changes.items():
         owner, _, name = dotted.rpartition(".")
         alone = names.is_own(name) or name in names.hints["cpp_too"] or not owner
-        if change.kind is ChangeKind.CHANGED or " " in dotted or not alone:
-            continue
-        starts = ["set", "get"]
-        if re.match("[A-Z]", name):
-            starts = ["k"] if owner else ["", "i", "create"]
-        elif re.match("get|set|is_|add|build|binding|execute|platform|create", name):
-            starts = [""]
-        for start in starts:
-            known.setdefault(f"{start}{name}".replace("_", "").lower(), change)
+        if alone and change.kind is not ChangeKind.CHANGED and " " not in dotted:
+            starts = ("", "set", "get") if name[0].islower() else ("k",) if owner else ("", "i", "create")
+            for start in starts:
+                known.setdefault(f"{start}{name}".replace("_", "").lower(), change)
     return known

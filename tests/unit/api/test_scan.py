@@ -10,7 +10,7 @@ from bench.code_corpus import corpus_changes, corpus_files, expected_uses, found
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtmatrix.api.compare import compare_surfaces, find_behaviours
+from trtmatrix.api.compare import compare_surfaces, find_behaviours, find_older
 from trtmatrix.api.scan import LARGEST, Scan, kind_of_file, read_code, scan_code
 from trtmatrix.api.section import read_change_table, read_surfaces
 from trtmatrix.api.types import Behaviour, Certainty, ChangeKind
@@ -309,7 +309,7 @@ def test_a_test_that_flips_is_told_once() -> None:
 )
 def test_cpp_is_told_what_to_write_instead(text: str, name: str) -> None:
     surfaces, table = read_surfaces(Path("nowhere")), read_change_table()
-    changes = (*compare_surfaces(OLD, NEW, table), *surfaces.find_older(OLD, NEW, table))
+    changes = (*compare_surfaces(OLD, NEW, table), *find_older(surfaces.versions.values(), OLD, NEW, table))
     found = scan_code({"a.cpp": f'#include "NvInfer.h"\n{text}\n'}, OLD, NEW, changes)
     assert [name in use.change.replacement for use in found.uses] == [True]
 
