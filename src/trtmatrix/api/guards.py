@@ -195,7 +195,7 @@ class Guards:
         return got, "a number" if got == FAILED else None
 
 
-FAILED, NINE = "an error", (9, 8, 7)
+FAILED, NINE, LONGEST = "an error", (9, 8, 7), 999
 _TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
 _VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
@@ -244,7 +244,10 @@ class Reading:
             case ast.Compare(left=left, ops=[how], comparators=[right]):
                 return _OPERATORS[type(how)](self._fold(left), self._fold(right))
             case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
-                return getattr(self._fold(inner), name)(*map(self._fold, args))
+                texts = list(map(self._fold, (inner, *args)))
+                if any(len(str(each)) > LONGEST for each in texts):  # of replace after replace
+                    raise LookupError
+                return getattr(texts[0], name)(*texts[1:])
             case ast.Call(func=function, args=[*_, part]):
                 return self._call(dotted_name(function).rpartition(".")[2], self._fold(part))
         raise LookupError

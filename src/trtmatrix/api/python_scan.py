@@ -7,9 +7,9 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 
+from trtmatrix.api.compare import parse_signature
 from trtmatrix.api.guards import Guards
 from trtmatrix.api.names import Names, Page, dotted_name
-from trtmatrix.api.signatures import parse_signature
 from trtmatrix.api.text_scan import scan_commands
 from trtmatrix.api.types import ApiChange, ChangeKind
 from trtmatrix.api.values import BINDINGS, Value, Values, text_of

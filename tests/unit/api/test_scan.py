@@ -211,6 +211,11 @@ def test_tests_of_the_version_that_flip(text: str, flips: str) -> None:
     assert told(found) == ([(3, "sure", f"version test {flips}")] if flips else [])
 
 
+def test_a_text_that_grows_without_end_is_left_alone() -> None:
+    grown = "trt.__version__" + ".replace('.', '..')" * 60
+    assert not told(scan(f"{TRT}{grown} < '9'\n"))
+
+
 def test_an_assertion_about_the_version_guards_what_follows() -> None:
     rest = "if x:\n    engine.num_bindings\n"
     major = "major, *_ = map(int, trt.__version__.split('.'))\n"

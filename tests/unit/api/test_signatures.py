@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trtmatrix.api.signatures import breaks
+from trtmatrix.api.compare import breaks
 
 HARMLESS = [
     ("(index: int) -> ITensor", "(index: int) -> ITensor"),
