@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
-from bench.groups import Group, read_groups
 from bench.outcomes import RIGHT
 from bench.rates import interval
 from bench.verdicts import Judged, judge_group, missed_goals
+from benchmarks.test_calibration import groups
 
 from trtmatrix.suite.model import Verdict
 
@@ -21,11 +20,6 @@ SAMPLED = (
 BLIND = (WRONG_SCALE, SAMPLED)
 SEED = 5000
 """Neither the calibration's nor the benchmark's own."""
-
-
-@cache
-def groups() -> dict[str, Group]:
-    return {group.key: group for group in read_groups()}
 
 
 def make_judged(label: str = RIGHT, size: float = 0.0, verdict: str = "PASS", **fields: Any) -> Judged:
