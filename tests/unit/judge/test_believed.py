@@ -14,10 +14,9 @@ from builders import (
     make_entry,
     make_expectation,
     make_repro,
-    make_unknown,
 )
 
-from trtmatrix.judge.controls import ControlCounts, apply_controls, count_controls
+from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import CONTROLS
 from trtmatrix.suite.model import Control, Evidence, Outcome, Verdict
@@ -117,13 +116,3 @@ def test_a_control_that_says_nothing_is_a_surprise_unless_that_was_expected(case
     assert not replace(silent, evidence=Evidence.RECORDED).surprise
     assert not replace(silent, expectation=make_expectation(Verdict.INVALID)).surprise
     assert not entry(BASE, Verdict.INVALID).surprise
-
-
-def test_controls_are_counted_with_what_has_none() -> None:
-    alone = make_entry(make_cell(make_repro(make_case("a", params={}), id="streams")))
-    entries = [
-        entry(BASE, Verdict.PASS), entry(OWN, Verdict.FAIL), entry(RIGHT, Verdict.PASS),
-        entry(WRONG, Verdict.FAIL, "10.8.0"), entry(WRONG, Verdict.NO_VERDICT), alone,
-        entry(RIGHT, Verdict.PASS, evidence=Evidence.RECORDED), make_unknown(make_cell(COMMON, WRONG)),
-    ]  # fmt: skip
-    assert count_controls(entries) == ControlCounts(ran=4, uncontrolled=1)

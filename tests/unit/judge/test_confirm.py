@@ -184,24 +184,6 @@ def test_what_a_shared_process_said_is_set_aside_once_it_was_tried_again_alone(n
     assert list(found.counted) == [record for record in records if record.run not in runs]
 
 
-def sentence(cell: Cell, *fields: dict[str, Any]) -> str:
-    return assess(cell, seen(cell, *fields)).overruled
-
-
-def test_what_was_set_aside_is_told_where_something_else_is_believed() -> None:
-    before = "a run in a shared process said"
-    assert sentence(PLAIN, ALL_OF_EIGHT, NONE_OF_THREE, WRONG_IN_COMPANY) == (
-        f"{before} FAIL; 11 engines built alone say PASS"
-    )
-    one = {"confirms": "r0", **ALONE}
-    assert sentence(PLAIN, one, {"ended": "crashed", **SHARED}) == (
-        f"{before} NO VERDICT (crashed); 1 engine built alone says PASS"
-    )
-    assert sentence(ON_CPU, one, WRONG_IN_COMPANY) == f"{before} FAIL; alone it says PASS"
-    assert sentence(PLAIN, ALL_OF_THREE, WRONG_IN_COMPANY) == ""
-    assert sentence(PLAIN, WRONG_IN_COMPANY) == ""
-
-
 @pytest.mark.parametrize(("cells", "sampled"), [(9, 0), (10, 1), (50, 1), (51, 2), (178, 4)])
 def test_one_in_fifty_of_a_run_of_some_size_must_pass_in_a_fresh_process_too(
     cells: int, sampled: int

@@ -13,11 +13,9 @@ from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Exclusion, Gpu
 from trtmatrix.suite.plan import (
     Engine,
-    Excluded,
     GpuAccess,
     Host,
     Pull,
-    count_excluded,
     exclude,
     find_image,
     host_python,
@@ -162,17 +160,6 @@ def test_an_image_that_is_not_here_is_pulled_or_built(
 ) -> None:
     (launch,) = make_plan([make_cell(version=version)], host, NAMED, Pull.NAMED).launches
     assert (launch.pull, launch.build) == (pull, build)
-
-
-def test_of_drivers_too_old_the_version_that_needs_most_is_named() -> None:
-    def lacking(name: str, least: str) -> Excluded:
-        driver = {"least": least, "datacenter": [], "known": "read", "source": "notes"}
-        cell = make_cell(version=make_version(name, driver=driver))
-        return Excluded(cell=cell, why=Exclusion.DRIVER_TOO_OLD, detail=f"{name} needs {least}")
-
-    several = [lacking("10.3.0", "560"), lacking("10.9.0", "1000.1"), lacking("10.7.0", "570")]
-    assert count_excluded(several) == [(Exclusion.DRIVER_TOO_OLD, 3, "10.9.0 needs 1000.1")]
-    assert count_excluded(several[:1])[0][2] == "10.3.0 needs 560"
 
 
 NAMES = {

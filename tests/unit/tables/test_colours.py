@@ -15,8 +15,6 @@ from trtmatrix.upgrade.report import Change, Decision, Weight
 STYLE = make_style(read_template("matrix.css"))
 LIGHT, DARK = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
                for part in read_template("colours.css").split("endmacro")[:2])  # fmt: skip
-DECORATION = {"line"}
-"""Rules between rows and the like, which tell nothing."""
 
 TEXT = 4.5
 """The least contrast of text on its ground (WCAG 2.2, success criterion 1.4.3)."""
@@ -68,13 +66,6 @@ def test_both_themes_have_all_colours_and_the_style_no_others() -> None:
     assert LIGHT.keys() == DARK.keys()
     assert set(re.findall(r"var\(--([a-z-]+)\)", STYLE)) == set(LIGHT)
     assert set(re.findall(r"#[0-9a-f]{3,8}\b", STYLE)) == {*LIGHT.values(), *DARK.values()}
-
-
-def test_each_colour_of_text_or_mark_was_looked_at() -> None:
-    used = set(re.findall(r"(?<![-\w])(?:color|fill|stroke|border-left-color): var\(--([a-z-]+)\)", STYLE))
-    assert used - DECORATION - {"page"} <= {front for front, _, _ in PAIRS}
-    grounds = set(re.findall(r"background: var\(--([a-z-]+)\)", STYLE))
-    assert grounds - DECORATION <= {ground for _, ground, _ in PAIRS}
 
 
 def test_each_word_has_a_tone_and_each_tone_a_sign() -> None:
