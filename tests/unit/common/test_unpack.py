@@ -103,10 +103,7 @@ def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"no archive", gzip.compress(b"no tar", mtime=0)],
-)
+@pytest.mark.parametrize("content", [b"", b"no archive", gzip.compress(b"no tar", mtime=0)])
 def test_what_is_no_archive_is_said(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.tar.gz").write_bytes(content)
     with pytest.raises(UsageError, match="no archive of bundle make"):

@@ -7,14 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import (
-    make_case,
-    make_cell,
-    make_control,
-    make_entry,
-    make_expectation,
-    make_repro,
-)
+from builders import make_case, make_cell, make_control, make_entry, make_expectation, make_repro
 
 from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.entry import Entry

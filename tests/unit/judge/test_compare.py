@@ -146,10 +146,7 @@ def test_what_nobody_speaks_of_passes_and_a_negative_control_fails() -> None:
     ],
 )
 def test_current_means_the_same_digests_board_and_driver(
-    digests: dict[str, str],
-    gpu: dict[str, str],
-    current: dict[str, str],
-    expected: bool,
+    digests: dict[str, str], gpu: dict[str, str], current: dict[str, str], expected: bool
 ) -> None:
     assert is_current(record(digests=digests, gpu=gpu), current, CELL) is expected
 
@@ -291,11 +288,7 @@ OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MA
     ],
 )
 def test_every_exit_code_that_applies_is_found(
-    entries: list[Entry],
-    by_name: bool,
-    gpu_here: bool,
-    ran: bool,
-    codes: set[ExitCode],
+    entries: list[Entry], by_name: bool, gpu_here: bool, ran: bool, codes: set[ExitCode]
 ) -> None:
     assert exit_codes(entries, by_name=by_name, gpu_here=gpu_here, ran=ran) == codes
 

@@ -107,10 +107,7 @@ def test_nan_where_the_reference_is_finite_fails_below_every_limit(count: float)
     ],
 )
 def test_another_library_than_the_pinned_one_gives_no_verdict(
-    pinned: str,
-    known: Known,
-    seen: str,
-    agrees: bool,
+    pinned: str, known: Known, seen: str, agrees: bool
 ) -> None:
     fact = Fact(value=pinned, known=known, source="a")
     version = replace(make_version("10.7.0"), library=fact)

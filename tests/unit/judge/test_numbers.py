@@ -156,13 +156,7 @@ def test_an_error_of_another_precision_is_recognised() -> None:
 
 @pytest.mark.parametrize(
     ("floors", "share", "fit"),
-    [
-        (1.0, 0.0, "tf32"),
-        (1.05, 1.0, "fp16"),
-        (3.0, 1.0, "fp16"),
-        (0.0005, 0.0, "fp32"),
-        (5.0, 1.0, ""),
-    ],
+    [(1.0, 0.0, "tf32"), (1.05, 1.0, "fp16"), (3.0, 1.0, "fp16"), (0.0005, 0.0, "fp32"), (5.0, 1.0, "")],
 )
 def test_under_the_flag_the_precision_that_shows_is_said(floors: float, share: float, fit: str) -> None:
     members = {**MEMBERS, "fp16": 1.1 * FLOOR, "fp16-blocks": 3 * FLOOR}

@@ -17,13 +17,7 @@ from spoiling import WIDTH, blocks, make, save, spoil
 
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
-from trtmatrix.model.explain import (
-    Markable,
-    errors_of,
-    read_markable,
-    search_for_layer,
-    write_marked,
-)
+from trtmatrix.model.explain import Markable, errors_of, read_markable, search_for_layer, write_marked
 from trtmatrix.model.explain_search import Errors, in_floors, step_budget
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.onnxmodel.computing import compute

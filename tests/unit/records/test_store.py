@@ -13,11 +13,7 @@ from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record, RecordError
-from trtmatrix.records.store import (
-    publish,
-    read_records,
-    write_record,
-)
+from trtmatrix.records.store import publish, read_records, write_record
 
 CELL = make_cell()
 
@@ -53,11 +49,7 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "error"),
-    [
-        ({"note": math.nan}, ValueError),
-        ({"run": "../x"}, RecordError),
-    ],
+    ("broken", "error"), [({"note": math.nan}, ValueError), ({"run": "../x"}, RecordError)]
 )
 def test_what_cannot_be_written_leaves_nothing(
     broken: dict[str, Any], error: type[Exception], tmp_path: Path

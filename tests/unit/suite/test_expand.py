@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.controls import ControlMap, expand_with_controls
-from trtmatrix.suite.cells import (
-    CONTROLS,
-    Selection,
-    expand,
-    select_cases,
-    select_repros,
-    select_versions,
-)
+from trtmatrix.suite.cells import CONTROLS, Selection, expand, select_cases, select_repros, select_versions
 from trtmatrix.suite.model import CPU, CellId, Control, Gpu, Product
 from trtmatrix.suite.repros import Case
 
@@ -79,10 +72,7 @@ CONTROLLED = [
         ("sdpa-scale", "sdpa-fp16"),
         "controls/right-fp16@10.7.0#h200 sdpa-scale/sdpa-fp16@onnxruntime-1.31.1#cpu",
     ),
-    (
-        ("sdpa-scale", "control-tf32"),
-        "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200",
-    ),
+    (("sdpa-scale", "control-tf32"), "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200"),
     (
         ("controls", "right-tf32"),
         "controls/right-tf32@onnxruntime-1.31.1#cpu controls/wrong-tf32@10.7.0#h200",

@@ -11,16 +11,7 @@ from builders import H200, make_case, make_cell, make_repro, make_version
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Exclusion, Gpu
-from trtmatrix.suite.plan import (
-    Engine,
-    GpuAccess,
-    Host,
-    Pull,
-    exclude,
-    find_image,
-    host_python,
-    make_plan,
-)
+from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, exclude, find_image, host_python, make_plan
 
 IMAGE = "example.org/tensorrt:10.7.0"
 RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}

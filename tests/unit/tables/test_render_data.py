@@ -8,14 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import pytest
-from builders import (
-    make_case,
-    make_cell,
-    make_entry,
-    make_expectation,
-    make_repro,
-    make_unknown,
-)
+from builders import make_case, make_cell, make_entry, make_expectation, make_repro, make_unknown
 from goldenfile import check_golden
 from hypothesis import given
 from shown import PATIENT, many_entries, sample_entries

@@ -19,12 +19,7 @@ from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions, open_model
 from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.suite.model import Evidence, Product
-from trtmatrix.upgrade.model_section import (
-    floor_words,
-    make_model_section,
-    make_samples,
-    reference_words,
-)
+from trtmatrix.upgrade.model_section import floor_words, make_model_section, make_samples, reference_words
 from trtmatrix.upgrade.report import SampleFigure
 
 OUTPUTS = {"y": "out/y"}
