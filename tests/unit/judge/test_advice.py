@@ -57,19 +57,10 @@ EXPLAINED = {
         entry_of(Verdict.FAIL),
         "confirmed by 4 builds; look at the reason, try its work-arounds (a, b, c, …), file it upstream",
     ),
-    "a bug, once": (
-        entry_of(Verdict.FAIL, builds=1, workarounds=()),
-        "confirm it (--rebuilds 4); look at the reason, file it upstream",
-    ),
     "not as reported": (
         entry_of(Verdict.PASS, Verdict.FAIL, builds=1),
         "the report may be of another GPU or driver (L4); confirm it (--rebuilds 4), then change the "
         "expectation in repros/sdpa_scale.py",
-    ),
-    "not as measured, for sure": (
-        entry_of(Verdict.PASS, Verdict.FAIL, basis=Basis.MEASURED),
-        "it failed once: look at what has changed, driver and repro (L4); change the expectation in "
-        "repros/sdpa_scale.py",
     ),
     "flaky": (
         entry_of(Verdict.FLAKY, workarounds=()),

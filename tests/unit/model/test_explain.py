@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 from builders import make_case, make_cell, make_entry, make_record, make_repro
-from onnx import ModelProto, TensorProto, helper, numpy_helper
-from spoiling import WIDTH, blocks, make, save, spoil
+from onnx import ModelProto
+from spoiling import WIDTH, blocks, save, spoil
 
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
@@ -107,33 +106,6 @@ def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
 
 
-def test_only_what_can_be_measured_is_marked() -> None:
-    one = numpy_helper.from_array(np.ones(4, np.float32), "one")
-    rows = numpy_helper.from_array(np.zeros(1, np.int64), "rows")
-    nodes = [
-        helper.make_node("Neg", ["one"], ["weights"]),
-        helper.make_node("Shape", ["x"], ["shape"]),
-        helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["x", "weights"], ["scaled"]),
-        helper.make_node("Cast", ["scaled"], ["whole"], to=TensorProto.INT64),
-        helper.make_node("Cast", ["whole"], ["double"], to=TensorProto.DOUBLE),
-        helper.make_node("Cast", ["double"], ["single"], to=TensorProto.FLOAT),
-        helper.make_node("Gather", ["single", "rows"], ["y"]),
-    ]
-    model = make(nodes, {"x": [2, 4]}, {"y": [1, 4]}, [one, rows])
-    markable = markable_of(model)
-    assert markable.inner == {"scaled", "single"}
-    assert markable.graph.tensors == ("scaled", "single", "y")
-    assert dict(markable.graph.inputs) == {"scaled": (), "single": ("scaled",), "y": ("single",)}
-    assert markable.nodes["single"].name == "the 7th node"
-    assert markable.nodes["y"].operator == "Gather"
-
-
-def markable_of(model: ModelProto) -> Markable:
-    with tempfile.TemporaryDirectory() as folder:
-        return read_markable(save(model, Path(folder)))
-
-
 NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}
 NOISE = {
     "key": "k", "precision": "fp16", "defects": {}, "c": {},
@@ -168,14 +140,6 @@ def test_an_inner_tensor_may_be_off_by_one_rounding_though_its_floor_is_zero() -
     found = read(measured(y=1e-3, flat=2.0**-11))
     assert isinstance(found, dict)
     assert found["flat"] == 1.0
-
-
-def test_nan_is_no_number_of_floors() -> None:
-    wrong = measured(y=0.0)
-    wrong["outputs"]["y"]["nan_unexpected"] = 1
-    found = read(wrong)
-    assert isinstance(found, dict)
-    assert math.isnan(found["y/0"])
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,6 @@ def input_of(model: Any) -> Any:
 
 TENSOR = helper.make_tensor_type_proto(FLOAT, None)
 ODD: dict[str, tuple[Callable[[Any], object], str]] = {
-    "no nodes": (lambda m: m.graph.ClearField("node"), "has no nodes"),
-    "no outputs": (lambda m: m.graph.ClearField("output"), "has no outputs"),
     "no inputs": (lambda m: m.graph.ClearField("input"), "has no inputs"),
     "sequence": (
         lambda m: input_of(m).CopyFrom(helper.make_sequence_type_proto(TENSOR)),

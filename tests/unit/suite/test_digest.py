@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
-from trtmatrix.suite.digest import NOISE, PROBE, digest_code, digest_modules, digest_own_code
+from trtmatrix.suite.digest import PROBE, digest_code
 from trtmatrix.suite.repro_files import APART
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,26 +106,6 @@ def test_all_else_changes_the_digest(name: str) -> None:
 def test_what_the_rest_of_a_repro_reads_counts(added: str, change: tuple[str, str]) -> None:
     assert digest(SAMPLE + added) != digest(changed(change) + added)
     assert digest(SAMPLE) == digest(changed(change))
-
-
-@pytest.mark.parametrize(
-    ("package", "names", "part"), [("trtmatrix", NOISE, "noise"), ("trtprobe", PROBE, "probe")]
-)
-def test_the_digest_of_code_is_of_its_words_alone_not_of_where_it_lies(
-    tmp_path: Path, package: str, names: tuple[str, ...], part: str
-) -> None:
-    files = [ROOT / "src" / package / f"{name}.py" for name in names]
-    counts = getattr(digest_own_code(), part)
-    assert digest_modules(files) == counts
-    moved = [Path(shutil.copy(file, tmp_path / f"{n}-moved.py")) for n, file in enumerate(files)]
-    assert digest_modules(reversed(moved)) == counts
-    changed = tmp_path / "0-moved.py"
-    changed.write_text(
-        changed.read_text().replace(f" from {package}", f" from {package}.elsewhere") + "\n# more\n"
-    )
-    assert digest_modules(moved) == counts
-    changed.write_text(changed.read_text() + "x = 1\n")
-    assert digest_modules(moved) != counts
 
 
 def test_whatever_opens_builds_runs_or_measures_counts() -> None:

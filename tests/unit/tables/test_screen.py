@@ -178,7 +178,6 @@ def test_what_ended_without_a_result_names_its_cause_unless_a_version_cannot_kno
         ([make_unknown(excluded=Exclusion.NO_GPU)], "on a host with an NVIDIA GPU: AGAIN"),
         ([make_unknown(excluded=Exclusion.OTHER_GPU)], "on a host with that GPU: AGAIN"),
         ([make_unknown(excluded=Exclusion.NO_ENGINE)], "nox -s doctor"),
-        ([make_unknown()], "AGAIN"),
         ([make_entry()], "nox -s report"),
         ([make_entry(make_cell(case=make_control()), 175.0)], "nox -s doctor"),
     ],

@@ -61,13 +61,6 @@ def test_what_a_report_holds_is_in_its_data() -> None:
     assert data["performance"][2]["after"] == {"median": "NaN", "low": 0.5, "high": "Infinity", "count": 3}
     assert data["findings"][1]["cases"][0]["after"]["word"] == "FLAKY 1/4"
     assert "\N{REPLACEMENT CHARACTER}" in data["reasons"][-1]["text"], "half a character"
-    for broken in (
-        {**data, "more": 1},
-        {**data, "decision": "maybe"},
-        {k: v for k, v in data.items() if k != "api"},
-    ):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(broken, SHIPPED)
 
 
 def test_the_page_loads_nothing_and_its_texts_are_no_markup() -> None:
