@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from trtmatrix.common import progress as module
-from trtmatrix.common.progress import Progress
+from trtmatrix.common.progress import Progress, QuietProgress
 
 WORK = """
 import sys, time
@@ -92,6 +92,14 @@ def test_without_a_terminal_lines_are_few_and_the_log_has_all(
     assert 15 <= len(lines) <= 20
     assert lines[0] == "50 of 1000 tests in 0:15, about 5 min left; now sdpa-scale/tf32@10.7.0#l4"
     assert log.read_text().count(": PASS") == 1000
+
+
+def test_quiet_says_notes_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = QuietProgress(sys.stderr)
+    progress.begin("tests", 1)
+    progress.step("tests", "a: PASS")
+    progress.note("removed")
+    assert capsys.readouterr().err == "removed\n"
 
 
 def test_who_does_not_read_and_a_log_that_cannot_be_written_end_nothing(tmp_path: Path) -> None:
