@@ -130,8 +130,7 @@ def scan_cpp(page: Page, names: Names) -> bool:
     for number, line in enumerate(page.lines, 1):
         for word in set(_CPP.findall(line.partition("//")[0])):
             if change := wanted.get(names.hints["cpp"].get(word, word.lower())):
-                told = replace(change, name=f"C++ {word}", note=f"{change.name} in Python")
-                page.note(number, told, "C++ is searched by name only")
+                page.note(number, replace(change, name=f"C++ {word}"), "C++ is searched by name only")
     return True
 
 
@@ -144,6 +143,9 @@ def _cpp_names(names: Names) -> dict[str, ApiChange]:
         alone = names.is_own(name) or name in names.hints["cpp_too"] or not owner
         if alone and change.kind is not ChangeKind.CHANGED and " " not in dotted:
             starts = ("", "set", "get") if name[0].islower() else ("k",) if owner else ("", "i", "create")
-            for start in starts:
-                known.setdefault(f"{start}{name}".replace("_", "").lower(), change)
+            for word in (f"{start}{name}".replace("_", "").lower() for start in starts):
+                if word not in known or known[word].kind is not change.kind:  # the worst, the first of these
+                    known[word] = replace(change, note=f"{dotted} in Python")
+            if name == "num_bindings":  # it went with the bindings, and has no name in Python
+                known["destroy"] = replace(change, replacement="delete", note="")
     return known

@@ -310,6 +310,7 @@ def test_a_test_that_flips_is_told_once() -> None:
     [
         ("builder->setMaxWorkspaceSize(1);", "set_memory_pool_limit"),
         ("nvuffparser::createUffParser();", "OnnxParser"),
+        ("engine->destroy();", "delete"),
     ],
 )
 def test_cpp_is_told_what_to_write_instead(text: str, name: str) -> None:
