@@ -146,9 +146,11 @@ def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry
         return ""
     if None in sizes:
         each = " each" * (len(sizes) > 1)
-        return f"{counted(len(sizes), 'image')}, 10 to 34 GB{each}, 1 to 5 min{each} at 1 Gbit/s"
+        return (
+            f"{counted(len(sizes), 'image')}, 10 to 34 GB{each}, downloaded in 1 to 5 min{each} at 1 Gbit/s"
+        )
     size = sum(each for each in sizes if each is not None)
     if not size:  # made of wheels on a base that is here, or is made here too
         return f"{counted(len(sizes), 'image')} to build"
     minutes = max(1, round(8 * size / 1e9 / 60))
-    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}, {minutes} min at 1 Gbit/s"
+    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}, downloaded in {minutes} min at 1 Gbit/s"

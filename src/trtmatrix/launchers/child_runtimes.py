@@ -200,4 +200,4 @@ Runtime = Apptainer | Pyxis
 
 def find_runtime(name: str) -> Runtime:
     """Return the runtime ``apptainer`` or ``pyxis``, be it here or not."""
-    return Apptainer() if name == "apptainer" else Pyxis()
+    return {"apptainer": Apptainer, "pyxis": Pyxis}[name]()

@@ -151,7 +151,8 @@ def _summarise(
             verb = "is" if seen == 1 else "are"
             said = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
             said = f"too little is known of {' and '.join(mine)}" if mine else said
-            text = f"Not enough evidence: {said}. No change for the worse is known{but}."
+            worse = ". No change for the worse is known" if seen or mine else ""
+            text = f"Not enough evidence: {said}{worse}{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
@@ -186,7 +187,7 @@ def _tell_performance(
     def worst(found: Sequence[PerformanceLine]) -> str:
         most = max(found, key=lambda line: line.ratio or 0)
         why_not = f": {most.why_not}" if most.why_not else ""
-        return f"most {most.repro}/{most.case} ({most.ratio or 0:.2f}×){why_not}"
+        return f"most {most.repro}/{most.case} ({most.ratio or 0:.2f}× as much){why_not}"
 
     known = Evidence.RECORDED.value
     for measure in MEASURES:

@@ -266,7 +266,8 @@ def _explain(lines: Sequence[CaseLine], workarounds: Sequence[WorkaroundLine]) -
     counts = [(sum(line.change is change for line in lines), word) for change, word in _CHANGE_WORDS.items()]
     for standing in (Standing.FEW, Standing.SAID_GOOD, Standing.SAID_BAD):
         counts += [(sum(standing_of(line.after) is standing for line in lines), standing.value)]
-    counts += [(sum(line.after.feared is not None for line in lines), "expected to fail")]
+    if feared := sum(line.after.feared is not None for line in lines):
+        counts += [(feared, "of them expected to fail")]
     told = [(count, word) for count, word in counts if count]
     parts += [
         ", ".join([f"{counted(told[0][0], 'case')} {told[0][1]}", *(f"{n} {word}" for n, word in told[1:])])

@@ -97,7 +97,7 @@ def test_an_image_that_several_versions_want_is_had_once() -> None:
     assert text.count(f"  pulls example.org/a:1: {size}\n") == 1
     assert text.count("  its image is had for 10.7.0\n") == 1
     assert text.count(f"  pulls example.org/b:1: {size}\n  builds trtmatrix/made:1 from wheels\n") == 1
-    assert "\nto fetch: 2 images, 10 to 34 GB each, 1 to 5 min each at 1 Gbit/s\n" in text
+    assert "\nto fetch: 2 images, 10 to 34 GB each, downloaded in 1 to 5 min each at 1 Gbit/s\n" in text
 
 
 def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -117,8 +117,8 @@ def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize(
     ("versions", "words"),
     [
-        (("10.7.0",), "1 image, 10 to 34 GB, 1 to 5 min at 1 Gbit/s"),
-        (("10.7.0", "10.8.0"), "2 images, 10 to 34 GB each, 1 to 5 min each at 1 Gbit/s"),
+        (("10.7.0",), "1 image, 10 to 34 GB, downloaded in 1 to 5 min at 1 Gbit/s"),
+        (("10.7.0", "10.8.0"), "2 images, 10 to 34 GB each, downloaded in 1 to 5 min each at 1 Gbit/s"),
         (("8.5.3.1", "8.6.0"), "2 images to build"), ((), ""),
     ],
 )  # fmt: skip
