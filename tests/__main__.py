@@ -261,9 +261,10 @@ def run_command(words: Sequence[str], suite: Suite, out: TextIO) -> int | None:
 
     Its folders are its own and removed by rm: pytest fails at folders thousands deep, which some tests make.
     """
-    folders = tempfile.mkdtemp(prefix="trtmatrix-suite-")
+    folders = tempfile.mkdtemp(prefix="t-")  # short: sockets lie in them
+    words = [*words, f"--basetemp={folders}/b"] if "pytest" in words else words
     process = subprocess.Popen(
-        words, cwd=HERE.parent, env={**suite.environment, "PYTEST_DEBUG_TEMPROOT": folders},
+        words, cwd=HERE.parent, env=suite.environment,
         stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True, text=True,
     )  # fmt: skip
     RUNNING.add(process)

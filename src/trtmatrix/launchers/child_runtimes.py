@@ -200,4 +200,9 @@ Runtime = Apptainer | Pyxis
 
 def find_runtime(name: str) -> Runtime:
     """Return the runtime ``apptainer`` or ``pyxis``, be it here or not."""
-    return {"apptainer": Apptainer, "pyxis": Pyxis}[name]()
+    match name:
+        case "apptainer":
+            return Apptainer()
+        case "pyxis":
+            return Pyxis()
+    raise ValueError(f"{name} is no runtime whose containers are child processes")
