@@ -92,10 +92,10 @@ def test_an_output_of_ascii_alone_loses_no_sign(project: Place) -> None:
     assert len(spelled.splitlines()) == len(plain.splitlines())
 
 
-PLACES = "name another place by --results, --cache"
+PLACES = "name another folder by --results or --cache"
 TROUBLES: dict[str, tuple[BaseException, str]] = {
-    "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free some room"),
-    "half an array": (OSError("3612672 requested and 191456 written"), "free some room"),
+    "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free 5 GB there"),
+    "half an array": (OSError("3612672 requested and 191456 written"), "free 5 GB there"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
     "rights": (
         PermissionError(errno.EACCES, "Permission denied", "/cache/x"),
