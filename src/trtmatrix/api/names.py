@@ -49,11 +49,13 @@ class Names:
             self.words |= {word for word in (*owner.split("."), attribute) if word[:1] not in ("", "_")}
             if owner and " " not in name and name in self.changes:
                 self.owners[attribute].append(owner)
+        self.lost: dict[str, ApiChange] = {}
+        """Members that go with their class."""
         for gone in [name for name in self.surface.classes if self._is_gone(name)]:
-            for member in self.surface.classes[gone].members:  # it goes with its class
+            for member in self.surface.classes[gone].members:
                 if member[0] != "_":
-                    whole = replace(self.changes[gone], name=f"{gone}.{member}", note=f"{gone} is gone")
-                    self.changes.setdefault(whole.name, whole)
+                    whole = f"{gone}.{member}"
+                    self.lost[whole] = replace(self.changes[gone], name=whole, note=f"{gone} is gone")
                     self.words.add(member)
         roles = [f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items()]
         self.roles = re.compile("|".join(roles))
@@ -72,8 +74,10 @@ class Names:
         owner, _, attribute = dotted.rpartition(".")
         line = [owner]
         for base in line:  # the nearest that has it decides
-            whole, known = f"{base}.{attribute}".strip("."), self.surface.classes.get(base, ApiClass())
-            found = [each[whole] for each in (self.changes, self.behaviours) if whole in each]
+            whole = f"{base}.{attribute}" if owner else dotted
+            known = self.surface.classes.get(base, ApiClass())
+            tables = (self.changes, self.lost, self.behaviours)
+            found = [each[whole] for each in tables if whole in each]
             if found or attribute in known.members:
                 return found
             line += [each for each in known.bases if each not in line]

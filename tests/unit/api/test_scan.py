@@ -134,6 +134,7 @@ def test_ways_to_an_engine(text: str, certainty: str) -> None:
         "from tensorrt_llm.builder import Builder\nbuilder = Builder()\nbuilder.build_engine(1, 2)",
         "import mxnet as mx\nctx = mx.gpu()\nctx.execute(1)",
         "def f(conv): return conv.pre_padding, conv.stride",
+        "import torch\ntorch.UffParser()",
     ],
 )
 def test_no_use(text: str) -> None:
