@@ -160,7 +160,7 @@ def bisect(session: nox.Session) -> None:
 
 @nox.session
 def minimise(session: nox.Session) -> None:
-    """Find the smallest graph and shapes that still fail in the same way: nox -s minimise -- CELL."""
+    """Find the smallest graph that still fails in the same way: nox -s minimise -- CELL."""
     _call(session, "minimise", *session.posargs)
 
 

@@ -257,7 +257,7 @@ COMMANDS: dict[str, Command] = {
     "bisect": Command("find the version that introduced a failure", "files model bisect", (),
                       "--case sdpa-scale/sdpa-tf32", "bugs.bisect"),
     "minimise": Command(
-        "find the smallest graph and shapes that still fail in the same way", "files model",
+        "find the smallest graph that still fails in the same way", "files model",
         (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE)", type=Path),
          opt("--steps N", "try at most N smaller models", type=_count(), default=200),
          opt("--seconds S", "stop after S seconds", type=_seconds, default=3600), JSON),

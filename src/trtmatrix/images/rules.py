@@ -69,7 +69,7 @@ class Rule:
 
 _ALL = (
     Rule(
-        "engine", (Exclusion.NO_ENGINE,), "install and start Docker, or name it rightly",
+        "engine", (Exclusion.NO_ENGINE,), "install and start Docker, or correct --engine or DOCKER_HOST",
         "all cells in images", "container engine",
     ),
     Rule(
@@ -96,9 +96,9 @@ _ALL = (
         "these cases",
     ),
     Rule(
-        "image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version by --trt "
-        "(a run pulls or builds it), or --pull all, or a file by --image VERSION=FILE; by hand: docker pull, "
-        "or nox -s image -- VERSION",
+        "image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version with --trt "
+        "(a run pulls or builds it), or use --pull all, or name a file with --image VERSION=FILE; by hand: "
+        "docker pull, or nox -s image -- VERSION",
     ),
     Rule(
         "offline", (Exclusion.NOT_HERE,), "on a host with a network: nox -s pack -- --trt VERSION --to DIR; "
@@ -106,7 +106,7 @@ _ALL = (
     ),
     Rule(
         "interpreter", (Exclusion.NO_INTERPRETER,),
-        "name an interpreter that has this TensorRT by --python PATH",
+        "name an interpreter that has this TensorRT with --python PATH",
     ),
     Rule("runtime", (Exclusion.OTHER_RUNTIME,), "leave --runtime out"),
     Rule("platform", (Exclusion.IMAGE_NOT_GIVEN,), "run on a host of one of those platforms"),
@@ -119,12 +119,12 @@ _ALL = (
     Rule("lock", (), "nox -s lock -- --update"),
     Rule(
         "disk-images", (Exclusion.NO_ROOM,),
-        "free disk, run fewer versions (--trt), or let images go after their last cell (--keep none)",
+        "free disk space, run fewer versions (--trt), or remove images after their last cell (--keep none)",
         what="disk for images",
     ),
     Rule("disk", (), "free 5 GB there, or name another folder by --cache or --results"),
     Rule(
-        "memory", (), "name a limit below it by --memory: then a cell that wants more ends, and nothing else",
+        "memory", (), "set a lower limit with --memory: then a cell that needs more ends alone",
     ),
     Rule(
         "memory-limit", (Exclusion.NO_MEMORY,), "give containers more: --memory 4g", "all cells in images",

@@ -198,7 +198,7 @@ def test_an_engine_that_has_its_own_way_to_the_registry_is_let_try(change: dict[
 
 
 ROOT = Path(__file__).resolve().parents[3]
-HEAD = "| rule | looks at | prevents | what mends it | source |"
+HEAD = "| rule | looks at | prevents | remedy | source |"
 
 
 def rows() -> dict[str, list[str]]:
@@ -217,6 +217,6 @@ def test_the_page_has_the_rules_in_their_order_and_no_other() -> None:
 def test_a_row_says_what_the_rule_does(rule: Rule) -> None:
     _, looks_at, prevents, mends, source = rows()[rule.id]
     assert looks_at
-    assert (prevents, mends) == (rule.prevents if rule.excludes else "nothing, it is told", rule.mends)
+    assert (prevents, mends) == (rule.prevents if rule.excludes else "nothing; only reported", rule.mends)
     last = source.rsplit(" ", 1)[-1]
     assert last.startswith("https://") or (ROOT / last).is_file()
