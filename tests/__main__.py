@@ -68,6 +68,11 @@ def _pack() -> str:
     return f"{', '.join(missing)} missing: apt-get install docker.io iproute2" if missing else _docker()
 
 
+def _faults() -> str:
+    """Return why the host cannot be disturbed under real containers, or nothing."""
+    return "root is needed, for disks that are full or read-only" if os.geteuid() else _docker()
+
+
 def _slurm() -> str:
     """Return why no cluster can be started here, or nothing."""
     from tests.slurm.cluster import lacking
@@ -143,12 +148,12 @@ BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
 SUITES = (
     Suite(name="unit", seconds=1200, command=(*BOTH_CORES, "tests/unit"), quick=True),
     Suite(name="border", seconds=400, command=(*BOTH_CORES, "tests/border"), quick=True),
-    Suite(name="faults", seconds=400, command=(*BOTH_CORES, "tests/faults"), quick=True),
     Suite(name="nox", seconds=400, command=(*PYTEST, "tests/nox"), quick=True),
     Suite(name="numerics", seconds=700, command=(*BOTH_CORES, "tests/numerics")),
     Suite(name="slurm", seconds=1200, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
     Suite(name="hostile", seconds=700, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
+    Suite(name="faults", seconds=400, command=(*BY_FILE, "tests/faults"), lacking=_faults, waits=True),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
     Suite(name="registry", seconds=400, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),

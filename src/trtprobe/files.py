@@ -47,7 +47,10 @@ class Arrays(Mapping[str, np.ndarray]):
         self._files = {path.stem: path for path in sorted(folder.glob("*.npy"))}
 
     def __getitem__(self, name: str) -> np.ndarray:
-        array: np.ndarray = np.load(str(self._files[name]), mmap_mode="r")
+        file = self._files[name]
+        if not file.is_file():  # a pipe would be waited for
+            raise OSError("%s is no file" % file)
+        array: np.ndarray = np.load(str(file), mmap_mode="r")
         return array
 
     def __iter__(self) -> Iterator[str]:

@@ -88,9 +88,8 @@ def run_beside(folder: Path, attack: Attack | None, **more: Any) -> Shown:
         host.mkdir()
         np.save(host / "secret.npy", SECRET)
     source = replace(loaded(), repro=CELLS[0].repro)
-    launcher = more.pop("launcher", None) or Leaving(attack, host)
     moment = datetime(2025, 1, 1, tzinfo=timezone.utc)  # before what the played probe says
-    state = make_run(folder, launcher, [source], confirm=False, clock=lambda: moment, **more)
+    state = make_run(folder, Leaving(attack, host), [source], confirm=False, clock=lambda: moment, **more)
     with in_time():
         execute_plan(make_a_plan(CELLS), frozenset(), state)
     return shown(folder)

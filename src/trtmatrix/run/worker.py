@@ -252,7 +252,7 @@ class Recorder:
         cell, run = task.cell, self.state
         case = run.cases.folder(run.repros[cell.repro.id], cell.case)
         if trouble := find_change(case) or _host_trouble(data, folder.parent):
-            return self.fail(task, Cause.LAUNCHER_FAILED, f"trouble of this host, not of the cell: {trouble}")
+            return self.fail(task, Cause.LAUNCHER_FAILED, NOT_THE_CELL + trouble)
         noise = read_noise_file(case)
         complete = {**data, **self._host_facts(task), "noise": noise}
         kept = complete.pop("kept", {})
@@ -268,8 +268,14 @@ class Recorder:
         return Recorded(record=record, engines=self._engines_wanted(cell, record, found))
 
     def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
-        """Store the record of a task for which the probe left none that can be used."""
+        """Store the record of a task for which the probe left none that can be used.
+
+        It says so where this host has changed what the cell was given.
+        """
         run, cell = self.state, task.cell
+        if cause is not Cause.LAUNCHER_FAILED:
+            change = find_change(run.cases.folder(run.repros[cell.repro.id], cell.case))
+            cause, detail = (Cause.LAUNCHER_FAILED, NOT_THE_CELL + change) if change else (cause, detail)
         moment = run.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         run.progress.step(CELLS, f"{cell.id}: {cause.value}")
         record = keep_record(run.local, record_from({
@@ -323,6 +329,7 @@ class Recorder:
         return max(wanted, run.rebuilds) if wanted else 0
 
 
+NOT_THE_CELL = "trouble of this host, not of the cell: "
 LEAST_ROOM = 1 << 24
 """Bytes on the disk with a cell's outputs below which no cell can be expected to end well."""
 
