@@ -104,12 +104,20 @@ def on_faults(project: Project, *faults: str, more: Sequence[str] = ()) -> Done:
     return project.run(*words_on(*faults), *more, seconds=200)
 
 
-def let_go(project: Project, case: str, raising: str = "") -> None:
-    """Let a cell that waits go on, or raise what is said."""
+@contextmanager
+def letting_go(project: Project, case: str, raising: str = "") -> Iterator[None]:
+    """Let a cell that waits go on after the block, or raise what is said; that needs no room on the disk."""
     mark = project.cache / "cases" / f".done-{START[case]}"
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.with_suffix(".partial").write_text(raising)
+    yield
     mark.with_suffix(".partial").replace(mark)
+
+
+def let_go(project: Project, case: str, raising: str = "") -> None:
+    """Let a cell that waits go on, or raise what is said."""
+    with letting_go(project, case, raising):
+        pass
 
 
 def hold(project: Project, case: str) -> None:

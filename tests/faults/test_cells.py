@@ -1,4 +1,4 @@
-"""Lost or changed files are this host's trouble, mended and told: never a verdict, and no neighbour's trouble.
+"""Lost or changed files are this host's trouble, mended and told: no verdict, and no neighbour's trouble.
 
 All cells run in real containers, three times: undisturbed; after and while their prepared cases are
 disturbed; and after some of their records are: the command that finds damaged ones sets them aside and ends.

@@ -82,6 +82,11 @@ codecs.register_error(SPELLED, _spell)
 
 def _keep_streams() -> list[_Outlet]:
     """Put streams in place of this process's own that no reader's end, and no mark that one lacks, breaks."""
+    for number in range(3):  # one that is closed would be given to the next file or pipe, and to processes
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
     outlets = []
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)

@@ -97,9 +97,13 @@ def make_job_folder(cache: Path, name: str) -> Path:
     _remove_leftovers(jobs, "*")
     folder = jobs / name
     folder.mkdir(mode=0o700)
-    (folder / "owner").write_text(own_identity())
-    for part in ("job", "out", "work"):
-        (folder / part).mkdir()
+    try:
+        (folder / "owner").write_text(own_identity())
+        for part in ("job", "out", "work"):
+            (folder / part).mkdir()
+    except OSError:  # on a full disk: whose it is would never be known
+        remove_tree(folder)
+        raise
     return folder
 
 
