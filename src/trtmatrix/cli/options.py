@@ -235,7 +235,7 @@ COMMANDS: dict[str, Command] = {
          opt("--trt VERSION", "releases of TensorRT, comma-separated (default: all in matrix.yaml)", **NAMES),
          opt("--full", "print everything that was found instead of one screen"), JSON, MATRIX, REPROS),
         "my.onnx --trt 8.6.1,10.8.0", about=
-        "Exit codes: 0 no node is known to fail (some may be feared to), 1 a node is known to be ignored, "
+        "Exit codes: 0 no node is known to fail (some may be expected to), 1 a node is known to be ignored, "
         "wrong or\n refused at one of the versions, 2 usage."),
     "report": Command(
         "write the whole matrix as one page with filters", "files select where",
@@ -253,7 +253,7 @@ COMMANDS: dict[str, Command] = {
          opt("--image IMAGE", "run it in this image instead of the recorded one", default=""),
          opt("--trust", "run it outside containers, with your rights, if its failure was seen that way"),
          TRIAL_SECONDS, JSON), "sdpa-scale-sdpa-tf32-10.7.0.tar.gz", "bugs.make",
-        "Nothing in it except its script is run or built; see docs/security.md."),
+        "Nothing in the archive except its script is run or built; see docs/security.md."),
     "bisect": Command("find the version that introduced a failure", "files model bisect", (),
                       "--case sdpa-scale/sdpa-tf32", "bugs.bisect"),
     "minimise": Command(
