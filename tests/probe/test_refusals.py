@@ -73,9 +73,10 @@ from pathlib import Path
 import numpy as np
 from trtprobe import ends
 from trtprobe.backends import open_backend
+from trtprobe.plans import Plans
 backend, told = open_backend("onnxruntime"), {}
 for path in map(Path, sys.argv[1:]):
-    backend.reset()
+    backend.begin(Plans(None, path.parent.name))
     try:
         y = backend.build(path).run({"x": np.ones((2, 3), np.float32)})["y"]
         told[path.parent.name] = ["ran", y.tolist(), backend.facts]

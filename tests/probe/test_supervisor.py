@@ -35,7 +35,7 @@ CELLS: dict[str, tuple[Step, str, str]] = {
     ),
     "wrong-shape": (
         Step(does="wrong-shape"), "probe failed",
-        "raised ValueError: shape (3, 2), the reference has (2, 3)",
+        "y: shape (3, 2), the reference has (2, 3)",
     ),
     "raise": (Step(does="raise"), "crashed", "raised ZeroDivisionError: by the repro"),
     "sys-exit": (Step(does="sys-exit"), "crashed", "raised SystemExit: 3"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import Iterator
 
@@ -75,10 +76,12 @@ class _Guard:
 
 
 def _refuse(event: str, args: tuple[object, ...]) -> None:
-    """Refuse addresses and names of the network; sockets of this host's own processes have no tuple."""
+    """Refuse sockets, addresses and names of the network; those of this host itself have no tuple."""
     if not _Guard.active:
         return
     match event, args:
+        case "socket.__new__", (_, socket.AF_INET | socket.AF_INET6, *_):
+            host = "the network"
         case "socket.connect" | "socket.sendto", (_, (host, *_), *_):
             pass
         case "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr", (host, *_):
