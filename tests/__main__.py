@@ -153,7 +153,10 @@ SUITES = (
     Suite(name="slurm", seconds=1200, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
     Suite(name="hostile", seconds=700, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
-    Suite(name="faults", seconds=400, command=(*BY_FILE, "tests/faults"), lacking=_faults, waits=True),
+    Suite(
+        name="faults", seconds=400, lacking=_faults, waits=True,
+        command=(*PYTEST, "-n", "4", "--dist", "loadgroup", "tests/faults"),  # most of the time it waits
+    ),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
     Suite(name="registry", seconds=400, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),

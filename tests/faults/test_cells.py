@@ -25,6 +25,9 @@ from tests.faults.disturbing import (
     on_faults,
 )
 
+pytestmark = pytest.mark.xdist_group("cells")
+"""They share their runs."""
+
 
 class Disturbed:
     """The runs."""
