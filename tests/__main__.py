@@ -297,7 +297,7 @@ def report(outcomes: Sequence[Outcome], seconds: float, *, strict: bool) -> int:
     left_out = [outcome for outcome in outcomes if outcome.left_out]
     ran = {outcome.suite.name for outcome in outcomes if not outcome.left_out}
     rest = [suite.name for suite in SUITES if suite.name not in ran]
-    print(f"\n{len(passed)} of {len(ran)} suites passed in {seconds / 60:.0f}:{seconds % 60:02.0f}")
+    print(f"\n{len(passed)} of {len(ran)} suites passed in {int(seconds) // 60}:{int(seconds) % 60:02d}")
     if rest:
         print(f"not run: {', '.join(rest)}")
         print("  all that this host allows: nox -s tests -- --all (--list shows how long each may take)")
