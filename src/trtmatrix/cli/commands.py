@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.common.errors import ExitCode, HungUp, UsageError, combine_exit_codes
 from trtmatrix.common.paths import write_output
 from trtmatrix.judge.compare import exit_codes
 from trtmatrix.judge.entry import Entry
@@ -23,6 +23,7 @@ from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, entries_of, take_survey
+from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, Result, find_reasons, perform
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.model import Evidence, Exclusion, Gpu, Product, is_release
@@ -81,7 +82,7 @@ class RunOptions(TableOptions):
 
 
 def run_command(options: RunOptions) -> ExitCode:
-    """Run what can be run here, print the tables."""
+    """Run what can be run here, print the tables; an interrupted run prints what is there by then."""
     check_files(options.output)
     context = _open_project(options.project, options.model)
     context, cluster = _open_where(context, options.executor, options.site, options.how.memory)
@@ -101,7 +102,14 @@ def run_command(options: RunOptions) -> ExitCode:
         print(json.dumps(asdict(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
     started = time.monotonic()
-    result = perform(context, survey, how, executor)
+    try:
+        result = perform(context, survey, how, executor)
+    except KeyboardInterrupt as error:
+        if not isinstance(error, HungUp) and not options.json:  # somebody looks on
+            stored = tuple(read_records(context.project.results))
+            entries = entries_of(context, survey.seen_since(stored), stored)
+            show(replace(options, output=()), context, survey, entries)
+        raise
     show(options, context, survey, result.entries, time.monotonic() - started)
     return combine_exit_codes(run_codes(context.selection, survey.gpus, result))
 
@@ -209,7 +217,6 @@ class ListOptions:
 def list_command(options: ListOptions) -> ExitCode:
     """List versions, repros and cases."""
     from trtmatrix.judge.entry import standing_of
-    from trtmatrix.records.store import read_records
     from trtmatrix.tables.render_list import list_json, list_text
 
     context = open_context(options.project)

@@ -52,6 +52,24 @@ def test_a_run_that_executed_something_leaves_its_page_and_every_row_in_its_log(
     assert ("PASS¹ 175" in shown) is (words == ["--full"])
 
 
+def test_an_interrupted_run_shows_what_is_there_by_then(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_all(project)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("trtmatrix.cli.commands.perform", interrupted)
+    assert cli.run(["run"]) == 130
+    shown, told = capsys.readouterr()
+    assert "stored result" in shown
+    assert "\nNext: " in shown
+    assert "interrupted; what had ended is kept, the next run goes on" in told
+    assert cli.run(["run", "--json"]) == 130
+    assert capsys.readouterr().out == ""
+
+
 def test_without_any_evidence_it_says_so(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["report"]) == 4
     assert "nox -s matrix runs what can be run here" in capsys.readouterr().out

@@ -29,7 +29,7 @@ def test_what_an_image_says_of_tensorrt_cuda_torch_the_driver_and_itself_is_kept
     assert named_versions({"TENSORRT_VERSION": "8.6.1"}) == {"TensorRT": "8.6.1"}
 
 
-HINT = "name the version by --trt (a run pulls or builds it)"
+HINT = "name the version with --trt (a run pulls or builds it)"
 PULLED = ImageOrigin(image="a/tensorrt:9.2.0")
 MADE = ImageOrigin(image="a/tensorrt:9.2.0", build=Build(base="a/base:1", wheels=("tensorrt-libs==9.2.0",)))
 
