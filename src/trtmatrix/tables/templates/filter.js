@@ -35,7 +35,7 @@
   }
   function fits(picked, value) { return !picked.length || picked.indexOf(value) >= 0; }
   function says(cell, verdicts) {
-    if (!cell.dataset.v) { return cell.className === "none" && verdicts.indexOf("none") >= 0; }
+    if (!cell.dataset.v) { return !cell.className && cell.textContent && verdicts.indexOf("none") >= 0; }
     return verdicts.indexOf(cell.dataset.v) >= 0 ||
       (cell.classList.contains("surprise") && verdicts.indexOf("surprise") >= 0);
   }
