@@ -129,7 +129,7 @@ def _cut(lines: list[str], most: int, width: int) -> list[str]:
 def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
     """Break a command at its options, and a long list at its commas, so that it can be pasted."""
     line = ""
-    for number, word in enumerate(command.split(" --")):
+    for number, word in enumerate(one_line(command, 4000).split(" --")):
         part = f"--{word}" if number else word
         if line and len(indent) + len(line) + len(part) + 3 > width:
             yield f"{indent}{line} \\"
