@@ -20,6 +20,7 @@ from trtmatrix.suite.model import Gpu, plain_name, slug_of
 
 NVML = "libnvidia-ml.so.1"
 """The driver's library, as its bindings look for it."""
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 SLURM_JOB, SLURM_CLUSTER = "SLURM_JOB_ID", "SLURM_CLUSTER_NAME"
 
 
@@ -52,7 +53,25 @@ def find_gpus() -> GpuScan:
     if gpus and os.environ.get(SLURM_JOB):
         gpus, reason = job_gpus(gpus, os.environ, os.environ.get("SLURMD_NODENAME") or socket.gethostname())
         return GpuScan(gpus=gpus, reason=reason)
+    if gpus and (chosen := os.environ.get(VISIBLE)) is not None:
+        gpus = visible_gpus(gpus, chosen)
+        return GpuScan(gpus=gpus, reason="" if gpus else f"{VISIBLE}={chosen} leaves no GPU of this host")
     return GpuScan(gpus=gpus, reason="" if gpus else "NVML finds no GPU")
+
+
+def visible_gpus(gpus: Sequence[Gpu], chosen: str) -> tuple[Gpu, ...]:
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, in NVML's order.
+
+    ``chosen``: numbers as nvidia-smi has them, or the beginnings of UUIDs. As in CUDA, what follows a name
+    that no GPU has is ignored (CUDA C++ Programming Guide, "CUDA Environment Variables").
+    """
+    named: set[int | None] = set()
+    for part in (part.strip() for part in chosen.split(",")):
+        found = [gpu.index for gpu in gpus if part == str(gpu.index) or (gpu.uuid or "").startswith(part)]
+        if not part or len(found) != 1:
+            break
+        named.update(found)
+    return tuple(gpu for gpu in gpus if gpu.index in named)
 
 
 def _describe(nvml: Any, index: int) -> Gpu:  # noqa: ANN401 - the pynvml module
@@ -98,7 +117,7 @@ def job_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str], node: str) -> 
     Records are published, and a site's names are its own: the first 16 hexadecimal digits of the SHA-256 of
     the node's name stand for it. They tell nodes apart; who guesses a name can recognise it.
     """
-    if (part := environment.get("CUDA_VISIBLE_DEVICES", "")).startswith("MIG-"):
+    if (part := environment.get(VISIBLE, "")).startswith("MIG-"):
         return (), f"Slurm gave this job a part of a GPU ({part}), and only whole GPUs are used"
     listed = environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
     numbers = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.launchers.child_containers import count_oom_kills
-from trtmatrix.launchers.gpu import job_gpus, named_gpus
+from trtmatrix.launchers.gpu import job_gpus, named_gpus, visible_gpus
 from trtmatrix.suite.model import PART, Gpu
 
 HERE = (
@@ -37,6 +38,15 @@ def test_a_name_is_known_as_nvml_and_as_users_write_it(
     assert not gpu.present
     assert gpu.driver is None
     assert PART.fullmatch(gpu.slug)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "indices"),
+    [("2", [2]), ("2,0", [0, 2]), ("GPU-b", [1]), ("1,7,2", [1]), ("", []), ("GPU-", []), ("-1,0", [])],
+)
+def test_cuda_visible_devices_leaves_the_gpus_that_it_names(chosen: str, indices: list[int]) -> None:
+    boards = [replace(gpu, uuid=f"GPU-{letter}0") for gpu, letter in zip(HERE, "abc", strict=True)]
+    assert [gpu.index for gpu in visible_gpus(boards, chosen)] == indices
 
 
 @pytest.mark.parametrize("name", ["T4", "Tesla T4", "tesla-t4", "NVIDIA T4", "t4"])
