@@ -17,12 +17,11 @@ from tests.containers.conftest import HERE, Project
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import Image, push_image, serve_registry
 from trtmatrix.images.checks import PROBE_LEAST_MEMORY
-from trtmatrix.images.preflight import preflight
 from trtmatrix.images.registry import Registry
 from trtmatrix.plan.context import Context, open_context, own_platform
 from trtmatrix.plan.lockfile import Lock, pin_matrix
 from trtmatrix.plan.survey import Survey, take_survey
-from trtmatrix.run.perform import Options, execute, terms_of
+from trtmatrix.run.perform import Options, execute, look_ahead
 from trtmatrix.run.tasks import Run
 from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Pull
@@ -57,7 +56,7 @@ def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Conte
 
 def refusals(context: Context, survey: Survey, options: Options) -> set[Exclusion]:
     """Return why preflight refuses what the plan has."""
-    looked = preflight(context, survey, terms_of(context, options))
+    looked = look_ahead(context, survey, options, ())
     able = looked.survey
     assert any(finding.prevents for finding in looked.findings) is (able.plan != survey.plan)
     return {item.why for item in able.plan.excluded}

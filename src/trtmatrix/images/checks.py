@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from trtmatrix.common.words import counted
-from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, image_of, need_here
+from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, need_here
 from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
@@ -96,7 +96,7 @@ def check(facts: Facts, wants: Wants) -> Checked:
 
 def find_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
     """Yield what keeps a launch from running, but for room on the disk, the most certain first."""
-    origin, engine, gpu = image_of(launch), facts.engine, launch.gpu
+    origin, engine, gpu = launch.image, facts.engine, launch.gpu
     if origin is None:
         return
     # Instances have CDI names and device nodes of their own, which are not given; the GPU's lead nowhere.
@@ -163,7 +163,5 @@ def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Itera
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:
     """Return a plan without the cells that are not attempted, and with why."""
     left_out = tuple(excluded)
-    gone = {item.cell.id for item in left_out}
-    kept = [launch.of(cell for cell in launch.cells if cell.id not in gone) for launch in plan.launches]
-    launches = tuple(launch for launch in kept if launch.cells)
+    launches = plan.without({item.cell.id for item in left_out})
     return replace(plan, launches=launches, excluded=(*plan.excluded, *left_out))

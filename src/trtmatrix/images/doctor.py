@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from trtmatrix.common.words import counted
 from trtmatrix.images.checks import Facts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
-from trtmatrix.images.preflight import Terms, disk_findings, find_wants, gather
+from trtmatrix.images.preflight import disk_findings, find_wants, gather
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, rule_of
 from trtmatrix.launchers.references import parse_reference
 from trtmatrix.plan.context import Context
@@ -35,11 +35,11 @@ def examine(context: Context, survey: Survey) -> Findings:
     Registries and room are looked at as if all images that can be of use here were to be had.
     """
     everything = replace(survey, plan=make_plan(survey.cells, survey.host, context.selection, Pull.ALL))
-    wants = find_wants(context, everything, Terms(), frozenset())
+    wants = find_wants(context, everything)
     facts = gather(context, everything, wants.launches)
     versions = select_versions(context.matrix, context.selection)
     findings = [*host_findings(facts, wants, versions), *check(facts, wants).findings]
-    checked = check(facts, find_wants(context, survey, Terms(), frozenset()))
+    checked = check(facts, find_wants(context, survey))
     plan = restrict(survey.plan, checked.excluded)
     told = {item.why for item in checked.excluded}
     if not facts.engine.available:

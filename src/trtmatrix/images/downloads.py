@@ -71,12 +71,6 @@ def gigabytes(count: float) -> str:
     return f"{max(count / 10**6, 0.1):.{0 if count >= 10**7 else 1}f} MB"
 
 
-def image_of(launch: Launch) -> ImageOrigin | None:
-    """Return the image that a launch runs in, or None where a Python of the host runs it."""
-    origin = launch.version.origin
-    return origin if launch.python is None and isinstance(origin, ImageOrigin) else None
-
-
 def find_downloads(
     launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = ""
 ) -> tuple[Download, ...]:
@@ -90,7 +84,7 @@ def find_downloads(
     seen = {layer.digest for name in held for layer in locked[name].layers}
     found: dict[tuple[str, bool], Download] = {}
     for launch in launches:
-        origin, name = image_of(launch), launch.version.name
+        origin, name = launch.image, launch.version.name
         if origin is None or not launch.lacks_image:
             continue
         key = (origin.image, launch.build)

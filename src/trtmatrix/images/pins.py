@@ -36,8 +36,8 @@ def check_pins(
     found: dict[str, str] = {}
     lockable: list[str] = []
     for launch in launches:
-        name, origin = launch.version.name, launch.version.origin
-        if launch.python is not None or not isinstance(origin, ImageOrigin) or name in found:
+        name, origin = launch.version.name, launch.image
+        if origin is None or name in found:
             continue
         if origin.build is None:
             why = why_unlocked(context, origin)

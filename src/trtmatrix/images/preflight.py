@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtmatrix.images.checks import Facts, Wants, check, restrict
 from trtmatrix.images.downloads import LOW, Room, find_downloads
-from trtmatrix.images.rules import RULES, Finding, Level, finding_lines
+from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.references import RegistryError
 from trtmatrix.plan.context import Context
@@ -28,56 +27,39 @@ MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
-    """How a run will be: which images it keeps, a container's memory in bytes, what starts without a pull."""
-
-    keep: Keep = Keep.ALL
-    memory: int = Limits().memory
-    is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image
-
-
-@dataclass(frozen=True, kw_only=True)
 class Preflight:
-    """What was gathered, what was wanted, and what came of both: its plan holds only what can run."""
+    """What came of it: the survey, whose plan holds only what can run, and what is to be told."""
 
-    facts: Facts
-    wants: Wants
     survey: Survey
     findings: tuple[Finding, ...]
 
 
-def preflight(
-    context: Context, survey: Survey, terms: Terms, served: frozenset[CellId] = frozenset()
-) -> Preflight:
+def preflight(context: Context, survey: Survey, wants: Wants) -> Preflight:
     """Gather the facts that the wanted launches hang on, and hold them against every rule.
 
-    Cells that are ``served`` from the store need nothing. With ``--offline`` nobody is asked.
+    With ``--offline`` nobody is asked.
     """
-    wants = find_wants(context, survey, terms, served)
     facts = gather(context, survey, wants.launches)
     checked = check(facts, wants)
     troubled = [item for item in disk_findings(facts) if item.level is Level.TROUBLE and wants.launches]
-    return Preflight(
-        facts=facts, wants=replace(wants, launches=checked.launches),
-        survey=replace(survey, plan=restrict(survey.plan, checked.excluded)),
-        findings=(*checked.findings, *troubled),
-    )  # fmt: skip
+    restricted = replace(survey, plan=restrict(survey.plan, checked.excluded))
+    return Preflight(survey=restricted, findings=(*checked.findings, *troubled))
 
 
-def tell(findings: Sequence[Finding]) -> None:
-    """Tell on stderr what keeps cells from running, or may end the run in its middle."""
-    for line in finding_lines(findings):
-        print(line, file=sys.stderr)
+def find_wants(
+    context: Context, survey: Survey, served: Collection[CellId] = (), *, keep: Keep = Keep.ALL,
+    memory: int = Limits().memory, is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image,
+) -> Wants:  # fmt: skip
+    """Return the launches with the cells that are to be run, in the order in which they start.
 
-
-def find_wants(context: Context, survey: Survey, terms: Terms, served: frozenset[CellId]) -> Wants:
-    """Return the launches with the cells that are to be run, in the order in which they start."""
-    every = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.launches]
-    todo = [launch for launch in every if launch.cells]
+    Cells that are ``served`` from the store need nothing. ``keep``, ``memory``: see :class:`Wants`;
+    ``is_here``: whether a launch starts without a pull or an installation.
+    """
+    todo = survey.plan.without(served)
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], survey.stored)
     return Wants(
-        launches=tuple(order_launches(todo, seconds, terms.is_here)), lock=context.lock, keep=terms.keep,
-        memory=terms.memory, registry=context.matrix.registry,
+        launches=tuple(order_launches(todo, seconds, is_here)), lock=context.lock, keep=keep,
+        memory=memory, registry=context.matrix.registry,
     )  # fmt: skip
 
 

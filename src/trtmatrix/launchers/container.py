@@ -111,9 +111,9 @@ def job_labels(environment: Mapping[str, str]) -> dict[str, str]:
 
 def image_origin(launch: Launch) -> ImageOrigin:
     """Return the image that a launch runs in; :class:`MachineryError` where its version has none."""
-    if not isinstance(launch.version.origin, ImageOrigin):
+    if launch.image is None:
         raise MachineryError(f"{launch.version.name} is no container's version")
-    return launch.version.origin
+    return launch.image
 
 
 def make_container_spec(

@@ -94,8 +94,7 @@ class Images:
 
     def _origins(self, launch: Launch) -> list[ImageOrigin]:
         """Return the images that a launch wants: its own, and the base where it is to be built."""
-        origin = launch.version.origin
-        if launch.python is not None or not isinstance(origin, ImageOrigin):
+        if (origin := launch.image) is None:
             return []
         return [origin, self.base_of(origin.build.base)] if launch.build and origin.build else [origin]
 

@@ -47,9 +47,9 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
 
     ``executor``: runs the launches on other hosts' GPUs. An interrupt ends what runs, and is raised again.
     """
-    todo = [launch.of(cell for cell in launch.cells if cell.id not in served) for launch in plan.launches]
+    todo = plan.without(served)
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], run.stored)
-    launches = order_launches([launch for launch in todo if launch.cells], seconds, run.is_here)
+    launches = order_launches(todo, seconds, run.is_here)
     if not launches:
         return run
     run.sampled = sample_cells((cell.id for launch in launches for cell in launch.cells), os.urandom(16))

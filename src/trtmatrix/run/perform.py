@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +20,13 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import Reason, find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
-from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
+from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
 from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
-    from trtmatrix.images.preflight import Terms
+    from trtmatrix.images.preflight import Preflight
     from trtmatrix.launchers.images import Images
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.tasks import Executor, Run
@@ -77,12 +77,12 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     """
     entries = entries_of(context, survey, survey.stored)
     served = served_among(entries, options)
-    todo = launches_to_run(survey, served)
+    todo = survey.plan.without(served)
     if not todo:
         return Result(entries=entries, served=served)
     check_paths(context.project, todo)
     tell_pins(context, todo, options)
-    tidy(survey, served)
+    tidy(survey, todo)
     survey = able(context, survey, options, served)
     run = execute(context, survey, options, served, executor)
     stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
@@ -115,23 +115,12 @@ def find_reasons(context: Context, survey: Survey, options: Options) -> dict[Cel
     return {cell: reason for cell, reason in found.items() if reason is not None}
 
 
-def launches_to_run(survey: Survey, served: frozenset[CellId]) -> list[Launch]:
-    """Return the launches of the plan with the cells that the store does not serve."""
-    every = [launch.of(c for c in launch.cells if c.id not in served) for launch in survey.plan.launches]
-    return [launch for launch in every if launch.cells]
-
-
-def needs_image(launch: Launch) -> bool:
-    """Whether a launch runs in a container."""
-    return launch.python is None and isinstance(launch.version.origin, ImageOrigin)
-
-
 # --- Before anything is started
 
 
 def check_paths(project: Project, launches: Iterable[Launch]) -> None:
     """Refuse paths that jobs and engines cannot name: :class:`UsageError` says which, and what to do."""
-    in_containers = any(map(needs_image, launches))
+    in_containers = any(launch.image for launch in launches)
     for path, remedy in (
         (project.cache, "--cache DIR"), (project.repros, "--repros DIR"),
         (project.results, "--results DIR"), (probe_folder(), "install trtmatrix elsewhere"),
@@ -148,7 +137,7 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
 
     Raises :class:`UsageError` then.
     """
-    if any(map(needs_image, launches)):
+    if any(launch.image for launch in launches):
         from trtmatrix.images.pins import check_pins, new_lines
 
         lines = check_pins(context, launches, options.locked)
@@ -156,10 +145,10 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
             print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
-def tidy(survey: Survey, served: frozenset[CellId]) -> None:
+def tidy(survey: Survey, launches: Iterable[Launch]) -> None:
     """Remove the containers that dead runs left; where nothing runs in a container, nothing is touched."""
     engine = survey.host.engine
-    if engine.available and engine.is_daemon and any(map(needs_image, launches_to_run(survey, served))):
+    if engine.available and engine.is_daemon and any(launch.image for launch in launches):
         from trtmatrix.launchers.containers import remove_leftovers
 
         for name in remove_leftovers():
@@ -171,23 +160,26 @@ def able(context: Context, survey: Survey, options: Options, served: frozenset[C
 
     What nodes of a cluster lack is not known here: their own jobs tell. Wheels on the CPU need no look.
     """
-    if not any(needs_image(launch) or launch.gpu.present for launch in survey.plan.launches):
+    if not any(launch.image or launch.gpu.present for launch in survey.plan.launches):
         return survey
-    from trtmatrix.images.preflight import preflight, tell
+    from trtmatrix.images.rules import finding_lines
 
-    away = survey.plan.away
-    looked = preflight(context, survey.here_alone, terms_of(context, options), served)
-    if not options.quiet:
-        tell(looked.findings)
+    away, looked = survey.plan.away, look_ahead(context, survey, options, served)
+    for line in () if options.quiet else finding_lines(looked.findings):
+        print(line, file=sys.stderr)
     survey = looked.survey
     return replace(survey, plan=replace(survey.plan, launches=(*away, *survey.plan.launches)))
 
 
-def terms_of(context: Context, options: Options) -> Terms:
-    """Return what preflight has to know of how a run will be."""
-    from trtmatrix.images.preflight import Terms
+def look_ahead(context: Context, survey: Survey, options: Options, served: Collection[CellId]) -> Preflight:
+    """Return what preflight says of the launches of this host."""
+    from trtmatrix.images.preflight import find_wants, preflight
 
-    return Terms(keep=options.keep, memory=options.memory, is_here=here(context.project))
+    survey = survey.here_alone
+    wants = find_wants(
+        context, survey, served, keep=options.keep, memory=options.memory, is_here=here(context.project)
+    )
+    return preflight(context, survey, wants)
 
 
 def here(project: Project) -> Callable[[Launch], bool]:
@@ -217,10 +209,10 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
 
     cache, is_here = context.project.cache, here(context.project)
     cells = [cell for launch in launches for cell in launch.cells]
-    new = {launch.version.name for launch in launches if not needs_image(launch) and not is_here(launch)}
+    new = {launch.version.name for launch in launches if launch.image is None and not is_here(launch)}
     cases = {(c.repro.id, c.case.id) for c in cells if not (cache / "cases").is_dir()}
     size = len(new) * ENVIRONMENT_BYTES
-    images = [launch for launch in launches if needs_image(launch)]
+    images = [launch for launch in launches if launch.image]
     fetched = [image_words(images, context.lock, engine, context.matrix.registry)] if images else []
     fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(size)}"] if new else []
     words = " and ".join(filter(None, fetched))
@@ -246,7 +238,7 @@ def execute(
         progress: Progress = QuietProgress(sys.stderr)
     else:
         progress = open_progress(log=options.log, full=options.full)
-        told = announce(context, launches_to_run(survey, served), survey.host.engine)
+        told = announce(context, survey.plan.without(served), survey.host.engine)
         progress.note(f"trtmatrix: {told}")
     try:
         return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
@@ -274,7 +266,7 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     )  # fmt: skip
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
     images = surfaces = None
-    if any(map(needs_image, launches)):
+    if any(launch.image for launch in launches):
         images = _make_images(context, survey, options, progress)
         launchers["container"] = _container_launcher(context, survey, options, progress, images)
     if any(launch.version.product is Product.TENSORRT for launch in launches):

@@ -13,16 +13,14 @@ from pathlib import Path
 
 from trtmatrix.common.words import counted, duration
 from trtmatrix.images.downloads import Download, find_downloads, gigabytes, image_words
-from trtmatrix.images.preflight import preflight
 from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import docker_command, make_container_spec
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_seconds, order_launches
 from trtmatrix.plan.stale import Reason
 from trtmatrix.plan.survey import Survey
-from trtmatrix.run.perform import Options, here, needs_image, tell_pins, terms_of
+from trtmatrix.run.perform import Options, here, look_ahead, tell_pins
 from trtmatrix.run.tasks import Executor, PlannedJob
-from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Engine, Excluded, Launch, count_excluded
 from trtmatrix.tables.render_list import origin_text
@@ -70,14 +68,11 @@ def plan_all(
     executor: Executor | None = None,
 ) -> Planned:  # fmt: skip
     """Return what would be started, in that order, for the cells that have a reason to be run."""
-
-    def unserved(launches: Sequence[Launch]) -> list[Launch]:
-        return [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in launches]
-
     served = frozenset(c.id for x in survey.plan.launches for c in x.cells if c.id not in reasons)
     tell_pins(context, survey.plan.launches, options)
-    looked = preflight(context, survey.here_alone, terms_of(context, options), served)
-    plan, engine, todo = looked.survey.plan, looked.facts.engine, unserved(looked.survey.plan.launches)
+    looked, engine = look_ahead(context, survey, options, served), survey.host.engine
+    plan = looked.survey.plan
+    todo = [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in plan.launches]
     cells = [cell for launch in todo for cell in launch.cells]
     seconds, by_gpu = estimate_seconds(cells, survey.stored), defaultdict[str, float](float)
     wanted = [launch for launch in todo if launch.cells]
@@ -97,7 +92,7 @@ def plan_all(
             fetched=tuple(_fetched(launch, downloads)),
             command=_container_command(context, engine, launch, options),
         ))  # fmt: skip
-    away = [launch for launch in unserved(survey.plan.away) if launch.cells]
+    away = [launch for launch in survey.plan.without(served) if launch.gpu.remote]
     return Planned(
         launches=tuple(launches), fetch=image_words(wanted, context.lock, engine, context.matrix.registry),
         seconds=max(by_gpu.values(), default=0.0),  # GPUs work side by side
@@ -127,8 +122,8 @@ def _fetched(launch: Launch, downloads: Sequence[Download]) -> Iterator[str]:
 
 def _container_command(context: Context, engine: Engine, launch: Launch, options: Options) -> str:
     """Return the line that a launch amounts to, such as ``docker run``; JOB stands for its own folder."""
-    origin, project = launch.version.origin, context.project
-    if not isinstance(origin, ImageOrigin) or not needs_image(launch) or not launch.cells:
+    origin, project = launch.image, context.project
+    if origin is None or not launch.cells:
         return ""
     image = (origin.pin and engine.held(origin)) or origin.reference
     spec = make_container_spec(

@@ -60,7 +60,7 @@ class Session:
             self._folder.chmod(0o755)
             options = Options(confirm=False, quiet=True)
             survey = take_survey(self._context, Pull.NEVER)
-            tidy(survey, frozenset())
+            tidy(survey, survey.plan.launches)
             self._survey = able(self._context, survey, options, frozenset())
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             run = make_run(shown, self._survey, options, QuietProgress(sys.stderr))

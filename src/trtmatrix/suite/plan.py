@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -10,7 +10,7 @@ from packaging.version import Version as Release
 
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import Driver, ImageOrigin, InterpreterOrigin, Version
-from trtmatrix.suite.model import Exclusion, Gpu, Product, release_of
+from trtmatrix.suite.model import CellId, Exclusion, Gpu, Product, release_of
 
 
 class Pull(str, Enum):
@@ -140,6 +140,12 @@ class Launch:
     python: str | None = None
 
     @property
+    def image(self) -> ImageOrigin | None:
+        """The image that it runs in, or None where a Python of this host runs it."""
+        origin = self.version.origin
+        return origin if self.python is None and isinstance(origin, ImageOrigin) else None
+
+    @property
     def lacks_image(self) -> bool:
         """Whether its image is not here."""
         return self.pull or self.build
@@ -161,6 +167,11 @@ class Plan:
     launches: tuple[Launch, ...]
     excluded: tuple[Excluded, ...]
     boards: tuple[Gpu, ...] = ()
+
+    def without(self, cells: Collection[CellId]) -> tuple[Launch, ...]:
+        """Return its launches without these cells; those that have no other are left out."""
+        kept = (launch.of(cell for cell in launch.cells if cell.id not in cells) for launch in self.launches)
+        return tuple(launch for launch in kept if launch.cells)
 
     @property
     def here(self) -> tuple[Launch, ...]:
