@@ -10,8 +10,8 @@ from tabulate import tabulate
 
 from trtmatrix.bugs.search import Answer, Edge, Search, Side, find_bad, find_edge, is_monotone, wrong_ends
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.words import one_line
 from trtmatrix.tables.markdown import code, fence, fold, plain, table
-from trtmatrix.tables.table import one_line
 
 SCHEMA = 1
 """The number of the JSON's shape."""

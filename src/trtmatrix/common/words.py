@@ -1,4 +1,4 @@
-"""Numbers of things, numbers in six characters, and times, in words. Pure."""
+"""Numbers of things, numbers in six characters, times, and texts on one line. Pure."""
 
 from __future__ import annotations
 
@@ -31,3 +31,10 @@ def short(value: float) -> str:
         texts = [re.sub(r"e\+?(-?)0?", r"e\1", f"{value:.{digits}e}") for digits in (1, 0)]
         return next((text for text in texts if len(text) <= 6), texts[-1])
     return f"{value:.0f}" if size >= 100 else f"{value:.3g}"
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Return a text as one printable line: no control characters, white space run together."""
+    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -163,8 +163,7 @@ def hold_images(
     """
     from trtmatrix.common.progress import open_progress
     from trtmatrix.launchers.docker_engine import find_engine, open_client
-    from trtmatrix.launchers.images import Images, builder_command
-    from trtmatrix.launchers.pulls import Puller
+    from trtmatrix.launchers.images import open_images
 
     named = context.selection.versions
     engine = find_engine(gpu_here=False) if versions else None
@@ -172,13 +171,9 @@ def hold_images(
         if engine is not None and named:
             raise MachineryError(f"no images can be packed: {engine.reason}")
         return None, {}
-    client, project, held = open_client(timeout=120), context.project, dict[str, str]()
+    client, held = open_client(timeout=120), dict[str, str]()
     with contextlib.closing(open_progress()) as progress:
-        puller = Puller(
-            pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
-        )
-        builder = builder_command(project.image_builder, project.matrix)
-        store = Images(puller=puller, builder=builder)
+        store = open_images(context.project, engine, progress)
         for version, origin in [(v, v.origin) for v in versions if isinstance(v.origin, ImageOrigin)]:
             if (image := engine.held(origin)) is not None:
                 held[version.name] = image

@@ -25,12 +25,12 @@ from trtmatrix.common.archive import (
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
 from trtmatrix.common.jsontext import check_depth, to_json
+from trtmatrix.common.words import one_line
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
 from trtmatrix.suite.model import CPU, Product, slug_of
-from trtmatrix.tables.table import one_line
 
 RECORDS, OUTPUTS = "records", "outputs"
 """The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""

@@ -22,6 +22,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.paths import is_dead, own_identity
+from trtmatrix.common.words import one_line
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
     OWNER_LABEL,
@@ -38,7 +39,6 @@ from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, heartbeat
 from trtmatrix.launchers.pulls import ENGINE_ERRORS
 from trtmatrix.suite.plan import Engine, Launch
-from trtmatrix.tables.table import one_line
 
 T = TypeVar("T")
 

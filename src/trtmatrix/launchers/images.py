@@ -15,13 +15,15 @@ import docker.errors
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.offline import need_network
+from trtmatrix.common.paths import Project
 from trtmatrix.common.processes import run_to_end
+from trtmatrix.common.progress import Progress, open_progress
+from trtmatrix.common.words import one_line
 from trtmatrix.launchers.container import image_origin
 from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import OWN, HeldImage, Keep, Launch, find_image, is_own
-from trtmatrix.tables.table import one_line
+from trtmatrix.suite.plan import OWN, Engine, HeldImage, Keep, Launch, find_image, is_own
 
 AT_ONCE = 2
 """Images that are here at once where they go after their last cell: one runs, the next is pulled."""
@@ -160,7 +162,8 @@ class Images:
                 if self._hold(base, client) is None:
                     self._pull(base, client)
         self.note(f"building {image} (some minutes)")
-        code, said = run_builder([*self.builder, version])
+        environment = {name: text for name, text in os.environ.items() if name != "TRTMATRIX_EXIT_CODE_FILE"}
+        code, said = run_to_end([sys.executable, *self.builder, version], environment)
         if code:
             lines = said.strip().splitlines() or ["it said nothing"]
             own = [line for line in lines if line.startswith("docker/wheels/build: ")]
@@ -186,29 +189,24 @@ def id_of(reference: str, client: docker.DockerClient) -> str:
     return str(client.images.get(reference).id)
 
 
-def run_builder(command: Sequence[str]) -> tuple[int, str]:
-    """Run a build to its end, or this process's; returns its exit code and all that it said."""
-    environment = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
-    return run_to_end([sys.executable, *command], environment)
-
-
-def builder_command(script: Path | None, matrix: Path) -> tuple[str, ...]:
-    """Return the words that, followed by a version, build its image; none without a script."""
-    return () if script is None else (str(script), f"--matrix={matrix}")
+def open_images(
+    project: Project, engine: Engine, progress: Progress, *, keep: Keep = Keep.ALL,
+    base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
+) -> Images:  # fmt: skip
+    """Return what gets the images of an engine; :class:`Images` says what ``keep`` and ``base_of`` are."""
+    puller = Puller(
+        pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
+    )
+    script = project.image_builder
+    builder = () if script is None else (str(script), f"--matrix={project.matrix}")
+    return Images(puller=puller, builder=builder, keep=keep, base_of=base_of)
 
 
 def pull_by_name(name: str) -> HeldImage:
     """Pull an image, showing the progress, and return it; :class:`MachineryError` where that fails."""
-    from trtmatrix.common.progress import open_progress
-
     need_network(name)
-    progress = open_progress()
-    try:
+    with contextlib.closing(open_progress()) as progress:
         Puller(pull_note=progress.pull, note=progress.note).pull(name, open_client(120))
-    except ENGINE_ERRORS as error:
-        raise MachineryError(f"{name} cannot be had: {str(error)[:200]}") from error
-    finally:
-        progress.close()
     held = find_image(find_engine(gpu_here=False).images, name)
     if held is None:
         raise MachineryError(f"{name} was pulled and cannot be found")

@@ -13,8 +13,8 @@ import docker.errors
 import requests.exceptions
 
 from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.words import one_line
 from trtmatrix.launchers.references import Trouble, parse_reference
-from trtmatrix.tables.table import one_line
 
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
 """What Docker's SDK raises where the engine refuses or does not answer."""

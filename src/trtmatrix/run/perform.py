@@ -285,16 +285,11 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
 
 def _make_images(context: Context, survey: Survey, options: Options, progress: Progress) -> Images:
     """Return what gets the images of this host's engine, and drops them after their last cell."""
-    from trtmatrix.launchers.images import Images, builder_command
-    from trtmatrix.launchers.pulls import Puller
+    from trtmatrix.launchers.images import open_images
 
-    project, engine = context.project, survey.host.engine
-    puller = Puller(
-        pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
-    )
-    return Images(
-        puller=puller, keep=options.keep,
-        builder=builder_command(project.image_builder, project.matrix),
+    engine = survey.host.engine
+    return open_images(
+        context.project, engine, progress, keep=options.keep,
         base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
     )  # fmt: skip
 

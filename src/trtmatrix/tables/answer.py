@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.common.words import counted, duration
+from trtmatrix.common.words import counted, duration, one_line
 from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
@@ -19,7 +19,7 @@ from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, 
 from trtmatrix.suite.repros import Repro
 from trtmatrix.tables.remarks import find_contradicted
 from trtmatrix.tables.summary import DOCTOR, Counts, count_products, reason_words
-from trtmatrix.tables.table import Table, make_tables, one_line
+from trtmatrix.tables.table import Table, make_tables
 
 
 class State(str, Enum):

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
 
+from trtmatrix.common.words import one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline
-from trtmatrix.tables.table import Section, Table, make_tables, one_line
+from trtmatrix.tables.table import Section, Table, make_tables
 
 MOST_CHARACTERS = 65_536
 """What GitHub takes in a comment or a pull request's text."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.words import short
+from trtmatrix.common.words import one_line, short
 from trtmatrix.judge.advice import advise
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import observed_differences
@@ -13,7 +13,7 @@ from trtmatrix.judge.record import Record
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Evidence, Outcome, Verdict
 from trtmatrix.tables.summary import why_not_run
-from trtmatrix.tables.table import board_of, one_line, twins_of
+from trtmatrix.tables.table import board_of, twins_of
 
 Style = Callable[[str], str]
 

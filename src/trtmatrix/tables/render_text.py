@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
+from trtmatrix.common.words import one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline
-from trtmatrix.tables.table import Section, Table, fold_line, make_tables, one_line, shorten
+from trtmatrix.tables.table import Section, Table, fold_line, make_tables, shorten
 
 _INDENT = "  "
 _LEAST_WIDTH = 60

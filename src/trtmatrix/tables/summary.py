@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
-from trtmatrix.tables.table import one_line
 
 NOT_ATTEMPTED = "not tried yet"
 DOCTOR = frozenset(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from trtmatrix.common.words import one_line
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import measured_in
@@ -171,13 +172,6 @@ def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry]) ->
         (shown if any(map(has_evidence, row.entries)) else folded).append(row)
     twins = tuple(make_twin_rows(repro, shown, columns))
     return Section(repro=repro, rows=tuple(shown), folded=tuple(folded), twins=twins)
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    """Return a text as one printable line: no control characters, white space run together."""
-    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
-    line = " ".join(printable.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def make_twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:

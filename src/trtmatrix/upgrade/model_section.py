@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.words import counted, short
+from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import Entry
@@ -31,7 +31,6 @@ from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import open_kept, unpack_kept
 from trtmatrix.suite.model import Evidence, Product, Verdict
-from trtmatrix.tables.table import one_line
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line, name_source
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight

@@ -11,12 +11,12 @@ from typing import Any
 
 from jinja2 import FileSystemLoader
 
-from trtmatrix.common.words import counted, short
+from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
-from trtmatrix.tables.table import one_line, shorten
+from trtmatrix.tables.table import shorten
 from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, words_of
 from trtmatrix.upgrade.report import (
     Change,
