@@ -26,7 +26,7 @@ from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import is_offline
 from trtmatrix.common.paths import own_identity, scratch_folder
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL, give_gpu
+from trtmatrix.launchers.container import ALONE, OWNER_LABEL, PROJECT_LABEL, give_gpu
 from trtmatrix.launchers.containers import remove_leftovers
 from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, inspect_image
 from trtmatrix.launchers.gpu import find_gpus
@@ -44,8 +44,7 @@ LATE = 124
 """The exit code of a command that took too long; a script of an archive has 0, 1 and 125."""
 
 SAFE = (
-    "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
-    "--tmpfs=/tmp:exec,nosuid,nodev,size=8g", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1",
+    *ALONE, "--tmpfs=/tmp:exec,nosuid,nodev,size=8g", "--env=HOME=/tmp", "--env=ORT_DISABLE_TELEMETRY=1",
     "--pids-limit=1024",
     "--env=PYTHONDONTWRITEBYTECODE=1", "--workdir=/bug", "--memory=32g", "--memory-swap=32g",
     f"--ulimit=fsize={8 << 30}",
@@ -232,7 +231,7 @@ def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tupl
     words += [f"--entrypoint={command[0]}", place.image, *command[1:]]
     reached = {"CONTAINER_HOST": find_address()} if place.engine.name == PODMAN else {}
     try:
-        return _call([docker, "run", "--rm", "--init", *words], seconds, folder, reached)
+        return _call([docker, "run", "--rm", *words], seconds, folder, reached)
     finally:
         subprocess.run([docker, "rm", "--force", name], capture_output=True, check=False)
 

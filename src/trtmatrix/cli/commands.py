@@ -22,7 +22,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.stale import find_reason
-from trtmatrix.plan.survey import Survey, entries_of, take_survey
+from trtmatrix.plan.survey import Survey, digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, Result, find_reasons, perform
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
@@ -98,7 +98,9 @@ def run_command(options: RunOptions) -> ExitCode:
     if options.plan:
         from trtmatrix.run.planned import plan_all, plan_text
 
-        planned = plan_all(context, survey, find_reasons(context, survey, how), how, executor)
+        current = digests_now(context, survey)
+        reasons = find_reasons(entries_of(context, survey, survey.stored), how, current)
+        planned = plan_all(context, survey, reasons, how, executor)
         print(json.dumps(asdict(planned), indent=1) if options.json else plan_text(planned))
         return ExitCode.AS_EXPECTED
     started = time.monotonic()

@@ -30,6 +30,11 @@ OWNER_LABEL = "io.trtmatrix.owner"
 JOB_LABELS = {SLURM_JOB: "io.trtmatrix.slurm", SLURM_CLUSTER: "io.trtmatrix.cluster"}
 """The Slurm job that started a container, and its cluster: ``docker/slurm/epilog`` removes by them."""
 
+ALONE = (
+    "--init", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"
+)  # fmt: skip
+"""Options of ``docker run`` that keep a container from the host and the network."""
+
 ENVIRONMENT = {
     "HOME": HOME, "USER": "trtmatrix", "LOGNAME": "trtmatrix", "TMPDIR": SCRATCH,
     "XDG_CACHE_HOME": f"{HOME}/.cache", "TORCHINDUCTOR_CACHE_DIR": f"{HOME}/inductor",
@@ -174,8 +179,7 @@ def docker_command(spec: ContainerSpec) -> str:
     """Return the ``docker run`` or ``podman run`` line that starts the same container by hand."""
     limits = spec.limits
     words = [
-        spec.engine, "run", "--init", "--network=none", "--read-only", "--cap-drop=ALL",
-        "--security-opt=no-new-privileges", f"--user={spec.user}", f"--name={spec.name}",
+        spec.engine, "run", *ALONE, f"--user={spec.user}", f"--name={spec.name}",
         f"--memory={limits.memory}", f"--memory-swap={limits.memory}", f"--pids-limit={limits.processes}",
         *(f"--ulimit={name}={most}" for name, most in spec.ulimits.items()),
         f"--log-driver={LOG_DRIVERS[spec.engine]}", f"--log-opt=max-size={limits.log}",

@@ -19,7 +19,7 @@ from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import Reason, find_reason
-from trtmatrix.plan.survey import Survey, digests_now, entries_of
+from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
 from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
@@ -76,7 +76,8 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     ``executor``: runs the launches on other hosts' GPUs, where the plan has some.
     """
     entries = entries_of(context, survey, survey.stored)
-    served = served_among(entries, options)
+    reasons = find_reasons(entries, options)
+    served = frozenset(entry.cell.id for entry in entries if entry.cell.id not in reasons)
     todo = survey.plan.without(served)
     if not todo:
         return Result(entries=entries, served=served)
@@ -95,24 +96,22 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     )  # fmt: skip
 
 
-def served_among(entries: Iterable[Entry], options: Options) -> frozenset[CellId]:
-    """Return the cells that are shown from their records instead of running them again."""
-    return frozenset(entry.cell.id for entry in entries if why_run(entry, options) is None)
+def find_reasons(
+    entries: Iterable[Entry], options: Options, current: Mapping[CellId, Mapping[str, str]] | None = None
+) -> dict[CellId, Reason]:
+    """Return why each cell is run; those whose records stand for them have no reason.
 
-
-def why_run(entry: Entry, options: Options, current: Mapping[str, str] | None = None) -> Reason | None:
-    """Return why a cell is run under these options, or None where its records stand for it."""
-    return find_reason(
-        entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm, current=current
-    )
-
-
-def find_reasons(context: Context, survey: Survey, options: Options) -> dict[CellId, Reason]:
-    """Return why each cell would be run; those whose records stand for them have no reason."""
-    current = digests_now(context, survey)
-    entries = entries_of(context, survey, survey.stored)
-    found = {entry.cell.id: why_run(entry, options, current[entry.cell.id]) for entry in entries}
-    return {cell: reason for cell, reason in found.items() if reason is not None}
+    ``current``: the digests that their records must have, where the words are to say what has changed.
+    """
+    found = {}
+    for entry in entries:
+        reason = find_reason(
+            entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm,
+            current=(current or {}).get(entry.cell.id),
+        )  # fmt: skip
+        if reason is not None:
+            found[entry.cell.id] = reason
+    return found
 
 
 # --- Before anything is started

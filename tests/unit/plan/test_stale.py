@@ -17,7 +17,7 @@ from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.stale import Why, find_changes, origin_digests
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
-from trtmatrix.run.perform import Options, find_reasons, served_among, why_run
+from trtmatrix.run.perform import Options, find_reasons
 from trtmatrix.suite.cells import Selection, expand
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 from trtmatrix.suite.model import NO_GPU, Cause, Exclusion
@@ -119,9 +119,9 @@ REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
 @pytest.mark.parametrize("name", REASONS)
 def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
     shown, options, why, words = REASONS[name]
-    reason = why_run(shown, options, NOW)
+    reason = find_reasons([shown], options, {shown.cell.id: NOW}).get(shown.cell.id)
     assert (reason.why, reason.words) == (why, words) if reason else why is None
-    assert (why_run(shown, options) is None) is (why is None)
+    assert bool(find_reasons([shown], options)) is (why is not None)
 
 
 class Desk:
@@ -158,9 +158,8 @@ class Desk:
 
     def why(self, **options: Any) -> str:
         context, survey = self.survey()
-        reasons = find_reasons(context, survey, Options(**options))
-        served = served_among(entries_of(context, survey, survey.stored), Options(**options))
-        assert served == {cell.id for cell in survey.cells} - set(reasons)
+        entries = entries_of(context, survey, survey.stored)
+        reasons = find_reasons(entries, Options(**options), digests_now(context, survey))
         return "".join(reason.words for reason in reasons.values())
 
 
@@ -196,7 +195,7 @@ AGAIN = {
 
 @pytest.mark.parametrize("cause", Cause)
 def test_what_may_come_out_otherwise_is_tried_again(cause: Cause) -> None:
-    assert (why_run(entry({"ended": cause.value}), PLAIN) is None) is (cause not in AGAIN)
+    assert bool(find_reasons([entry({"ended": cause.value})], PLAIN)) is (cause in AGAIN)
 
 
 LOCK = Pin(manifest="sha256:m", ids=("sha256:c", "sha256:m", "sha256:i"))
