@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import groupby
 
 from trtmatrix.suite.model import Exclusion
 
@@ -38,13 +39,13 @@ class Finding:
 
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield the findings for a terminal."""
-    for item in findings:
-        yield f"[{item.level.value}] {item.what}: {item.found}"
-        if item.prevents:
-            yield f"     prevents {item.prevents}"
-        if item.remedy:
-            yield f"     -> {item.remedy}"
+    """Yield the findings for a terminal; those in a row that one remedy mends share its line."""
+    for (level, prevents, remedy), items in groupby(findings, lambda f: (f.level, f.prevents, f.remedy)):
+        yield from (f"[{level.value}] {item.what}: {item.found}" for item in items)
+        if prevents:
+            yield f"     prevents {prevents}"
+        if remedy:
+            yield f"     -> {remedy}"
 
 
 @dataclass(frozen=True)

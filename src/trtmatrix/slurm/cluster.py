@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,13 +57,11 @@ class Cluster:
 def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
     """Return one model of a site, with the boards that its nodes have by the newest record of each."""
     newest = {record.gpu["host"]: record for record in sorted(records, key=lambda record: record.started)}
-    boards = Counter(
-        (str(r.gpu["name"]), str(r.gpu.get("variant") or ""), r.gpu.get("driver")) for r in newest.values()
-    )
-    seen = tuple(
-        Seen(name=name, variant=variant, driver=driver, hosts=hosts)
-        for (name, variant, driver), hosts in sorted(boards.items(), key=_by_driver, reverse=True)
-    )
+    boards = {
+        Seen(name=str(r.gpu["name"]), variant=str(r.gpu.get("variant") or ""), driver=r.gpu.get("driver"))
+        for r in newest.values()
+    }
+    seen = tuple(sorted(boards, key=_by_driver, reverse=True))
     listed, variants = known_gpu(entry.name), {board.variant for board in seen}
     computes = [str(r.gpu["compute"]) for r in newest.values() if r.gpu.get("compute")]
     return Gpu(
@@ -75,9 +72,9 @@ def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
     )  # fmt: skip
 
 
-def _by_driver(board: tuple[tuple[str, str, str | None], int]) -> tuple[list[int], str]:
-    (name, variant, driver), _ = board
-    return [int(part) for part in (driver or "0").split(".") if part.isdecimal()], name + variant
+def _by_driver(board: Seen) -> tuple[list[int], str]:
+    numbers = [int(part) for part in (board.driver or "0").split(".") if part.isdecimal()]
+    return numbers, board.name + board.variant
 
 
 def open_site(named: Path | None, context: Context) -> Cluster:

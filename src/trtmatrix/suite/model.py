@@ -147,12 +147,11 @@ def is_release(text: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """Boards of a site that are alike in all that records are compared by, and on how many nodes they are."""
+    """Boards of a site that are alike in all that records are compared by."""
 
     name: str
     variant: str
     driver: str | None
-    hosts: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
