@@ -116,10 +116,11 @@ def _remove_leftovers(base: Path, pattern: str) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(target: Path, mode: int | None = 0o644) -> Iterator[IO[bytes]]:
+def whole_file(target: Path, mode: int | None = 0o644, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that takes the target's place at the end, and is gone where it does not come to that.
 
-    ``mode``: its rights, None for those that the user's umask leaves.
+    ``mode``: its rights, None for those that the user's umask leaves. ``sync``: also after a power failure;
+    that waits for the disk.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}-{os.urandom(6).hex()}.partial")
@@ -127,7 +128,8 @@ def whole_file(target: Path, mode: int | None = 0o644) -> Iterator[IO[bytes]]:
         with partial.open("x+b") as out:
             yield out
             out.flush()
-            os.fsync(out.fileno())
+            if sync:
+                os.fsync(out.fileno())
         if mode is not None:
             partial.chmod(mode)
         partial.replace(target)

@@ -19,12 +19,12 @@ from typing import Any
 from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, combine_exit_codes
-from trtmatrix.common.paths import hold_folder
+from trtmatrix.common.paths import hold_folder, whole_file
 from trtmatrix.common.words import counted
 from trtmatrix.images.record_packs import Incoming, Source, content_digest, read_source
 from trtmatrix.judge.record import Record, parse_object
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_blob, write_new
+from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_new
 from trtmatrix.suite.repro_files import stored_repros
 
 SCHEMA = 2
@@ -196,8 +196,8 @@ def _take_outputs(
             damaged.append((f"outputs/{target.name}", "does not hold what its name says"))
             continue
         taken += 1
-        with opened(file, ARRAY) as (stream, _):
-            write_blob(target, lambda out, stream=stream: shutil.copyfileobj(stream, out, BLOCK))  # type: ignore[misc]
+        with opened(file, ARRAY) as (stream, _), whole_file(target, sync=False) as out:
+            shutil.copyfileobj(stream, out, BLOCK)
     return taken, damaged
 
 

@@ -9,7 +9,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from trtmatrix.common.border import (
 )
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.paths import whole_file
 from trtmatrix.judge.differences import Tensor
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import (
@@ -215,27 +216,14 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
                 target = kept_file(cache, digest)
                 if not target.exists():
                     stream.seek(0)
-                    write_blob(target, lambda out, stream=stream: _write_npz(out, stream))  # type: ignore[misc]
+                    with whole_file(target, sync=False) as out:
+                        _write_npz(out, stream)
         except FileNotFoundError as error:
             raise BorderError(f"the output {name} is not there") from error
         except BorderError as error:
             raise BorderError(f"the output {name} {error}") from error
         result[name] = {"dtype": str(head.dtype), "shape": list(head.shape), "sha256": digest}
     return result
-
-
-def write_blob(target: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file that is named after its content, whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".partial", delete=False) as out:
-        partial = Path(out.name)
-        try:
-            write(out)
-            out.flush()
-            partial.replace(target)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
 
 
 def _write_npz(out: IO[bytes], array: IO[bytes]) -> None:

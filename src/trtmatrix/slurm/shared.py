@@ -15,9 +15,9 @@ from typing import Any
 
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, read_file, read_json
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.paths import Project, hold, publish_folder
+from trtmatrix.common.paths import Project, hold, publish_folder, whole_file
 from trtmatrix.judge.record import NewerRecordError, Record, RecordError, parse_record
-from trtmatrix.records.store import kept_digests, kept_file, record_path, write_blob, write_new
+from trtmatrix.records.store import kept_digests, kept_file, record_path, write_new
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.model import CellId
 from trtprobe.files import write_json
@@ -228,8 +228,8 @@ def _take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
     for digest in kept_digests(record):
         theirs, ours = kept_file(source, digest), kept_file(cache, digest)
         if theirs.exists() and not ours.exists():
-            with opened(theirs, ARRAY) as (stream, _):
-                write_blob(ours, lambda out: shutil.copyfileobj(stream, out, BLOCK))
+            with opened(theirs, ARRAY) as (stream, _), whole_file(ours, sync=False) as out:
+                shutil.copyfileobj(stream, out, BLOCK)
     target = record_path(root, record)
     with contextlib.suppress(FileExistsError):
         write_new(target, content)
