@@ -5,12 +5,9 @@ Stored records answer first, then a run.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +16,8 @@ from pathlib import Path
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.paths import recall
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.words import counted
 from trtmatrix.judge.confirm import count_engines
 from trtmatrix.judge.entry import Entry
@@ -60,9 +57,6 @@ FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""
 
 SOURCE = "image"
-
-PATIENCE_SECONDS = 10.0
-"""How long a command may clean up when the search is interrupted."""
 
 SKIP, ABORT = 125, 128
 """Exit codes as ``git bisect run`` reads them: https://git-scm.com/docs/git-bisect#_bisect_run."""
@@ -507,21 +501,7 @@ def read_exit_code(code: int, name: str) -> Answer:
 def run_shell(command: str, candidate: Candidate) -> int:
     """Run a shell command to its end; returns its exit code, negative where a signal ended it.
 
-    It has a session of its own: an interrupt ends all that it started, first by the signal that lets it clean
-    up. What it prints goes to standard error.
+    What it prints goes to standard error.
     """
     inherited = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
-    child = subprocess.Popen(
-        ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True,
-        env={**inherited, **_variables(candidate)},
-    )  # fmt: skip
-    try:
-        return child.wait()
-    except BaseException:
-        with undisturbed():
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(timeout=PATIENCE_SECONDS)
-        raise
+    return run_to_end(["/bin/sh", "-c", command], {**inherited, **_variables(candidate)}, shown=True)[0]

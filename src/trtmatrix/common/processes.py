@@ -15,22 +15,26 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from trtmatrix.common.interrupts import undisturbed
+
 PATIENCE_SECONDS = 5.0
 """How long a command may take to clean up when this process ends before it."""
 
 
 def run_to_end(
     command: Sequence[str], environment: Mapping[str, str], seconds: float | None = None,
-    folder: Path | None = None,
+    folder: Path | None = None, *, shown: bool = False,
 ) -> tuple[int, str]:  # fmt: skip
     """Run a command in a session of its own, in ``folder``; returns its exit code and all that it said.
 
     One that cannot be started has code 127, one that takes longer than ``seconds`` code 124, as in a shell.
+    ``shown``: what it says goes to standard error instead.
     """
     with tempfile.TemporaryFile() as said:
+        out = 2 if shown else said
         try:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment,
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment,
                 start_new_session=True, cwd=folder,
             )  # fmt: skip
         except OSError as error:
@@ -50,11 +54,12 @@ def run_to_end(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started; its first signal lets it clean up."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(child.pid, number)
-            child.wait(timeout=PATIENCE_SECONDS)
+    """End a command and what it started; its first signal lets it clean up, which nothing cuts short."""
+    with undisturbed():
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(child.pid, number)
+                child.wait(timeout=PATIENCE_SECONDS)
 
 
 T = TypeVar("T")
