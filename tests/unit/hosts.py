@@ -8,7 +8,7 @@ from typing import Any
 
 from builders import make_case, make_cell, make_repro, make_version
 
-from trtmatrix.images.checks import Checked, Facts, Wants, check, restrict
+from trtmatrix.images.checks import Checked, HostFacts, Wants, check, restrict
 from trtmatrix.images.doctor import host_findings
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import Level, rule_of
@@ -38,7 +38,7 @@ ENGINE = Engine(
     available=True, version="28.1.0", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
     memory=64 * GB,
 )  # fmt: skip
-FACTS = Facts(
+FACTS = HostFacts(
     engine=ENGINE, gpus=(L4,), images=Room(path="/var/lib/docker", free=500 * GB),
     cache=Room(path="cache", free=50 * GB), results=Room(path="results", free=50 * GB), memory=64 * GB,
     available=60 * GB,
@@ -82,7 +82,7 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
     gpu: Gpu = L4
     gpus: tuple[Gpu, ...] = (L4,)
     engine: Engine = ENGINE
-    facts: Facts = FACTS
+    facts: HostFacts = FACTS
     lock: Lock = field(default_factory=Lock)
     wants: Wants = field(default_factory=Wants)
     selection: Selection = NAMED

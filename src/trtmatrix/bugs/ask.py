@@ -429,7 +429,7 @@ def read_images(options: BisectOptions) -> tuple[str, ...]:
     return tuple(names)
 
 
-class Command:
+class ShellCommand:
     """Runs one command for each candidate: the images that were named, else matrix.yaml's versions.
 
     A version that is of no image is none for a command that names ``{image}``.

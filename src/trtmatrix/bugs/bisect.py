@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from trtmatrix import __version__
-from trtmatrix.bugs.ask import BisectOptions, Command, UserImages, Versions, open_case
+from trtmatrix.bugs.ask import BisectOptions, ShellCommand, UserImages, Versions, open_case
 from trtmatrix.bugs.bisect_report import (
     Candidate,
     Reply,
@@ -139,7 +139,7 @@ def check_options(options: BisectOptions) -> None:
 def open_asker(options: BisectOptions) -> Asker:
     """Return what asks."""
     if options.shell_command is not None:
-        return Command(options)
+        return ShellCommand(options)
     return UserImages(open_case(options), options) if options.image else Versions(open_case(options), options)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from trtmatrix.bugs.cell import Found
-from trtmatrix.bugs.issue import Report, render_issue
+from trtmatrix.bugs.issue import Issue, render_issue
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, clean_graph
 from trtmatrix.bugs.script import (
     Limits,
@@ -117,7 +117,7 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
         values[constant] = {rename(key, renamed): value for key, value in values[constant].items()}
     script = redactor.clean(SCRIPT, fill_template(values))
     facts = environment_of(found)
-    report = Report(
+    report = Issue(
         found=found, facts=facts, archive=name, run="python3 repro.py" + " --onnxruntime" * on_cpu,
         trtexec=[] if on_cpu else trtexec_lines(recipe, facts.get("library", "")), files=WHAT, script=script,
     )  # fmt: skip

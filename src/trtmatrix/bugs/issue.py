@@ -44,7 +44,7 @@ CONTROL = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Issue:
     """All that the text says.
 
     ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``run``: the line that runs the
@@ -72,7 +72,7 @@ class Report:
         return f"{title} ({case})" if self.found.own_model else f"{case} ({title})"
 
 
-def render_issue(report: Report) -> str:
+def render_issue(report: Issue) -> str:
     """Return ``Title: …``, an empty line and the form; without the script where GitHub would not take it."""
     text = _render(report, report.script)
     if len(text) > MOST_CHARACTERS:
@@ -82,7 +82,7 @@ def render_issue(report: Report) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
 
 
-def _render(report: Report, script: str) -> str:
+def _render(report: Issue, script: str) -> str:
     """Return the title and upstream's form with its places filled."""
     facts, on_trt = report.facts, report.found.product is Product.TENSORRT
     is_torch = report.found.entry.cell.repro.upstream.startswith("pytorch/TensorRT")
@@ -108,7 +108,7 @@ def _read_form(name: str) -> str:
     return (FORMS / f"{name}.md").read_text(encoding="utf-8")
 
 
-def _title(report: Report, *, is_torch: bool) -> str:
+def _title(report: Issue, *, is_torch: bool) -> str:
     where = f"GPU {report.facts['gpu']}" if report.facts.get("gpu") else "the CPU"
     kind = KINDS.get(report.found.manner.kind) or report.found.manner.what.capitalize()
     product = report.library
@@ -118,7 +118,7 @@ def _title(report: Report, *, is_torch: bool) -> str:
     return " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
 
 
-def _description(report: Report) -> str:
+def _description(report: Issue) -> str:
     """Return what fails, by how much, against what, since when, and what helps."""
     found, repro, record = report.found, report.found.entry.cell.repro, report.found.record
     helps = [
@@ -141,7 +141,7 @@ def _description(report: Report) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _what(report: Report) -> str:
+def _what(report: Issue) -> str:
     """Return the first sentences: a reader who stops here knows what fails, and how often."""
     found, outcome = report.found, report.found.entry.outcome
     often = built = ""
@@ -207,7 +207,7 @@ def _since(found: Found) -> str:
     return f"**Since which version**: {', '.join(words)}."
 
 
-def _on_cpu(report: Report) -> str:
+def _on_cpu(report: Issue) -> str:
     """Return what ONNX Runtime makes of the same graph; nothing where it did not run it."""
     return "; ".join(
         f"ONNX Runtime {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
@@ -223,7 +223,7 @@ def _container(facts: Mapping[str, str]) -> str:
     return f"Container: {plain(name)}, id {code(image_id)}" if name else f"Container: id {code(image_id)}"
 
 
-def _commands(report: Report, script: str) -> str:
+def _commands(report: Issue, script: str) -> str:
     """Return how to run it: by the script, in a container, by other tools; then the script itself."""
     folder = report.archive.removesuffix(".tar.gz")
     lines = [f"tar -xzf {report.archive} && cd {folder}", report.run]
@@ -245,7 +245,7 @@ def newest_known(product: Product) -> str:
     return max(read_store(), key=release_of, default="") if product is Product.TENSORRT else ""
 
 
-def _latest(report: Report) -> str:
+def _latest(report: Issue) -> str:
     """Return whether the latest release was tried; where it was not, what the newest was that was tried."""
     version, known = report.found.entry.cell.version.name, newest_known(report.found.product)
     tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]

@@ -16,7 +16,7 @@ from trtmatrix.bugs.cell import Found, find_cell, read_cell_id
 from trtmatrix.bugs.gather import WHAT, Files, check_found, gather_files, recorded_of
 from trtmatrix.bugs.issue import newest_known
 from trtmatrix.bugs.redact import Redactor, known_values
-from trtmatrix.bugs.verify import Outcome, find_place, verify_archive
+from trtmatrix.bugs.verify import Verification, find_place, verify_archive
 from trtmatrix.common.archive import SUFFIX, Written, check_name, write_archive, write_size
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.model.own_model import ModelOptions
@@ -132,7 +132,7 @@ def listing(files: Files, redactor: Redactor) -> str:
     return "\n".join([*lines, *taken])
 
 
-def show(written: Written, files: Files, outcome: Outcome | None, *, as_json: bool) -> None:
+def show(written: Written, files: Files, outcome: Verification | None, *, as_json: bool) -> None:
     """Print what was written and how its verification came out."""
     if as_json:
         data = {

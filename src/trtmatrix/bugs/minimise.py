@@ -75,7 +75,7 @@ def minimise_command(options: MinimiseOptions) -> ExitCode:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class Attempt:
     """A smaller model that was tried: what was done to it, whether it fails in the same way, why not."""
 
     what: str
@@ -103,7 +103,7 @@ class Minimised:
     before: Mapping[str, int]
     after: Mapping[str, int]
     ended: str
-    steps: tuple[Step, ...]
+    steps: tuple[Attempt, ...]
     notes: tuple[str, ...] = ()
     folder: str = ""
     smallest: str = ""
@@ -160,7 +160,7 @@ class Minimiser:
         self.deadline = time.monotonic() + seconds
         self.best, self.wanted, self.good = start.model, start.manner, good
         self.builds = 1 if start.every else 0
-        self.tried: list[Step] = []
+        self.tried: list[Attempt] = []
         self.notes: list[str] = []
         self._seen = {start.model.digest}
 
@@ -244,7 +244,7 @@ class Minimiser:
             answer, said = self._check(model)
         except NotComputedError as error:
             answer, said = CANNOT_SAY, str(error)[:300]
-        step = Step(what=what, answer=answer, said=said)
+        step = Attempt(what=what, answer=answer, said=said)
         self.tried.append(step)
         if answer == SAME:
             self.best = model

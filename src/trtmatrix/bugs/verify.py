@@ -52,7 +52,7 @@ SAFE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class Verification:
     """How a verification came out. ``said``: the end of what the archive printed; ``code``: its exit code."""
 
     file: str
@@ -150,7 +150,7 @@ def verify_archive(
     *,
     image: str = "",
     trust: bool = False,
-) -> Outcome:
+) -> Verification:
     """Run an archive from itself alone and say whether its failure came back as it was recorded.
 
     ``place``: where, if it is known already; else as :func:`find_place` says. :class:`UsageError` where it
@@ -162,7 +162,7 @@ def verify_archive(
         try:
             folder = read_archive(file, Path(scratch) / "archive")
         except ChangedError as error:
-            return Outcome(file=file.name, verified=False, problems=error.problems)
+            return Verification(file=file.name, verified=False, problems=error.problems)
         try:
             recorded = read_recorded((folder / SCRIPT).read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError) as error:
@@ -177,7 +177,7 @@ def verify_archive(
         started = time.monotonic()
         code, said = _run(folder, command, place, seconds)
     problems = tuple(_problems(code, said, recorded, seconds))
-    return Outcome(
+    return Verification(
         file=file.name, verified=not problems, problems=problems, notes=place.notes, code=code,
         seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
     )  # fmt: skip

@@ -32,7 +32,7 @@ BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class HostFacts:
     """A host as it was found.
 
     ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
@@ -74,7 +74,7 @@ class Checked:
     findings: tuple[Finding, ...]
 
 
-def check(facts: Facts, wants: Wants) -> Checked:
+def check(facts: HostFacts, wants: Wants) -> Checked:
     """Hold every wanted launch against every rule; room on the disk goes to those that start first."""
     fitting: list[Launch] = []
     lacking: dict[Finding, list[Launch]] = {}
@@ -94,7 +94,7 @@ def check(facts: Facts, wants: Wants) -> Checked:
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
 
 
-def find_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
+def find_lacks(launch: Launch, facts: HostFacts, wants: Wants) -> Iterator[Finding]:
     """Yield what keeps a launch from running, but for room on the disk, the most certain first."""
     origin, engine, gpu = launch.image, facts.engine, launch.gpu
     if origin is None:
@@ -112,7 +112,9 @@ def find_lacks(launch: Launch, facts: Facts, wants: Wants) -> Iterator[Finding]:
         yield from _find_image_lacks(launch, origin, facts, wants)
 
 
-def _find_image_lacks(launch: Launch, origin: ImageOrigin, facts: Facts, wants: Wants) -> Iterator[Finding]:
+def _find_image_lacks(
+    launch: Launch, origin: ImageOrigin, facts: HostFacts, wants: Wants
+) -> Iterator[Finding]:
     """Yield why the image of a launch cannot be pulled or built, or would be another than is meant."""
     engine, version = facts.engine, launch.version
     name = origin.image if origin.build is None else origin.build.base
@@ -137,7 +139,7 @@ def _trouble(rule: str, found: str, **others: str) -> Finding:
     return RULES[rule].finding(found, Level.TROUBLE, **others)
 
 
-def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
+def _find_no_room(launches: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
     """Yield that the image of the last launch does not fit beside those before it."""
     if facts.images is None or not launches[-1].lacks_image:
         return
@@ -149,7 +151,7 @@ def _find_no_room(launches: Sequence[Launch], facts: Facts, wants: Wants) -> Ite
         yield _trouble("disk-images", f"{free}, {needed}")
 
 
-def _find_doubts(fitting: Sequence[Launch], facts: Facts, wants: Wants) -> Iterator[Finding]:
+def _find_doubts(fitting: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
     """Yield what may go wrong with launches that are tried all the same."""
     need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
     if facts.images is not None and need.usual > facts.images.free:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.common.words import counted
-from trtmatrix.images.checks import Facts, Wants, check, restrict
+from trtmatrix.images.checks import HostFacts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import disk_findings, find_wants, gather
 from trtmatrix.images.rules import RULES, Finding, Level, finding_lines, rule_of
@@ -74,7 +74,7 @@ def doctor_text(findings: Findings) -> str:
     return "\n".join(lines)
 
 
-def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:
+def host_findings(facts: HostFacts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:
     """Yield how everything stands that a run needs of a host."""
     engine = facts.engine
     yield _engine_finding(facts)
@@ -106,7 +106,7 @@ def host_findings(facts: Facts, wants: Wants, versions: Sequence[Version]) -> It
         yield RULES["memory"].finding(f"{found}; {limit}")
 
 
-def _engine_finding(facts: Facts) -> Finding:
+def _engine_finding(facts: HostFacts) -> Finding:
     engine = facts.engine
     if not engine.available:
         return RULES["engine"].finding(engine.reason, remedy=engine.remedy or RULES["engine"].mends)

@@ -19,7 +19,7 @@ from trtmatrix.suite.model import Product
 UPDATE = "nox -s lock -- --update"
 
 
-class Kind(Enum):
+class Drift(Enum):
     """What was found of an image or a build, and what that means."""
 
     LOCKED = "as locked"
@@ -33,18 +33,18 @@ class Kind(Enum):
     CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
 
 
-UNRESOLVED = frozenset({Kind.MISSING, Kind.UNKNOWN})
+UNRESOLVED = frozenset({Drift.MISSING, Drift.UNKNOWN})
 """What a registry gave no image for, and the lock has nothing new of."""
 
 Answer = LockedImage | RegistryError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class Change:
     """What was found of one image or build; ``versions`` use it, ``facts`` say what differs, a line each."""
 
     subject: str
-    kind: Kind
+    kind: Drift
     versions: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
 
@@ -56,7 +56,7 @@ class Finding:
     @property
     def decide(self) -> bool:
         """Whether somebody has to decide: it moved, or is not locked."""
-        return self.kind is not Kind.LOCKED and self.kind not in UNRESOLVED
+        return self.kind is not Drift.LOCKED and self.kind not in UNRESOLVED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +67,11 @@ class Wanted:
     builds: Mapping[str, BuildParts]
 
 
-def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> Iterator[Finding]:
+def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> Iterator[Change]:
     """Yield a finding at least for each image and build that is wanted."""
     for image, versions in wanted.images.items():
         kind, facts = _compare_image(old.images.get(image), answers[image])
-        yield Finding(subject=image, kind=kind, versions=versions, facts=tuple(facts))
+        yield Change(subject=image, kind=kind, versions=versions, facts=tuple(facts))
     for version, parts in wanted.builds.items():
         yield from _build_findings(version, old.builds.get(version), parts)
 
@@ -97,17 +97,17 @@ def is_same(old: LockedImage | None, new: LockedImage) -> bool:
     return old is not None and replace(old, registry=new.registry, resolved=new.resolved) == new
 
 
-def _compare_image(old: LockedImage | None, answer: Answer) -> tuple[Kind, Iterable[str]]:
+def _compare_image(old: LockedImage | None, answer: Answer) -> tuple[Drift, Iterable[str]]:
     if isinstance(answer, RegistryError):
-        kind = Kind.MISSING if answer.trouble is Trouble.MISSING else Kind.UNKNOWN
+        kind = Drift.MISSING if answer.trouble is Trouble.MISSING else Drift.UNKNOWN
         return kind, str(answer).splitlines()
     if old is None:
-        return Kind.NEW, _new_facts(answer)
+        return Drift.NEW, _new_facts(answer)
     if is_same(old, answer):
-        return Kind.LOCKED, [f"{old.digest}, of {old.resolved}"]
+        return Drift.LOCKED, [f"{old.digest}, of {old.resolved}"]
     ids = {platform: found.image_id for platform, found in answer.platforms.items()}
     same = all(ids.get(platform) == found.image_id for platform, found in old.platforms.items())
-    return Kind.RETAGGED if same and old.digest != answer.digest else Kind.MOVED, _moved_facts(old, answer)
+    return Drift.RETAGGED if same and old.digest != answer.digest else Drift.MOVED, _moved_facts(old, answer)
 
 
 def _new_facts(image: LockedImage) -> Iterator[str]:
@@ -132,21 +132,21 @@ def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
             yield f"{name}: {', '.join(facts) or 'the versions that it names are the same'}"
 
 
-def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Finding]:
-    build = Finding(subject=f"build {version}", kind=Kind.LOCKED, versions=(version,))
+def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Change]:
+    build = Change(subject=f"build {version}", kind=Drift.LOCKED, versions=(version,))
     if old is None:
         facts = (
             f"{parts.build.image} on {parts.build.base}",
             *(f"wheel {one}" for one in parts.build.wheels),
         )
-        yield replace(build, kind=Kind.NEW, facts=facts)
+        yield replace(build, kind=Drift.NEW, facts=facts)
     elif differences := build_differences(old, parts.build):
-        yield replace(build, kind=Kind.CHANGED, facts=differences)
+        yield replace(build, kind=Drift.CHANGED, facts=differences)
     elif not parts.unhashed:
         yield build
     if parts.unhashed:
         mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
-        yield replace(build, kind=Kind.UNHASHED, facts=(*parts.unhashed, mend))
+        yield replace(build, kind=Drift.UNHASHED, facts=(*parts.unhashed, mend))
 
 
 def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
@@ -162,21 +162,21 @@ def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
     return named_versions(found.environment).get("TensorRT", "") if found else ""
 
 
-def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) -> Iterator[Finding]:
+def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) -> Iterator[Change]:
     """Yield the versions whose locked image says that it has another TensorRT than matrix.yaml says."""
     for version in versions:
         says, origin = locked_tensorrt(version, lock, platform), version.origin
         if says and isinstance(origin, ImageOrigin) and wrong_library(says, version) is not None:
             facts = (f"matrix.yaml says {version.library.value}, the image {says}",)
-            found = Finding(subject=origin.image, kind=Kind.CONTRADICTED, facts=facts)
+            found = Change(subject=origin.image, kind=Drift.CONTRADICTED, facts=facts)
             yield replace(found, versions=(version.name,))
 
 
-def lock_text(findings: Sequence[Finding], file: str, written: bool | None) -> str:
+def lock_text(findings: Sequence[Change], file: str, written: bool | None) -> str:
     """Return the findings for a terminal. ``written``: whether the file was, None where nothing was to be."""
     lines: list[str] = []
-    for kind in Kind:
-        found = [] if kind is Kind.LOCKED else [finding for finding in findings if finding.kind is kind]
+    for kind in Drift:
+        found = [] if kind is Drift.LOCKED else [finding for finding in findings if finding.kind is kind]
         lines += [kind.value] if found else []
         for finding in found:
             used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
@@ -193,7 +193,7 @@ def lock_text(findings: Sequence[Finding], file: str, written: bool | None) -> s
     return "\n".join(lines)
 
 
-def lock_json(findings: Sequence[Finding], file: str, written: bool | None) -> dict[str, Any]:
+def lock_json(findings: Sequence[Change], file: str, written: bool | None) -> dict[str, Any]:
     """Return the findings as plain data."""
     told = [
         {**asdict(each), "kind": each.name, "what": each.kind.value, "decide": each.decide}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trtmatrix.images.checks import Facts, Wants, check, restrict
+from trtmatrix.images.checks import HostFacts, Wants, check, restrict
 from trtmatrix.images.downloads import LOW, Room, find_downloads
 from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.launchers.container import Limits
@@ -63,7 +63,7 @@ def find_wants(
     )  # fmt: skip
 
 
-def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Facts:
+def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> HostFacts:
     """Look at what the launches hang on; registries are asked for what is to be pulled alone."""
     engine, project = survey.host.engine, context.project
     # Where the engine keeps images; None where that is on another host.
@@ -72,7 +72,7 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Fact
     downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
     asks = () if silent else tuple(dict.fromkeys(each.reference for each in downloads if each.reference))
     total, available = find_memory()
-    return Facts(
+    return HostFacts(
         engine=engine, gpus=survey.scan.gpus, scan_reason=survey.scan.reason,
         images=images, cache=find_room(project.cache), results=find_room(project.results),
         memory=total, available=available,
@@ -80,7 +80,7 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Fact
     )  # fmt: skip
 
 
-def disk_findings(facts: Facts) -> Iterator[Finding]:
+def disk_findings(facts: HostFacts) -> Iterator[Finding]:
     """Yield how much is free for cache and results."""
     for room in (facts.cache, facts.results):
         yield RULES["disk"].finding(room.told, Level.TROUBLE if room.free < LOW else Level.GOOD)

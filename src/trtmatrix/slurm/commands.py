@@ -52,7 +52,7 @@ class SlurmAway(MachineryError):
         self.unknown = unknown
 
 
-class Refused(MachineryError):
+class JobRefused(MachineryError):
     """sbatch refuses a job; the message has its words and what to correct."""
 
 
@@ -102,7 +102,7 @@ class Slurm:
     """One cluster's controller, asked as this user."""
 
     def submit(self, words: Sequence[str], script: str) -> str:
-        """Submit a script's file and return the job's id; :class:`Refused`, :class:`SlurmAway`."""
+        """Submit a script's file and return the job's id; :class:`JobRefused`, :class:`SlurmAway`."""
         said = self._sbatch([*words, script])
         return [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()][-1]
 
@@ -119,7 +119,7 @@ class Slurm:
             said = str(error).lower()
             if any(words in said for words in LATER):
                 raise SlurmAway(str(error), unknown=any(words in said for words in UNSURE)) from error
-            raise Refused(f"sbatch refused the job: {error}\n  {REMEDY}") from error
+            raise JobRefused(f"sbatch refused the job: {error}\n  {REMEDY}") from error
 
     def jobs(self, names: Iterable[str]) -> dict[Task, JobState]:
         """Return what Slurm still knows of arrays by name: (name, task) → state; also of what is over.

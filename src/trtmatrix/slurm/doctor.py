@@ -14,7 +14,7 @@ from trtmatrix.images.rules import Finding, Level
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.slurm.cluster import Cluster, open_cluster, open_site
-from trtmatrix.slurm.commands import Refused, Slurm, run_command
+from trtmatrix.slurm.commands import JobRefused, Slurm, run_command
 from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.slurm.tasks import sbatch_words
 from trtmatrix.suite.plan import Pull
@@ -71,7 +71,7 @@ def _request(site: Site, gpu: SiteGpu) -> Finding:
     words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
     try:
         Slurm().test(words)
-    except Refused as error:
+    except JobRefused as error:
         said, _, remedy = str(error).partition("\n")
         return _trouble(gpu.name, said, remedy.strip(), "cells of that GPU")
     except TrtMatrixError as error:

@@ -27,7 +27,7 @@ from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import CELLS, PlannedJob, Run
 from trtmatrix.slurm.cluster import Cluster
-from trtmatrix.slurm.commands import JobState, Refused, Slurm, SlurmAway, Task
+from trtmatrix.slurm.commands import JobRefused, JobState, Slurm, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell
@@ -354,7 +354,7 @@ class SlurmExecutor:
         words = sbatch_words(self.site, gpu, name=sent.name, folder=folder, tasks=len(tasks), avoid=avoid)
         try:
             job = self.slurm.submit(words, str(script))
-        except Refused as error:
+        except JobRefused as error:
             own.drop(sent)
             said = str(error).splitlines()[0]
             self.note(f"{what}: no other node: {said}" if why else f"{what}: {error}")

@@ -11,7 +11,7 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_reported, make_unknown
 from goldenfile import check_golden
 
-from trtmatrix.bugs.ask import Command, answer_of, fill, read_exit_code, run_shell, stored_reply
+from trtmatrix.bugs.ask import ShellCommand, answer_of, fill, read_exit_code, run_shell, stored_reply
 from trtmatrix.bugs.bisect import run_search
 from trtmatrix.bugs.bisect_report import (
     Candidate,
@@ -255,6 +255,6 @@ def test_a_command_that_is_interrupted_starts_anew(
     monkeypatch.setattr("trtmatrix.bugs.ask.run_shell", stop)
     assert bisect(tmp_path, "--exec", NOT_ODD) == 130
     said = " ".join(capsys.readouterr().out.split())
-    assert f"The search was cut short: {Command.interrupted}." in said
+    assert f"The search was cut short: {ShellCommand.interrupted}." in said
     assert "1 of 21 versions run, 0 known without a run." in said
-    assert "stored" in Command.interrupted
+    assert "stored" in ShellCommand.interrupted

@@ -8,7 +8,7 @@ import pytest
 from builders import H200, make_cell, make_version
 from hosts import ENGINE, GB, layer, lock_of
 
-from trtmatrix.images.checks import Facts, Wants, check
+from trtmatrix.images.checks import HostFacts, Wants, check
 from trtmatrix.images.downloads import USUAL_BUILT, Need, Room, find_downloads, gigabytes, need_here
 from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.matrix import Build, ImageOrigin
@@ -88,7 +88,7 @@ def test_images_that_go_after_their_last_cell_are_here_two_at_a_time() -> None:
     [(24, ["10.1.0", "10.2.0", "10.3.0", "10.4.0"]), (23.9, ["10.1.0", "10.2.0", "10.4.0"]), (0, [])],
 )
 def test_room_goes_to_what_starts_first_and_to_all_that_still_fits(free: float, names: list[str]) -> None:
-    facts = Facts(engine=ENGINE, images=Room(path="/d", free=round(free * GB)))
+    facts = HostFacts(engine=ENGINE, images=Room(path="/d", free=round(free * GB)))
     here = replace(launch("10.6.0", ONE), pull=False)
     checked = check(facts, Wants(launches=(*LAUNCHES, here), lock=LOCK))
     assert [each.version.name for each in checked.launches] == [*names, "10.6.0"]

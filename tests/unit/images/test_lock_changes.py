@@ -10,8 +10,8 @@ from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_
 
 from trtmatrix.images.lock_report import (
     Answer,
-    Finding,
-    Kind,
+    Change,
+    Drift,
     Wanted,
     find_changes,
     find_contradictions,
@@ -35,32 +35,32 @@ OTHER = replace(
 )  # fmt: skip
 NEW_TAG = {"digest": digest_of("7")}
 
-IMAGES: dict[str, tuple[LockedImage | None, Answer, Kind, str]] = {
-    "as locked, by a mirror": (OLD, replace(OLD, resolved="2027", registry="m"), Kind.LOCKED, OLD.digest),
-    "new": (None, OLD, Kind.NEW, "linux/amd64: 0.1 MB in 1 layers; says TensorRT 10.7.0.23"),
-    "moved": (OLD, make_image(OTHER, **NEW_TAG), Kind.MOVED, "TensorRT 10.7.0.23 → 10.8.0.40"),
+IMAGES: dict[str, tuple[LockedImage | None, Answer, Drift, str]] = {
+    "as locked, by a mirror": (OLD, replace(OLD, resolved="2027", registry="m"), Drift.LOCKED, OLD.digest),
+    "new": (None, OLD, Drift.NEW, "linux/amd64: 0.1 MB in 1 layers; says TensorRT 10.7.0.23"),
+    "moved": (OLD, make_image(OTHER, **NEW_TAG), Drift.MOVED, "TensorRT 10.7.0.23 → 10.8.0.40"),
     "packed anew": (
-        OLD, make_image(replace(AMD, manifest=digest_of("e")), **NEW_TAG), Kind.RETAGGED,
+        OLD, make_image(replace(AMD, manifest=digest_of("e")), **NEW_TAG), Drift.RETAGGED,
         "→",
     ),
-    "a platform less": (make_image(platforms=BOTH), OLD, Kind.MOVED, "linux/arm64 is gone"),
-    "gone": (OLD, GONE, Kind.MISSING, "nvcr.io has no"),
-    "not asked": (OLD, SILENT, Kind.UNKNOWN, "cannot be reached"),
+    "a platform less": (make_image(platforms=BOTH), OLD, Drift.MOVED, "linux/arm64 is gone"),
+    "gone": (OLD, GONE, Drift.MISSING, "nvcr.io has no"),
+    "not asked": (OLD, SILENT, Drift.UNKNOWN, "cannot be reached"),
 }  # fmt: skip
 
 PARTS = BuildParts(build=make_build())
 UNHASHED = replace(PARTS, unhashed=("z==1",))
-BUILDS: dict[str, tuple[Lock, BuildParts, list[Kind], str]] = {
-    "as locked": (lock_of(v10_0_0=make_build()), PARTS, [Kind.LOCKED], ""),
+BUILDS: dict[str, tuple[Lock, BuildParts, list[Drift], str]] = {
+    "as locked": (lock_of(v10_0_0=make_build()), PARTS, [Drift.LOCKED], ""),
     "another base": (
-        lock_of(v10_0_0=make_build(base="a/b:1")), PARTS, [Kind.CHANGED],
+        lock_of(v10_0_0=make_build(base="a/b:1")), PARTS, [Drift.CHANGED],
         f"base a/b:1 is gone\nbase {IMAGE} is new",
     ),
     "another wheel": (
-        lock_of(v10_0_0=make_build(wheels={"b==1": "0" * 64})), PARTS, [Kind.CHANGED],
+        lock_of(v10_0_0=make_build(wheels={"b==1": "0" * 64})), PARTS, [Drift.CHANGED],
         "wheel b==1 is gone\nwheel a==1.0 is new",
     ),
-    "no hash and new": (Lock(), UNHASHED, [Kind.NEW, Kind.UNHASHED], "z==1"),
+    "no hash and new": (Lock(), UNHASHED, [Drift.NEW, Drift.UNHASHED], "z==1"),
 }  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def wanted(**fields: object) -> Wanted:
     return replace(Wanted(images={}, builds={}), **fields)  # type: ignore[arg-type] # the test's own
 
 
-def image_findings(old: LockedImage | None, answer: Answer) -> list[Finding]:
+def image_findings(old: LockedImage | None, answer: Answer) -> list[Change]:
     lock = lock_of(old) if old else Lock()
     return list(find_changes(lock, wanted(images={IMAGE: ("10.7.0",)}), {IMAGE: answer}))
 
@@ -113,7 +113,7 @@ def test_an_image_that_has_another_tensorrt_is_told(library: str, contradicted: 
         "library": {"value": library, "known": "read", "source": "x"},
     })  # fmt: skip
     found = list(find_contradictions([version], lock_of(OLD), "linux/amd64"))
-    assert [finding.kind for finding in found] == [Kind.CONTRADICTED] * contradicted
+    assert [finding.kind for finding in found] == [Drift.CONTRADICTED] * contradicted
     assert any(finding.decide for finding in found) is contradicted
     assert list(find_contradictions([version], lock_of(OLD), "linux/arm64")) == []
     assert list(find_contradictions([make_version("onnxruntime-1.31.1")], lock_of(OLD), "linux/amd64")) == []
@@ -124,7 +124,7 @@ def test_the_text_and_the_json_say_what_each_kind_means_and_how_to_go_on() -> No
     for old, parts, _, _ in BUILDS.values():
         findings += find_changes(old, wanted(builds={"10.0.0": parts}), {})
     text = lock_text(findings, "matrix.lock", None)
-    assert [f.kind for f in findings if f.kind is not Kind.LOCKED and f.kind.value not in text] == []
+    assert [f.kind for f in findings if f.kind is not Drift.LOCKED and f.kind.value not in text] == []
     assert "2 changed, 1 unhashed" in text
     assert "nothing was changed; to take over what was found: nox -s lock -- --update" in text
     assert "review it by git diff" in lock_text(findings, "matrix.lock", written=True)
