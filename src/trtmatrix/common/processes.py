@@ -1,4 +1,4 @@
-"""Runs commands that may take long and asks many hosts at once; what is started ends with this process."""
+"""Runs commands that may take long; what is started ends with this process."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from trtmatrix.common.interrupts import undisturbed
 
@@ -60,44 +57,3 @@ def _end(child: subprocess.Popen[bytes]) -> None:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(child.pid, number)
                 child.wait(timeout=PATIENCE_SECONDS)
-
-
-T = TypeVar("T")
-
-TOGETHER = 8
-"""Questions under way."""
-PATIENCE = 2.0
-"""Seconds after which it is told who is waited for."""
-
-
-def ask_all(
-    ask: Callable[[str], T], names: Sequence[str], *, seconds: float, note: Callable[[list[str]], None]
-) -> dict[str, T]:
-    """Return what each name is answered within so many ``seconds`` in all; the others are left out.
-
-    ``note``: told, once, whose answers are still missing after :data:`PATIENCE`. What ``ask`` raises is
-    raised. The threads are daemons, for a silent host cannot be called off: they hold up no interrupt, and no
-    end of this process, as those of a pool would.
-    """
-    answers: dict[str, Future[T]] = {name: Future() for name in names}
-    turns, late = threading.Semaphore(TOGETHER), threading.Event()
-
-    def work(name: str) -> None:
-        with turns:
-            if late.is_set():
-                return
-            try:
-                answers[name].set_result(ask(name))
-            except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
-                answers[name].set_exception(error)
-
-    for name in names:
-        threading.Thread(target=work, args=(name,), daemon=True).start()
-    first = min(PATIENCE, seconds)
-    done, missing = wait(answers.values(), first, FIRST_EXCEPTION)
-    if missing and not any(answer.exception() for answer in done):
-        if first < seconds:
-            note([name for name, answer in answers.items() if answer in missing])
-        done, _ = wait(answers.values(), seconds - first, FIRST_EXCEPTION)
-    late.set()
-    return {name: answer.result() for name, answer in answers.items() if answer in done}

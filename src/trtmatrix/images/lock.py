@@ -139,12 +139,7 @@ class _Flat(dict[str, Any]):
 
 
 class _Writer(yaml.SafeDumper):
-    """Writes keys in the order given, each text on one line, what is the same twice as often."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401 - any value
-        """Let each line stand for itself."""
-        del data
-        return True
+    """Writes each text on one line."""
 
 
 def _write_text(writer: yaml.SafeDumper, value: str) -> yaml.Node:

@@ -14,8 +14,10 @@ import os
 import re
 import ssl
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
@@ -31,7 +33,6 @@ from requests.utils import parse_dict_header
 from urllib3.exceptions import InsecureRequestWarning, NewConnectionError
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.common.processes import ask_all
 from trtmatrix.images.manifests import (
     ACCEPTED,
     Index,
@@ -55,6 +56,10 @@ T = TypeVar("T")
 
 LARGEST = 16 << 20
 """Bytes that an answer may have: registries need to take manifests of 4 MiB and no larger ones."""
+TOGETHER = 8
+"""Questions under way."""
+PATIENCE = 2.0
+"""Seconds after which it is told who is waited for."""
 LATER = frozenset({429, 500, 502, 503, 504})
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 """What engines speak plain HTTP with unasked. Source: https://docs.docker.com/reference/cli/dockerd/."""
@@ -98,24 +103,35 @@ class Registry:
 def ask_registries(
     ask: Callable[[str], T], references: Sequence[str], *, seconds: float
 ) -> dict[str, T | RegistryError]:
-    """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong."""
+    """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong.
 
-    def attempt(reference: str) -> T | RegistryError:
-        try:
-            return ask(reference)
-        except RegistryError as error:
-            return error
+    Whose answers are missing after :data:`PATIENCE` is told. The threads are daemons, for a silent host
+    cannot be called off: they hold up no interrupt, and no end of this process, as those of a pool would.
+    """
+    answers: dict[str, Future[T | RegistryError]] = {each: Future() for each in references}
+    hosts, turns = {each: parse_reference(each).host for each in answers}, threading.Semaphore(TOGETHER)
 
-    def note(missing: list[str]) -> None:
-        hosts = ", ".join(dict.fromkeys(parse_reference(each).host for each in missing))
-        print(f"trtmatrix: asking {hosts} …", file=sys.stderr, flush=True)
+    def attempt(reference: str) -> None:
+        with turns:
+            try:
+                answers[reference].set_result(ask(reference))
+            except RegistryError as error:
+                answers[reference].set_result(error)
+            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+                answers[reference].set_exception(error)
 
-    answers = ask_all(attempt, references, seconds=seconds, note=note)
-    for each in references:
-        if each not in answers:
-            why = f"it does not answer within {seconds:g} s"
-            answers[each] = explain_trouble(Trouble.UNREACHABLE, parse_reference(each).host, each, why)
-    return answers
+    for each in answers:
+        threading.Thread(target=attempt, args=(each,), daemon=True).start()
+    first = min(PATIENCE, seconds)
+    if wait(answers.values(), first).not_done:
+        silent = dict.fromkeys(hosts[each] for each, answer in answers.items() if not answer.done())
+        print(f"trtmatrix: asking {', '.join(silent)} …", file=sys.stderr, flush=True)
+    done, why = wait(answers.values(), seconds - first).done, f"it does not answer within {seconds:g} s"
+    return {
+        each: answer.result() if answer in done
+        else explain_trouble(Trouble.UNREACHABLE, hosts[each], each, why)
+        for each, answer in answers.items()
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from trtmatrix.common import processes
-from trtmatrix.common.processes import ask_all
-from trtmatrix.images import preflight
-from trtmatrix.launchers.references import Trouble
+from trtmatrix.images import preflight, registry
+from trtmatrix.images.registry import ask_registries
+from trtmatrix.launchers.references import RegistryError, Trouble
 
 
 @contextlib.contextmanager
@@ -42,7 +41,7 @@ def dripping() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "PATIENCE", 0.2)
+    monkeypatch.setattr(registry, "PATIENCE", 0.2)
 
 
 def test_a_registry_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,14 +54,17 @@ def test_a_registry_that_drips_is_not_waited_for(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == f"trtmatrix: asking {host} …\n"
 
 
-def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised() -> None:
-    told: list[list[str]] = []
+def test_what_answers_in_time_is_kept_in_order_and_an_error_is_raised(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     slow = threading.Event()
-    names = ["late", *map(str, range(20))]
-    found = ask_all(lambda n: slow.wait(5) if n == "late" else n, names, seconds=0.5, note=told.append)
+    names = ["late.example/a:1", *(f"r{number}.example/a:1" for number in range(20))]
+    found = ask_registries(lambda n: slow.wait(5) if n == names[0] else n, names, seconds=0.5)
     slow.set()
-    assert list(found.items()) == [(name, name) for name in names[1:]]
-    assert told == [["late"]]
-    assert ask_all(str, [], seconds=1, note=told.append) == {}
+    late, *others = found.values()
+    assert isinstance(late, RegistryError)
+    assert others == names[1:] == list(found)[1:]
+    assert capsys.readouterr().err == "trtmatrix: asking late.example …\n"
+    assert ask_registries(str, [], seconds=1) == {}
     with pytest.raises(ZeroDivisionError):
-        ask_all(lambda n: 1 // int(n), ["0"], seconds=5, note=told.append)
+        ask_registries(lambda n: 1 // len(n[20:]), ["r.example/a:1"], seconds=5)
