@@ -28,7 +28,7 @@ from trtmatrix.common.border import (
 )
 from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
 from trtmatrix.common.jsontext import parse_json, to_json
-from trtmatrix.images.unpack import UnpackOptions, unpack_command
+from trtmatrix.images.pack import UnpackOptions, unpack_command
 from trtmatrix.judge.record import RecordError, record_from
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.samples import read_samples

@@ -280,7 +280,7 @@ COMMANDS: dict[str, Command] = {
          opt("--into DIR", "where to write the suite (default: ./trtmatrix)", type=Path),
          opt("--check", "check every byte; load nothing"),
          opt("--python PATH", "the Python to run the suite with"), opt("--no-images", "load no images"),
-         opt("--no-venv", "create no environment")), "DIR", "images.unpack"),
+         opt("--no-venv", "create no environment")), "DIR", "images.pack"),
     "merge": Command(
         "add records that were made elsewhere", "files",
         (opt("files FILE", "records: .json files, folders, packs of records", nargs="+", type=Path), JSON),

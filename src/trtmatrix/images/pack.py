@@ -1,6 +1,6 @@
 """``pack``: writes all that a host without a network needs: images, wheels, suite, lock; by digest.
 
-``unpack.sh`` is the script that goes along and reads it on the other side.
+``unpack.sh`` is the script that goes along and reads it on the other side; ``unpack`` runs our own copy.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import shlex
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -24,7 +25,6 @@ from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.paths import whole_file
 from trtmatrix.images.pack_suite import GLIBC, fetch_wheels, find_suite, wanted_pythons
-from trtmatrix.images.unpack import SOURCE
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     import docker
 
 SCHEMA = 4
+SOURCE = Path(__file__).with_name("unpack.sh")
 MANIFEST, SUMS, SCRIPT = "manifest.txt", "SHA256SUMS", "unpack"
 FILES, IMAGES = "files.tar", "images.tar"
 """Suite and wheels; the images as ``docker save`` writes them."""
@@ -298,3 +299,24 @@ def _told(folder: Path, manifest: PackManifest, digest: str) -> str:
   suite of {manifest.commit[:12]}{changed}
   sha256 of SHA256SUMS, which stands for all of it: {digest}
 next, on the other host: sh {shlex.quote(f"{folder.name}/unpack")}"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnpackOptions:
+    """What the command line says, as the script takes it."""
+
+    folder: Path
+    into: Path | None = None
+    check: bool = False
+    python: str | None = None
+    no_images: bool = False
+    no_venv: bool = False
+
+
+def unpack_command(options: UnpackOptions) -> int:
+    """Run the script; returns its exit code."""
+    words = ["/bin/sh", str(SOURCE), str(options.folder.absolute())]
+    words += [f"--into={options.into}"] if options.into else []
+    words += [f"--python={options.python}"] if options.python else []
+    flags = {"--check": options.check, "--no-images": options.no_images, "--no-venv": options.no_venv}
+    return subprocess.run([*words, *(flag for flag, on in flags.items() if on)], check=False).returncode

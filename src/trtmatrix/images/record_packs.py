@@ -209,7 +209,7 @@ def problems_of(record: Record, parts: tuple[str, ...]) -> Iterator[str]:
     cell must be of the GPU that its facts name; products other than TensorRT are run on the CPU.
     """
     cell, named = record.cell, record.gpu.get("name")
-    wanted = (cell.gpu, cell.version, cell.repro, cell.case, f"{record.run}.json")
+    wanted = (*cell.folder.split("/"), f"{record.run}.json")
     seen = parts[-len(wanted) :]
     if seen != wanted[-len(seen) :]:
         yield f"by its content it is {'/'.join(wanted)}: a file was renamed, moved or edited"

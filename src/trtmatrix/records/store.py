@@ -52,8 +52,7 @@ DAMAGED = ".damaged"
 
 def record_path(root: Path, record: Record) -> Path:
     """Return ``<root>/<gpu>/<version>/<repro>/<case>/<run>.json``."""
-    cell = record.cell
-    return root / cell.gpu / cell.version / cell.repro / cell.case / f"{record.run}.json"
+    return root / record.cell.folder / f"{record.run}.json"
 
 
 def write_record(root: Path, data: Mapping[str, Any] | Record) -> Record:

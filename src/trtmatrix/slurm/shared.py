@@ -180,7 +180,7 @@ class Shared:
         A damaged one is set aside: its cell has none.
         """
         taken = []
-        for file in (_folder(self.root / "results" / "local", cell) / name for name in sorted(names)):
+        for file in (self.root / "results" / "local" / cell.folder / name for name in sorted(names)):
             try:
                 taken.append(_take_record(file, self.root / "cache", project.local, project.cache))
             except NewerRecordError as error:
@@ -211,13 +211,9 @@ def _read(file: Path) -> dict[str, Any] | None:
         return None
 
 
-def _folder(root: Path, cell: CellId) -> Path:
-    return root / cell.gpu / cell.version / cell.repro / cell.case
-
-
 def _names(root: Path, cell: CellId) -> set[str]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return {name for name in os.listdir(_folder(root, cell)) if name.endswith(".json")}  # noqa: PTH208 - of 2,000 folders: no objects
+        return {name for name in os.listdir(root / cell.folder) if name.endswith(".json")}  # noqa: PTH208 - of 2,000 folders: no objects
     return set()
 
 

@@ -116,6 +116,11 @@ class CellId:
         """Return the id as it is printed everywhere."""
         return f"{self.repro}/{self.case}@{self.version}#{self.gpu}"
 
+    @property
+    def folder(self) -> str:
+        """Where its records lie in a tree of results."""
+        return f"{self.gpu}/{self.version}/{self.repro}/{self.case}"
+
     @classmethod
     def parse(cls, text: str) -> CellId:
         """Read an id as ``__str__`` writes it; ``ValueError`` where it is none."""

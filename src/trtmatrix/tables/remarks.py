@@ -151,6 +151,5 @@ def _twins(entry: Entry) -> Iterator[str]:
 
 def record_file(record: Record) -> str:
     """Return a record's path inside the results folder: a page must not name a host's paths."""
-    cell = record.cell
-    tail = f"{cell.gpu}/{cell.version}/{cell.repro}/{cell.case}/{record.run}.json"
+    tail = f"{record.cell.folder}/{record.run}.json"
     return f"local/{tail}" if record.file.endswith(f"/local/{tail}") else tail
