@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from tabulate import tabulate
-
 from trtmatrix.common.words import one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline
-from trtmatrix.tables.table import Section, Table, make_tables
+from trtmatrix.tables.table import Table, make_tables
 
 MOST_CHARACTERS = 65_536
 """What GitHub takes in a comment or a pull request's text."""
@@ -100,26 +98,21 @@ def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
         yield bullets(shown + ([f"… and {more} more"] if more > 0 else []))
 
 
-def _table(table: Table) -> Iterator[str]:
-    yield f"### {plain(table.title)}"
-    yield plain(table.boards)
-    headers = ["case", *(version.name for version in table.columns)]
-    for section in table.sections:
+def _table(found: Table) -> Iterator[str]:
+    yield f"### {plain(found.title)}"
+    yield plain(found.boards)
+    heads = ["case", *(version.name for version in found.columns)]
+    for section in found.sections:
         repro = section.repro
         yield f"#### {code(repro.id)} {plain(repro.title)} · {link(repro.url, repro.upstream)}"
         if section.rows:
             yield f"figure: {code(repro.figure.label)}"
-            yield tabulate(_body(section), headers, tablefmt="github", disable_numparse=True)
+            rows = [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
+            yield table(heads, rows + [[plain(twin.label), *twin.texts] for twin in section.twins])
         if section.folded:
             yield section.fold_line
 
 
-def _body(section: Section) -> list[list[str]]:
-    rows = [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
-    # A bar is a cell's end to GitHub, escaped or in a code span.
-    return rows + [[plain(twin.label).replace("\\|", "&#124;"), *twin.texts] for twin in section.twins]
-
-
 def _cell(entry: Entry | None) -> str:
-    text = plain(cell_text(entry)).replace("\\|", "&#124;")  # a record's remark is a stranger's
+    text = plain(cell_text(entry))  # a record's remark is a stranger's
     return f"**{text}**" if entry is not None and entry.surprise else text
