@@ -5,20 +5,27 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from trtmatrix.api.compare import parse_signature
-from trtmatrix.api.guards import Guards
+from trtmatrix.api.guards import Guards, Outcome
 from trtmatrix.api.names import Names, Page, dotted_name
+from trtmatrix.api.roles import BINDINGS, FOREIGN, MODULE, OWN, Roles, text_of
 from trtmatrix.api.text_scan import scan_commands
 from trtmatrix.api.types import ApiChange, ChangeKind
-from trtmatrix.api.values import BINDINGS, Value, Values, text_of
 
 _IMPORTS = re.compile(
     r"(import|from)\s+(tensorrt(_lean|_dispatch|_bindings)?\b(?!\.\w+_)|polygraphy)"
     r"|import\w*\(\s*[\"']tensorrt|import_(trt|tensorrt)\(|\btrt\.\w"
 )
 _NEAR = re.compile(r"\b_?trt|tensorrt", re.IGNORECASE)
+_ASKS = re.compile(r"__version__|hasattr\((trt|tensorrt)")
+_NEWER = re.compile(
+    r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
+)
+"""Names of the new way of writing: of two ways in a try, either one catches what goes wrong in the other."""
+_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BY_NAME = "only its name says what it is used on"
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What the parser raises."""
@@ -27,14 +34,17 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     """Note the uses in Python files; return which could not be parsed, with the reason."""
     pages = [page for page in pages if _matters(page, names)]
-    shared, unread = dict[str, ast.expr](), list[tuple[str, str]]()
-    asking = [page for page in pages if re.search(r"__version__|hasattr\((trt|tensorrt)", page.code)]
-    for page in asking * 2:  # the second time with names that others have from others
-        with contextlib.suppress(*UNREADABLE):  # it is told below
-            shared |= PythonFile(page, names, shared).guards.exports()
+    shared, unread = dict[str, Outcome](), list[tuple[str, str]]()
+    asking = dict[str, PythonFile]()
+    for page in pages:
+        if _ASKS.search(page.code):
+            with contextlib.suppress(*UNREADABLE):  # it is told below
+                asking[page.file] = PythonFile(page, names, shared)
+    for file in [*asking.values()] * 2:  # the second time with names that others have from others
+        shared |= file.guards.exports()
     for page in pages:
         try:
-            PythonFile(page, names, shared).scan()
+            (asking.pop(page.file, None) or PythonFile(page, names, shared)).scan()
         except UNREADABLE as error:
             unread.append((page.file, reason(error)))
     return unread
@@ -59,53 +69,133 @@ def reason(error: BaseException) -> str:
 class PythonFile:
     """A file that is parsed; ``imports``: whether it imports TensorRT, or only speaks of it."""
 
-    def __init__(self, page: Page, names: Names, shared: Mapping[str, ast.expr]) -> None:
+    def __init__(self, page: Page, names: Names, shared: Mapping[str, Outcome]) -> None:
         """Parse a file and gather what its names hold; raises what the parser raises."""
         self.page, self.names, self.imports = page, names, bool(_IMPORTS.search(page.code))
-        self.values = Values(ast.parse(page.code), names)
-        self.guards = Guards(self.values, names, page.lines, shared)
+        self.tree = ast.parse(page.code)
+        self.roles = Roles(self.tree, names)
+        self.guards = Guards(self.roles, names, page.code, shared)
+        self.guard = ""
+        """What keeps the place that is looked at from running at the version moved to."""
+        self.inside: tuple[str, ...] = ()
+        """The functions and classes around it."""
+        self.outer: dict[ast.AST, ast.AST] = {}
+        """What calls or compares an expression."""
+        self.reads = defaultdict[str, list[tuple[str, tuple[str, ...]]]](list)
+        """The guard, and what is around, wherever a function or class of the file is read."""
+        self.uses: list[tuple[int, ApiChange, str, tuple[str, ...]]] = []
+        self._called_behind: dict[str, bool] = {}
 
     def scan(self) -> None:
         """Note the uses."""
-        for node in self.values.nodes:
-            self._look_at(node)
+        self._walk(self.tree)
+        for line, change, why, inside in self.uses:
+            behind = any(map(self._is_called_behind, inside))
+            self.page.note(line, change, why or "behind a test before each of its calls" * behind)
         if "trtexec" in self.page.code:
-            scan_commands(self.values.nodes, self.page, self.names)
+            scan_commands(ast.walk(self.tree), self.page, self.names)
 
-    def _look_at(self, node: ast.AST) -> None:
-        """Note what a node itself uses."""
-        words, value = self.names.words, self.values.value
+    def _is_called_behind(self, name: str) -> bool:
+        """Say whether a function is only read behind tests that keep it from running."""
+        if name not in self._called_behind:
+            self._called_behind[name] = False  # of what calls itself
+            calls = [(guard, inside) for guard, inside in self.reads[name] if name not in inside]
+            behind = all(guard or any(map(self._is_called_behind, inside)) for guard, inside in calls)
+            self._called_behind[name] = bool(calls) and behind
+        return self._called_behind[name]
+
+    # ---- where the scan stands ----
+
+    def _walk(self, node: ast.AST, guard: str = "") -> None:
+        """Look at a node behind a guard, and at what is in it."""
+        before = self.guard, self.inside, self.roles.self_role
+        self.guard = guard or self.guard
+        guards = self._look_at(node) or {}
+        for name in node._fields:
+            part, behind = getattr(node, name, None), guards.get(name, "")
+            if isinstance(part, list):
+                for each in part:
+                    if isinstance(each, ast.AST):
+                        self._walk(each, behind)
+                        behind = behind or self._skips(node, each)
+            elif isinstance(part, ast.AST) and part._fields:
+                self._walk(part, behind)
+        self.guard, self.inside, self.roles.self_role = before
+
+    def _skips(self, outer: ast.AST, node: ast.AST) -> str:
+        """Return the test in a node that keeps what comes after it from running, or nothing."""
         match node:
+            case ast.expr() if isinstance(outer, ast.BoolOp):
+                return self.guards.judge(node)[isinstance(outer.op, ast.Or)]
+            case ast.Assert(test=test):
+                return self.guards.judge(test)[0]
+            case ast.If(test=test, body=[*_, last]) if isinstance(last, _LEAVES):
+                body, other = self.guards.judge(test)
+                return other * (not (body and isinstance(last, ast.Raise)))
+        return ""
+
+    def _look_at(self, node: ast.AST) -> dict[str, str] | None:
+        """Note what a node itself uses; return what guards its fields."""
+        words = self.names.words
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                self._read(name)
+                if name in words and self.roles.held(name) == f"{name}()":
+                    self._note_name(node, name)
+            case ast.Attribute(value=holder, attr=name):
+                self._read(name)
+                if name in words:
+                    self._note_attribute(node, holder, name)
+            case ast.Call():
+                self.outer[node.func] = node
+                self._note_call(node)
+            case ast.Subscript(value=whole, slice=index):
+                text = text_of(index)
+                if text and self.roles.role(whole).endswith("()"):
+                    self._note_attribute(node, whole, text)
+                elif text or re.search(r"name$|(^|\.)binding$", dotted_name(index)):
+                    self._note_object(node, whole, "__getitem__")
+            case ast.Compare(left=left, comparators=others):
+                self.outer |= dict.fromkeys([left, *others], node)
+                self._note(node, self.guards.find_flip(node))
+            case ast.If(test=test) | ast.IfExp(test=test):
+                return dict(zip(("body", "orelse"), self.guards.judge(test), strict=True))
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self.inside += (name,)
+            case ast.ClassDef(name=name):
+                self.inside += (name,)
+                held = self.roles.held(name)
+                self.roles.self_role = held[:-2] if held.endswith("()") else OWN
             case ast.ImportFrom(module=str() as module, level=0) if BINDINGS.match(module):
                 for named in node.names:
                     self._note_name(named, named.name)
             case ast.withitem(context_expr=expression):
-                self._note_object(expression, value(expression), "__enter__")
-            case ast.Name(id=name, ctx=ast.Load()) if name in words and value(node) == Value("class", name):
-                self._note_name(node, name)
-            case ast.Attribute(value=holder, attr=name) if name in words:
-                self._note_attribute(node, value(holder), name)
-            case ast.Subscript(value=whole, slice=index):
-                base, text = value(whole), text_of(index)
-                if base and base.kind == "class" and text:
-                    self._note_attribute(node, base, text)
-                elif text or re.search(r"name$|(^|\.)binding$", dotted_name(index)):
-                    self._note_object(node, base, "__getitem__")
-            case ast.Compare():
-                self._note(node, self.guards.find_flip(node))
-            case ast.Call():
-                self._note_call(node)
+                self._note_object(expression, expression, "__enter__")
+            case ast.With() if "suppress(Attr" in self.page.lines[node.lineno - 1]:
+                return {"body": "suppress(AttributeError)"}
+            case ast.Try(handlers=handlers):
+                newer = _NEWER.search("\n".join(self.page.lines[node.lineno - 1 : node.end_lineno]))
+                caught = "".join(ast.unparse(each.type) for each in handlers if each.type)
+                if handlers and (newer or "AttributeError" in caught):
+                    return dict.fromkeys(("body", "handlers"), "except AttributeError")
+        return None
+
+    def _read(self, name: str) -> None:
+        if name in self.roles.defined:
+            self.reads[name].append((self.guard, self.inside))
+
+    # ---- what is noted ----
 
     def _note_call(self, node: ast.Call) -> None:
         """Note what a call uses besides its parts: ``getattr``, ``len``, names in texts."""
         name, texts = dotted_name(node.func).rpartition(".")[2], [text_of(each) for each in node.args]
-        first = self.values.value(node.args[0]) if node.args else None
         if name in ("getattr", "setattr", "hasattr") and texts[1:] and texts[1]:
             why = "guarded by getattr's default" if name == "getattr" and texts[2:] else ""
-            self._note_attribute(node, first, texts[1], "it is only asked for" if name == "hasattr" else why)
-        elif name == "len":
-            self._note_object(node, first, "__len__")
-        elif name in ("int", "startswith") and not isinstance(self.values.parents[node], ast.Compare):
+            asked = "it is only asked for" if name == "hasattr" else why
+            self._note_attribute(node, node.args[0], texts[1], asked)
+        elif name == "len" and node.args:
+            self._note_object(node, node.args[0], "__len__")
+        elif name in ("int", "startswith") and not isinstance(self.outer.get(node), ast.Compare):
             self._note(node, self.guards.find_flip(node))
         for text in texts:
             owners = self.names.owners.get(text, []) if text.isupper() and self.names.is_own(text) else []
@@ -115,9 +205,9 @@ class PythonFile:
     def _note(self, node: ast.AST, change: ApiChange | None, why: str = "") -> None:
         """Note a use; a guard makes it possible."""
         if change is not None:
-            guard = self.guards.guard_of(node)
             line = (node.end_lineno if isinstance(node, ast.Attribute) else getattr(node, "lineno", 0)) or 1
-            self.page.note(line, change, f"behind {guard}" if guard else why)
+            behind = f"behind {self.guard}" if self.guard else why
+            self.uses.append((line, change, behind, self.inside))
 
     def _note_name(self, node: ast.AST, dotted: str, why: str = "") -> None:
         """Note a name of the module, or a member of a class, if what is done with it no longer works."""
@@ -125,28 +215,31 @@ class PythonFile:
             if change.kind is not ChangeKind.CHANGED or self._meets(change, node):
                 self._note(node, change, why * (change.kind is not ChangeKind.BEHAVIOUR))
 
-    def _note_object(self, node: ast.AST, base: Value | None, name: str) -> None:
+    def _note_object(self, node: ast.AST, base: ast.expr, name: str) -> None:
         """Note what Python calls on an object of TensorRT's: its length, an item, ``with``."""
-        if base and base.kind == "object":
-            self._note_name(node, f"{base.name}.{name}", _BY_NAME * (base.guessed and not self.imports))
+        if (role := self.roles.role(base)) not in ("", MODULE, OWN, FOREIGN) and not role.endswith("()"):
+            guessed = not self.imports and not self.roles.known(base)
+            self._note_name(node, f"{role}.{name}", _BY_NAME * guessed)
 
-    def _note_attribute(self, node: ast.AST, base: Value | None, name: str, why: str = "") -> None:
+    def _note_attribute(self, node: ast.AST, base: ast.expr, name: str, why: str = "") -> None:
         """Note an attribute of what is TensorRT's, or of anything where its name is TensorRT's alone."""
-        names, is_own, of_users = self.names, self.names.is_own(name), name in self.values.members
-        if base and base.kind == "module":
+        names, is_own, of_users = self.names, self.names.is_own(name), name in self.roles.members
+        role, guessed = self.roles.role(base), not self.roles.known(base)
+        owner = role.removesuffix("()")
+        if role == MODULE:
             self._note_name(node, name)
-        elif base and base.kind in ("class", "object") and names.surface.find(f"{base.name}.{name}"):
+        elif role and names.surface.find(f"{owner}.{name}"):
             of_self = of_users and dotted_name(node) == f"self.{name}"
-            if of_self or (base.kind == "class" and base.name in names.changes):
+            if of_self or (role != owner and owner in names.changes):
                 return  # a member of the user's; or the class was told of itself
-            unsure = base.guessed and base.name == "IBuilderConfig" and not is_own
+            unsure = guessed and owner == "IBuilderConfig" and not is_own
             if not unsure or _is_set(node):  # a configuration of the user's is as likely
-                by_name = _BY_NAME * (unsure or (base.guessed and not self.imports))
-                self._note_name(node, f"{base.name}.{name}", why or by_name)
-        elif base and not base.guessed:
-            self._note_name(node, f"{base.name}.{name}", why)  # an older name
+                by_name = _BY_NAME * (unsure or (guessed and not self.imports))
+                self._note_name(node, f"{owner}.{name}", why or by_name)
+        elif role and not guessed:
+            self._note_name(node, f"{owner}.{name}", why)  # an older name
         elif not of_users and (owners := names.owners.get(name)):
-            dotted = f"{base.name if base and base.name in owners else owners[0]}.{name}"
+            dotted = f"{owner if owner in owners else owners[0]}.{name}"
             if name.isupper() and not dotted_name(node).endswith(dotted):
                 return  # a constant of the user's, as likely
             if is_own:
@@ -157,12 +250,12 @@ class PythonFile:
 
     def _meets(self, change: ApiChange, node: ast.AST) -> bool:
         """Say whether a use meets a change: it sets what is read-only now, or calls what no longer fits."""
-        call = self.values.parents.get(node)
+        call = self.outer.get(node)
         if "can no longer be set" in change.note:
             return _is_set(node)
-        if not isinstance(call, ast.Call) or call.func is not node:
-            return True
-        return not any(_fits(call, signature) for signature in change.after.splitlines())
+        return not isinstance(call, ast.Call) or not any(
+            _fits(call, signature) for signature in change.after.splitlines()
+        )
 
 
 def _is_set(node: ast.AST) -> bool:
