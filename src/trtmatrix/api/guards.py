@@ -1,6 +1,6 @@
 """Says what tests of TensorRT's version, and of its names, give at the version moved to.
 
-A test is worked out twice: as Python does, and as it is meant, which is by the version's numbers. Where the two
+A test is worked out twice: as Python does, and as it is meant, by the version's numbers. Where the two
 differ, the test is wrong at that version.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from trtmatrix.api.names import Names, dotted_name
@@ -44,7 +44,7 @@ class Guards:
 
     def _hangs(self, node: ast.AST) -> bool:
         """Whether an expression hangs on TensorRT's version, or on what its bindings have."""
-        if self._meaning(node) is not None:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and self._meaning(node) is not None:
             return True
         chosen = isinstance(node, ast.IfExp) and not isinstance(node.body, ast.Constant)
         parts = [node.body, node.orelse] if chosen else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
@@ -118,7 +118,9 @@ class Guards:
         outcome = self._work_out(node)
         if outcome.got is None or outcome.is_clear:
             return None
-        differs = f", where the version's numbers give {outcome.meant}" * (outcome.meant not in (None, outcome.got))
+        differs = f", where the version's numbers give {outcome.meant}" * (
+            outcome.meant not in (None, outcome.got)
+        )
         return ApiChange(
             name=f"version test {ast.unparse(node)}", kind=ChangeKind.CHANGED,
             source="worked out from this line",
@@ -179,7 +181,9 @@ class Reading:
                 return self._call("map" if isinstance(part, ast.Call) else "tuple", self._fold(each.iter))
             case ast.Compare(left=left, ops=[how], comparators=[right]):
                 sides = self._fold(left), self._fold(right)
-                by_numbers = self.meant and not (isinstance(sides[1], str) and isinstance(how, ast.In | ast.NotIn))
+                by_numbers = self.meant and not (
+                    isinstance(sides[1], str) and isinstance(how, ast.In | ast.NotIn)
+                )
                 return _OPERATORS[type(how)](*(map(_numbers, sides) if by_numbers else sides))
             case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
                 texts = list(map(self._fold, (inner, *args)))

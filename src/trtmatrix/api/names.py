@@ -43,11 +43,13 @@ class Names:
         }
         self.owners = defaultdict[str, list[str]](list)
         """The classes of each member that changes."""
-        self.words = {"__version__", "["}  # [ stands behind a name that ends in engine
-        for name in (*self.changes, *self.behaviours):
+        self.sought = {
+            name.rpartition(".")[2] for name in (*self.changes, *self.behaviours) if " " not in name
+        }
+        """All names that change, without their classes."""
+        for name in self.changes:
             owner, _, attribute = name.rpartition(".")
-            self.words |= {word for word in (*owner.split("."), attribute) if word[:1] not in ("", "_")}
-            if owner and " " not in name and name in self.changes:
+            if owner and " " not in name:
                 self.owners[attribute].append(owner)
         self.lost: dict[str, ApiChange] = {}
         """Members that go with their class."""
@@ -56,10 +58,11 @@ class Names:
                 if member[0] != "_":
                     whole = f"{gone}.{member}"
                     self.lost[whole] = replace(self.changes[gone], name=whole, note=f"{gone} is gone")
-                    self.words.add(member)
+        self.words = self.sought | {name.rpartition(".")[2] for name in self.lost}
+        self.alone = {word for word in self.sought if self.is_own(word) or word[0].isupper()}
+        """Names that TensorRT alone has: a file with one matters."""
         roles = [f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items()]
         self.roles = re.compile("|".join(roles))
-        """What a name says of what it holds: the group that matches it is a class."""
 
     def _is_gone(self, name: str) -> bool:
         """Whether the move removes a class, or another whole name."""
@@ -68,6 +71,11 @@ class Names:
     def is_own(self, attribute: str) -> bool:
         """Whether TensorRT alone has a member of that name."""
         return "_" in attribute.strip("_") and attribute not in self.hints["common"] and attribute[:2] != "__"
+
+    def find_role(self, name: str) -> str:
+        """Return the class of what a name such as ``trt_engine2`` says that it holds, or nothing."""
+        found = self.roles.fullmatch(name.lower().strip("_0123456789"))
+        return (found and found.lastgroup) or ""
 
     def changes_of(self, dotted: str) -> list[ApiChange]:
         """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""

@@ -6,7 +6,7 @@ import ast
 import contextlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from trtmatrix.api.compare import parse_signature
 from trtmatrix.api.guards import Guards, Outcome
@@ -17,7 +17,7 @@ from trtmatrix.api.types import ApiChange, ChangeKind
 
 _IMPORTS = re.compile(
     r"(import|from)\s+(tensorrt(_lean|_dispatch|_bindings)?\b(?!\.\w+_)|polygraphy)"
-    r"|import\w*\(\s*[\"']tensorrt|import_(trt|tensorrt)\(|\btrt\.\w"
+    r"|import\w*\(\s*[\"']tensorrt|import_(trt|tensorrt)\(|trt(?<!\wtrt)\.\w"
 )
 _NEAR = re.compile(r"\b_?trt|tensorrt", re.IGNORECASE)
 _ASKS = re.compile(r"__version__|hasattr\((trt|tensorrt)")
@@ -51,12 +51,23 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
 
 
 def _matters(page: Page, names: Names) -> bool:
-    """Say whether a name that changes stands in a file that imports TensorRT, or a long one where not."""
+    """Say whether a name that changes stands in a file that imports TensorRT, or is used as one where not."""
     imports = _IMPORTS.search(page.code)
     if not imports and not _NEAR.search(page.code):
         return False
-    words = set(re.findall(r"\w+|(?<=engine)\[", page.code)) & {*names.words, "trtexec"}
-    return any(imports or "_" in word.strip("_") or word == "trtexec" for word in words)
+    plain = (
+        "trtexec",
+        "engine[",
+        "len(engine",
+        *("__version__", "with trt.", "with tensorrt.") * bool(imports),
+    )
+    if any(word in page.code for word in plain):
+        return True
+    words = "|".join(names.sought & {*re.findall(r"\w+", page.code)})
+    if not words or (imports and any(word in names.alone for word in words.split("|"))):
+        return bool(words)
+    used = re.findall(rf"(\w*)[)\]]*[.\"']({words})\b", page.code)
+    return any(imports or name in names.alone or names.find_role(holder) for holder, name in used)
 
 
 def reason(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """What the expressions of a Python file hold of TensorRT, told by bare names and without running anything.
 
-A role is a text: ``tensorrt`` is the module, ``ICudaEngine`` an object, ``ICudaEngine()`` its class or anything
-that gives one when called, OWN and FOREIGN what is not TensorRT's, and nothing what is not known. ``engine``,
+A role is a text: ``tensorrt`` is the module, ``ICudaEngine`` an object, ``ICudaEngine()`` its class or what
+gives one when called, OWN and FOREIGN what is not TensorRT's, and an empty one what is not known. ``engine``,
 ``self.engine`` and ``x.engine`` are one name, with the role of any assignment in the file; where that tells
 nothing, the name itself may.
 """
@@ -70,15 +70,17 @@ class Roles:
                     self.defined.add(name)
                     self.bound[f"{name}()"].append(self._annotated(node.returns))
                     self.bound[name].append(OWN)
-                    for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-                        self.bound[each.arg].append(self._annotated(each.annotation))
+                    for given in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                        self.bound[given.arg].append(self._annotated(given.annotation))
                 case ast.ClassDef(name=name, bases=bases, body=body):
                     self.defined.add(name)
                     self.bound[name] += [OWN, *bases]
                     self.members |= {each.name for each in body if isinstance(each, ast.FunctionDef)}
                 case ast.Import(names=aliases):
                     for each in aliases:
-                        self._bind(ast.Name(each.asname or each.name.partition(".")[0]), self._library(each.name))
+                        self._bind(
+                            ast.Name(each.asname or each.name.partition(".")[0]), self._library(each.name)
+                        )
                 case ast.ImportFrom(names=aliases):
                     for each in aliases:
                         self._import(node, each)
@@ -143,8 +145,7 @@ class Roles:
 
     def _guess(self, node: ast.expr) -> str:
         name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
-        found = self.names.roles.fullmatch(name.lower().strip("_0123456789"))
-        return (found and found.lastgroup) or ""
+        return self.names.find_role(name)
 
     def known(self, node: ast.expr) -> str:
         """Return what an expression holds by what is given to its names."""
