@@ -141,6 +141,12 @@ def check(session: nox.Session) -> None:
 
 
 @nox.session
+def operators(session: nox.Session) -> None:
+    """Run ONNX's own tests of its operators on versions: nox -s operators -- --trt 8.6.0."""
+    _call(session, "operators", *session.posargs)
+
+
+@nox.session
 def report(session: nox.Session) -> None:
     """Write the whole matrix as one page with filters."""
     _call(session, "report", *session.posargs)

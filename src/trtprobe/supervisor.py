@@ -26,6 +26,7 @@ from trtprobe.cell import nothing_yet
 from trtprobe.channel import Channel, connect, npy
 from trtprobe.files import to_json
 from trtprobe.job import Job, Stopped, make_home
+from trtprobe.operators import run_operators
 from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, hide, kill_descendants
@@ -54,7 +55,10 @@ def main(argv: List[str]) -> int:
     gc.collect()
     gc.freeze()
     try:
-        _run_all(job, host, args.cases, args.repros, args.out)
+        if "operators" in job.job:
+            run_operators(job, host, args.cases, args.out)
+        else:
+            _run_all(job, host, args.cases, args.repros, args.out)
     except Stopped:
         kill_descendants()
         return 1

@@ -165,6 +165,7 @@ def publish_command(options: PublishOptions) -> ExitCode:
     That is what was measured here, with what is here now, and is a fact: trouble with the machinery, and
     what hangs on memory or set-up, is tried again; a crash, a time-out or a failed build is a fact.
     """
+    from trtmatrix.operators.records import publish_records
     from trtmatrix.records.store import publish
 
     context, cluster = _open_where(open_context(options.project), options.executor, options.site)
@@ -175,9 +176,9 @@ def publish_command(options: PublishOptions) -> ExitCode:
     records = [
         r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
     ]
-    new = publish(context.project.results, records)
+    new = [*publish(context.project.results, records), *publish_records(context.project.results)]
     print("\n".join(str(path) for path in new) or "nothing new to publish")
-    return ExitCode.AS_EXPECTED if records else ExitCode.NOTHING
+    return ExitCode.AS_EXPECTED if records or new else ExitCode.NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -237,6 +237,22 @@ COMMANDS: dict[str, Command] = {
         "my.onnx --trt 8.6.1,10.8.0", about=
         "Exit codes: 0 no node is known to fail (some may be expected to), 1 a node is known to be ignored, "
         "wrong or\n refused at one of the versions, 2 usage."),
+    "operators": Command(
+        "run ONNX's own tests of its operators on versions, and show which are right, refused or wrong",
+        "files where",
+        (*(option for option in GROUPS["select"][1] if option.names[0] not in {"--repro", "--case"}),
+         opt("--case CASE", "tests of onnx, or operators, by name or pattern: 'test_clip*' or GridSample",
+             dest="which", **NAMES),
+         opt("--limit N", "run at most N cases, taken evenly from all of them", type=_count(), default=0),
+         opt("--workers N", "processes that run cases side by side (default: by cores and memory)",
+             type=_count(256), default=0),
+         opt("--seconds S", "time limit of a case; twice as much where it is run again alone", type=_seconds,
+             default=30.0),
+         opt("--rerun", "also run versions that have a record of this suite"),
+         opt("--no-run", "show stored records; run nothing", action="store_false", dest="run"),
+         opt("--output -o FILE", "also write .html, .md or .json; may be repeated", type=Path, **LIST), FULL,
+         JSON),
+        "--trt 8.6.0", "operators.command"),
     "report": Command(
         "write the whole matrix as one page with filters", "files select where",
         (opt("--output -o FILE", ".html, .md or .json; may be repeated (default: report.html)", type=Path,

@@ -114,7 +114,7 @@ def test_a_command_as_pasted(
     if not words or placeholder or any(re.match(pattern, " ".join(words)) for pattern in NOT_RUN):
         return
     monkeypatch.chdir(place)
-    instead = {"run": ["--plan"]}.get(words[0], [])
+    instead = {"run": ["--plan"], "operators": ["--no-run"]}.get(words[0], [])
     with patch.dict(os.environ):  # --engine sets it for what the command starts
         assert cli.run([*words, *instead]) not in {2, 3}, capsys.readouterr().err
 

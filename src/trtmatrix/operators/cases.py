@@ -1,0 +1,344 @@
+"""The suite: ONNX's backend tests, each also in the form that exported models have; one archive in the cache.
+
+Of the installed package ``onnx`` these are the tests of single nodes, of functions written out as nodes, and
+the small models that are called simple, pytorch-converted and pytorch-operator
+(https://github.com/onnx/onnx/blob/main/docs/OnnxBackendTest.md). What they expect and how near is ONNX's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx.defs import OpSchema, SchemaError, get_schema
+
+from trtmatrix.common.paths import whole_file
+from trtmatrix.onnxmodel.graphs import all_nodes, opset_of
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+FLOOR = 9
+"""No case goes below this opset: exporters of 2023 write none."""
+OLD_IR, OLD_OPSET = 8, 17
+"""The format that every version since TensorRT 8.5 reads, and its last opset."""
+VALUES = 64
+"""An input with more integers than this is none that sets a shape."""
+
+DISPUTED = r"resize_downsample_scales_(cubic|linear)_align_corners$|maxunpool_export_with_output_shape"
+LEFT_OUT = {
+    "random: which numbers come out is not defined": r"bernoulli|training_dropout(?!.*zero_ratio)",
+    "what a lossy picture decodes to is not defined": r"image_decoder.*(jpeg|jpeg2k|webp)",
+    "what is right is disputed: ONNX Runtime gives another answer": DISPUTED,
+}
+"""Tests that are left out, by the reason; the names of tests match."""
+STRINGS, SEQUENCES = "strings", "sequences or optional values"
+TYPES = "types that NumPy lacks (bfloat16, float8, 4 and 2 bits)"
+
+CHANGED = {
+    "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13,  # an axis was where the shape is cut in two
+    "GridSample": 20,  # its modes had other names
+}  # fmt: skip
+"""Operators that mean something else below an opset, with the same attributes and inputs."""
+CHANGED_TESTS = {r"negative|_neg_": 11, r"mod_float.*fmod_0": 28}
+"""Tests that do so: of negative axes and indices, and of what Mod does with real numbers."""
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One model with inputs and what must come out.
+
+    ``base``: the case of ONNX that this one is a form of; itself where it is ONNX's own. ``operator``: the
+    one that it tests; nothing where it has several nodes. ``model``, ``inputs``, ``outputs`` (by name):
+    members of the archive. ``rtol``, ``atol``: ``|y - r| <= atol + rtol·|r|``. ``constants``: its small
+    inputs are constants.
+    """
+
+    name: str
+    base: str
+    operator: str
+    operators: tuple[str, ...]
+    opset: int
+    constants: bool
+    rtol: float
+    atol: float
+    model: str
+    inputs: Mapping[str, str]
+    outputs: Mapping[str, str]
+    profile: Mapping[str, list[list[int]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """All cases. ``digest``: of models and inputs; ``left_out``: reason → the tests that are none of them."""
+
+    file: Path = field(compare=False)
+    onnx: str
+    digest: str
+    cases: tuple[Case, ...]
+    left_out: Mapping[str, tuple[str, ...]]
+
+    @staticmethod
+    def expected(case: Case, archive: ZipFile) -> dict[str, Array]:
+        """Return what must come out of a case, from the open archive."""
+        return {name: np.load(BytesIO(archive.read(file))) for name, file in case.outputs.items()}
+
+    def write_case(self, case: Case, folder: Path) -> None:
+        """Write a case as ``model.onnx``, ``inputs.npz`` and ``expected.npz``."""
+        folder.mkdir(parents=True)
+        with ZipFile(self.file) as archive:
+            (folder / "model.onnx").write_bytes(archive.read(case.model))
+            for name, files in (("inputs", case.inputs), ("expected", case.outputs)):
+                np.savez(
+                    folder / f"{name}.npz", **{k: np.load(BytesIO(archive.read(f))) for k, f in files.items()}
+                )
+
+
+def open_suite(cache: Path) -> Suite:
+    """Return the suite of the installed onnx; it is made where the cache does not have it (20 s)."""
+    own = sha256(Path(__file__).read_bytes()).hexdigest()[:12]
+    file = cache / "cases" / f"operators-{onnx.__version__}-{own}.zip"
+    if not file.is_file():
+        with whole_file(file) as out, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # ONNX's tests divide by zero, and say so
+            with ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+                _write(archive)
+    with ZipFile(file) as archive:
+        told = json.loads(archive.read("suite.json"))
+    cases = tuple(Case(**{**one, "operators": tuple(one["operators"])}) for one in told["cases"])
+    left_out = {reason: tuple(names) for reason, names in told["left_out"].items()}
+    return Suite(file=file, onnx=told["onnx"], digest=told["digest"], cases=cases, left_out=left_out)
+
+
+def _write(archive: ZipFile) -> None:
+    """Write all cases, and ``suite.json`` with what they are."""
+    cases: list[Case] = []
+    left_out: dict[str, list[str]] = {}
+    total = sha256()
+
+    def put(name: str, content: bytes) -> str:
+        archive.writestr(name, content)
+        if "/y" not in name:  # what is expected may differ in its last digit from one NumPy to the next
+            total.update(name.encode() + content)
+        return name
+
+    for test in _tests():
+        reason = next((why for why, names in LEFT_OUT.items() if re.search(names, test.name)), "")
+        given = None if reason else _arrays(test)
+        if reason or isinstance(given, str):
+            left_out.setdefault(reason or str(given), []).append(test.name)
+            continue
+        inputs, outputs = given  # type: ignore[misc] # neither None nor a reason here
+        members = {k: put(f"{test.name}/x{n}.npy", _npy(a)) for n, (k, a) in enumerate(inputs.items())}
+        expected = {k: put(f"{test.name}/y{n}.npy", _npy(a)) for n, (k, a) in enumerate(outputs.items())}
+        least = max(
+            (opset for names, opset in CHANGED_TESTS.items() if re.search(names, test.name)), default=0
+        )
+        for model, constants in forms_of(test.model, inputs, least):
+            mark = "" if model is test.model else f"@{opset_of(model)}" + ("c" if constants else "")
+            left = {info.name for info in _fed(model)}
+            nodes = [node.op_type for node in all_nodes(model)]
+            content = model.SerializeToString(deterministic=True)
+            cases.append(Case(
+                name=test.name + mark, base=test.name, operator=_operator(model),
+                operators=tuple(sorted(set(nodes))), opset=opset_of(model), constants=constants,
+                rtol=test.rtol, atol=test.atol, model=put(f"{test.name}/model{mark}.onnx", content),
+                inputs={name: file for name, file in members.items() if name in left}, outputs=expected,
+                profile=_profile(model, inputs),
+            ))  # fmt: skip
+    cases.sort(key=lambda case: case.name)
+    told = {"onnx": onnx.__version__, "digest": total.hexdigest(), "left_out": left_out}
+    archive.writestr("suite.json", json.dumps({**told, "cases": [asdict(case) for case in cases]}))
+
+
+# --- ONNX's tests
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Test:
+    name: str
+    model: ModelProto
+    inputs: Sequence[object]
+    outputs: Sequence[object]
+    rtol: float
+    atol: float
+
+
+def _tests() -> Iterator[_Test]:
+    """Yield the tests of the installed onnx by name, each with its first set of data."""
+    from onnx.backend.test.loader import load_model_tests
+
+    found = (test for kind in KINDS for test in load_model_tests(kind=kind))
+    for test in sorted(found, key=lambda one: one.name):
+        model, inputs, outputs = test.model, list[object](), list[object]()
+        if test.data_sets:
+            inputs, outputs = (list[object](arrays) for arrays in test.data_sets[0])
+        elif test.model_dir:
+            folder = Path(test.model_dir)
+            model = onnx.load(folder / "model.onnx")
+            for into, what in ((inputs, "input"), (outputs, "output")):
+                files = sorted(
+                    (folder / "test_data_set_0").glob(f"{what}_*.pb"), key=lambda f: (len(f.name), f.name)
+                )
+                into += [onnx.load_tensor(file) if _is_tensors(model) else None for file in files]
+        if model is not None:
+            yield _Test(
+                name=test.name, model=model, inputs=inputs, outputs=outputs, rtol=test.rtol, atol=test.atol
+            )
+
+
+def _fed(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the inputs that a model is given, which are those without a value of their own."""
+    own = {tensor.name for tensor in model.graph.initializer}
+    return [info for info in model.graph.input if info.name not in own]
+
+
+def _operator(model: ModelProto) -> str:
+    """Return the operator of a model that has one node beside constants; nothing of any other."""
+    nodes = [node.op_type for node in model.graph.node if node.op_type != "Constant"]
+    return nodes[0] if len(nodes) == 1 else "" if nodes else "Constant"
+
+
+def _is_tensors(model: ModelProto) -> bool:
+    return all(info.type.HasField("tensor_type") for info in [*_fed(model), *model.graph.output])
+
+
+def _arrays(test: _Test) -> tuple[dict[str, Array], dict[str, Array]] | str:
+    """Return inputs and outputs by name; or why a test is left out, in words."""
+    if not _is_tensors(test.model):
+        return SEQUENCES
+    both: list[dict[str, Array]] = []
+    for infos, values in ((_fed(test.model), test.inputs), (test.model.graph.output, test.outputs)):
+        arrays = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values]
+        if any(info.type.tensor_type.elem_type == TensorProto.STRING for info in infos):
+            return STRINGS
+        if any(array.dtype.isbuiltin != 1 or array.dtype.kind not in "biuf" for array in arrays):
+            return TYPES
+        both.append(dict(zip([info.name for info in infos], arrays, strict=True)))
+    return both[0], both[1]
+
+
+def _npy(array: Array) -> bytes:
+    stream = BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _profile(model: ModelProto, inputs: Mapping[str, Array]) -> dict[str, list[list[int]]]:
+    """Return the range of each input that may need one: its shape, or values where these may set a shape."""
+    ranges = {}
+    for info in _fed(model):
+        array = inputs[info.name]
+        if any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim):
+            ranges[info.name] = [list(array.shape)] * 3
+        elif array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= VALUES:
+            ranges[info.name] = [[int(value) for value in array.reshape(-1)]] * 3
+    return ranges
+
+
+# --- The forms of a case
+
+
+def forms_of(
+    model: ModelProto, inputs: Mapping[str, Array], least: int = 0
+) -> Iterator[tuple[ModelProto, bool]]:
+    """Yield a model, then its other forms, each with whether its small inputs are constants.
+
+    A test of a single node also comes at the lowest opset at which the same node means the same. Where it has
+    inputs of rank 0 or 1 beside larger ones, as axes, scales or a bias, it also comes with these as
+    constants, as exporters write them, at that opset. ``least``: it means something else below this opset.
+    """
+    yield model, False
+    if len(list(all_nodes(model))) != 1 or model.graph.node[0].domain:
+        return
+    opset = min(opset_of(model), max(lowest_opset(model), least))
+    lowered = model if opset == opset_of(model) else at_opset(model, opset)
+    if lowered is not model:
+        yield lowered, False
+    small = {name: array for name, array in inputs.items() if array.ndim <= 1}
+    if small and len(small) < len(inputs):
+        frozen = at_opset(model, opset)
+        frozen.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in small.items())
+        kept = [info for info in frozen.graph.input if info.name not in small]
+        del frozen.graph.input[:]
+        frozen.graph.input.extend(kept)
+        yield frozen, True
+
+
+def at_opset(model: ModelProto, opset: int) -> ModelProto:
+    """Return the same graph with another opset, in the oldest format that has it but none below IR 8."""
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    del copy.opset_import[:]
+    copy.opset_import.append(onnx.helper.make_opsetid("", opset))
+    needed = onnx.helper.find_min_ir_version_for(copy.opset_import)
+    copy.ir_version = OLD_IR if opset <= OLD_OPSET else max(OLD_IR, needed)
+    return copy
+
+
+def lowest_opset(model: ModelProto) -> int:
+    """Return the lowest opset, at least :data:`FLOOR`, at which a model's one node means the same."""
+    node, opset = model.graph.node[0], opset_of(model)
+    types = {info.name: info.type.tensor_type.elem_type for info in [*model.graph.input, *model.graph.output]}
+    schema = get_schema(node.op_type, opset, "")
+    with contextlib.suppress(SchemaError):  # there is none below
+        while schema.since_version > max(FLOOR, CHANGED.get(node.op_type, 0)):
+            older = get_schema(node.op_type, schema.since_version - 1, "")
+            if older.deprecated or not _is_same(older, schema, node, types):
+                break
+            schema = older
+    return min(opset, max(schema.since_version, FLOOR))
+
+
+def _is_same(older: OpSchema, newer: OpSchema, node: NodeProto, types: Mapping[str, int]) -> bool:
+    """Whether an older schema takes a node as it stands, with the same meaning as far as schemas tell.
+
+    That is: it has no attribute that was given up since; it knows those that the node has; the default of
+    others is the same; and it takes the node's inputs and outputs, by name, number and type.
+    """
+    has = {attribute.name for attribute in node.attribute}
+    if set(older.attributes) - set(newer.attributes) or has - set(older.attributes):
+        return False
+    for name, attribute in older.attributes.items():
+        was, now = (a.default_value.SerializeToString() for a in (attribute, newer.attributes[name]))
+        if name not in has and (was != now or attribute.required):
+            return False
+    return all(
+        _takes(was, now, names, types)
+        for was, now, names in (
+            (older.inputs, newer.inputs, node.input), (older.outputs, newer.outputs, node.output),
+        )
+    )  # fmt: skip
+
+
+def _takes(
+    was: Sequence[OpSchema.FormalParameter], now: Sequence[OpSchema.FormalParameter], names: Sequence[str],
+    types: Mapping[str, int],
+) -> bool:  # fmt: skip
+    """Whether a node's inputs, or outputs, are those of an older schema."""
+    single = OpSchema.FormalParameterOption.Single
+    if any(formal.option == single for formal in was[len(names) :]):
+        return False
+    for place, name in enumerate(names):
+        if not name:
+            continue
+        index = min(place, len(was) - 1)
+        if index < 0 or (place > index and was[index].option != OpSchema.FormalParameterOption.Variadic):
+            return False
+        kind = TensorProto.DataType.Name(types.get(name, 0)).lower()
+        if was[index].name != now[min(place, len(now) - 1)].name or f"tensor({kind})" not in was[index].types:
+            return False
+    return all(name or was[place].option != single for place, name in enumerate(names[: len(was)]))

@@ -1,0 +1,160 @@
+"""``trtmatrix operators``: run the suite where it has not been run, and show what came of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+
+from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.common.paths import check_writable, write_output
+from trtmatrix.common.progress import open_progress
+from trtmatrix.operators.cases import Case, Suite, open_suite
+from trtmatrix.operators.perform import available_memory, count_workers, run_launches
+from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record
+from trtmatrix.operators.show import (
+    Overview,
+    make_overview,
+    render_html,
+    render_json,
+    render_markdown,
+    render_text,
+)
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.survey import Survey, take_survey
+from trtmatrix.run.perform import Options, able, check_paths, make_run, tell_pins, tidy
+from trtmatrix.suite.cells import Selection, select_versions
+from trtmatrix.suite.plan import Pull
+from trtmatrix.tables.screen import terminal_width
+
+SUFFIXES = (".html", ".md", ".json")
+PLAIN = Selection(repros=("controls",), cases=("matmul-softmax-fp32",))
+"""The test by which is planned what can run here: the suite runs wherever this one does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorsOptions:
+    """Those of ``operators``; ``which``: patterns of cases; ``workers``: 0 where there is no limit."""
+
+    project: ProjectOptions
+    which: tuple[str, ...]
+    limit: int
+    workers: int
+    seconds: float
+    rerun: bool
+    run: bool
+    output: tuple[Path, ...]
+    full: bool
+    json: bool
+
+
+def operators_command(options: OperatorsOptions) -> ExitCode:
+    """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
+    if wrong := [file for file in options.output if file.suffix not in SUFFIXES]:
+        raise UsageError(f"--output {wrong[0]}: the suffix must be one of {', '.join(SUFFIXES)}")
+    selection = options.project.selection
+    plain = replace(selection, repros=PLAIN.repros, cases=PLAIN.cases)
+    context = open_context(replace(options.project, controls=False, selection=plain))
+    stored = read_operator_records(context.project.results)
+    new, code = list[OperatorRecord](), ExitCode.AS_EXPECTED
+    if selection.versions and options.run:
+        suite = open_suite(context.project.cache)
+        cases = select(suite, options.which, options.limit)
+        new, code = _run(context, options, suite, cases, stored)
+    wanted = {version.name for version in select_versions(context.matrix, context.selection)}
+    known = {(record.gpu, record.version): record for record in [*stored, *new]}
+    overview = make_overview([record for record in known.values() if record.version in wanted])
+    _show(options, overview)
+    return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
+
+
+def _show(options: OperatorsOptions, overview: Overview) -> None:
+    """Write the files asked for, and print the answer."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    writers: dict[str, Callable[[Overview], str]] = {
+        ".json": render_json, ".md": render_markdown, ".html": partial(render_html, generated=now),
+    }  # fmt: skip
+    for file in options.output:
+        write_output(file, writers[file.suffix](overview))
+    if options.json:
+        print(render_json(overview), end="")
+    elif overview.records:
+        print(render_text(overview, terminal_width(), full=options.full), end="")
+    else:
+        print("no version named here has been run: nox -s operators -- --trt VERSION runs one")
+
+
+def select(suite: Suite, patterns: Sequence[str], limit: int) -> list[Case]:
+    """Return the cases whose name or operator matches one of the patterns; at most ``limit`` (0: all).
+
+    A limit takes cases from the whole suite, evenly. :class:`UsageError` where none matches.
+    """
+    cases = [
+        case for case in suite.cases
+        if not patterns
+        or any(fnmatch.fnmatchcase(name, p) for p in patterns for name in (case.name, case.operator))
+    ]  # fmt: skip
+    if not cases:
+        raise UsageError(
+            f"--case {', '.join(patterns)}: no test of onnx {suite.onnx}, nor an operator, is called so"
+        )
+    return cases[:: max(1, -(-len(cases) // limit))] if limit else cases
+
+
+def _run(
+    context: Context, options: OperatorsOptions, suite: Suite, cases: Sequence[Case],
+    stored: Sequence[OperatorRecord],
+) -> tuple[list[OperatorRecord], ExitCode]:  # fmt: skip
+    """Run what has no record of this suite; a run of a part is shown, and not kept."""
+    check_writable({"--results": context.project.local, "--cache": context.project.cache})
+    survey = take_survey(context, Pull.NAMED)
+    whole = len(cases) == len(suite.cases)
+    done = {(r.gpu, r.version) for r in stored if r.suite == suite.digest and whole and not options.rerun}
+    launches = [
+        launch for launch in survey.plan.here if (launch.gpu.slug, launch.version.name) not in done
+    ]  # fmt: skip
+    survey = replace(survey, plan=replace(survey.plan, launches=tuple(launches)))
+    for item in survey.plan.excluded:
+        print(f"trtmatrix: {item.cell.version.name}: {item.why.value}: {item.detail}", file=sys.stderr)
+    code = ExitCode.MACHINERY if survey.plan.excluded else ExitCode.AS_EXPECTED
+    if not launches:
+        return [], code
+    how = Options(memory=_memory(options, survey))
+    check_paths(context.project, launches)
+    tell_pins(context, launches, how)
+    tidy(survey, launches)
+    survey = able(context, survey, how, frozenset())
+    progress, records = (
+        open_progress(log=context.project.local / "last-operators.txt"),
+        list[OperatorRecord](),
+    )
+    run = make_run(context, survey, how, progress)
+    if run.images is not None:
+        run.images.expect(survey.plan.here)
+    before = {(record.gpu, record.version): record for record in stored}
+    try:
+        for fresh in run_launches(
+            run, survey.plan.here, survey.plan.boards, suite, cases, options.workers, options.seconds
+        ):
+            record = fresh.after(before.get((fresh.gpu, fresh.version)))
+            records.append(record)
+            if whole:
+                progress.note(f"{record.version}: {write_record(context.project.local, record)}")
+    finally:
+        progress.close()
+    return records, ExitCode.MACHINERY if run.not_ready else code
+
+
+MEMORY = 4 << 30
+"""Bytes of a container's memory for each process that runs cases, and as much again."""
+
+
+def _memory(options: OperatorsOptions, survey: Survey) -> int:
+    """Return the memory limit of a container, in bytes."""
+    launches = [launch for launch in survey.plan.here if launch.image]
+    most = max((options.workers or count_workers(launch.gpu) for launch in launches), default=0)
+    return max(Options().memory, min(MEMORY * (most + 1), available_memory()))

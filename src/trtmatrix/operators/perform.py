@@ -1,0 +1,292 @@
+"""Runs the suite: one start of the probe a version, over many processes; doubtful cases again, alone."""
+
+from __future__ import annotations
+
+import os
+import queue
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from trtmatrix.common.border import ARRAY, BorderError, opened, read_array, read_json, remove_tree
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.interrupts import ending
+from trtmatrix.common.paths import make_job_folder
+from trtmatrix.launchers.launcher import Ended, Ready
+from trtmatrix.operators.cases import Case, Suite
+from trtmatrix.operators.records import OperatorRecord, Row
+from trtmatrix.operators.verdicts import WORDS, Result, Verdict, judge
+from trtmatrix.run.tasks import Run, utc_now
+from trtmatrix.run.worker import Intake, Stopped
+from trtmatrix.suite.model import CPU, Gpu
+from trtmatrix.suite.plan import Launch
+from trtprobe.files import write_json
+
+SECONDS = 30.0
+"""What a case may take, alone twice as long: the median takes 0.04 s."""
+SILENT_SECONDS = 420.0
+"""A probe that has answered nothing for so long is ended: its processes have 300 s to become ready."""
+STARTS = 3
+"""How often the probe is started for what is left, where it ends before."""
+PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
+"""Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
+OUTPUT = 1 << 28
+"""Bytes of outputs between two records."""
+
+STEPS = "operator cases"
+
+
+def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
+    """Return how many processes run cases: by cores, the GPU's memory and the host's, at least one."""
+    cores = len(os.sched_getaffinity(0)) // side_by_side
+    room = available_memory() // PROCESS_HOST // side_by_side
+    told = re.match(r"(\d+) GiB", gpu.variant)
+    on_gpu = (int(told[1]) << 30) // PROCESS_GPU if told else cores
+    return max(1, min(cores, room, on_gpu))
+
+
+def available_memory() -> int:
+    """Return the bytes of this host's memory that processes can have."""
+    told = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return int(told[1]) << 10 if told else 16 << 30
+
+
+def run_launches(
+    run: Run,
+    launches: Sequence[Launch],
+    boards: Sequence[Gpu],
+    suite: Suite,
+    cases: Sequence[Case],
+    workers: int = 0,
+    seconds: float = SECONDS,
+) -> Iterator[OperatorRecord]:
+    """Run the cases on each launch and yield each record as it is made; what cannot be run is noted.
+
+    Launches on the GPU go side by side, one a board of their model; those on the CPU one after another.
+    ``workers``: processes of each; 0 for as many as there is room for. ``seconds``: what a case may take.
+    """
+    slots: dict[str, queue.Queue[Gpu]] = {}
+    for board in (*boards, CPU):
+        slots.setdefault(board.slug, queue.Queue()).put(board)
+    at_once = max(1, min(len(boards), sum(launch.gpu.present for launch in launches)))
+
+    def work(launch: Launch) -> OperatorRecord | None:
+        slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
+        board = slot.get()
+        try:
+            mine = launch.on(board) if launch.gpu.present else launch
+            session = _Session(
+                run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
+                workers=workers or count_workers(mine.gpu, at_once), archive=ZipFile(suite.file),
+            )  # fmt: skip
+            return session.run_all(cases)
+        except MachineryError as error:
+            run.progress.note(f"{launch.version.name}: {error}")
+            run.leave_out(launch, str(error).splitlines()[0])
+            return None
+        finally:
+            slot.put(board)
+            if run.images is not None:
+                run.images.ended(launch)
+
+    with ending(run.hurry) as interrupted, ThreadPoolExecutor(len(boards) + 1) as threads:
+        try:
+            for future in as_completed([threads.submit(work, launch) for launch in launches]):
+                if (record := future.result()) is not None:
+                    yield record
+        except BaseException as error:
+            run.stop.set()
+            if isinstance(error, KeyboardInterrupt):
+                interrupted()
+            raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Task:
+    index: int
+    case: Case
+    alone: bool
+    first: Verdict | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class _Session:
+    """One launch's tasks: handed to the probe, and judged as they come back."""
+
+    run: Run
+    ready: Ready
+    suite: Suite
+    archive: ZipFile
+    workers: int
+    seconds: float
+    tasks: list[_Task] = field(default_factory=list)
+    waiting: dict[int, None] = field(default_factory=dict)  # in order
+    results: dict[str, Result] = field(default_factory=dict)
+    builders: dict[tuple[int, int], float] = field(default_factory=dict)  # by start and process
+    observed: dict[str, Any] = field(default_factory=dict)
+    starts: int = 0
+    batches: int = 0
+    answered: float = 0.0
+    trouble: str = ""
+    case_seconds: float = 0.0
+
+    def run_all(self, cases: Sequence[Case]) -> OperatorRecord:
+        """Run all cases; what cannot be had of the probe in some starts has no result."""
+        version = self.ready.launch.version.name
+        self.run.progress.note(f"{version}: {len(cases):,} cases in {self.workers} processes")
+        self.run.progress.more(STEPS, len(cases))
+        self.add(cases, alone=False)
+        started, began = utc_now(), time.monotonic()
+        for _ in range(STARTS):
+            if self.waiting:
+                self.start()
+        for index in list(self.waiting):
+            self.take_result(self.tasks[index], Result(verdict=Verdict.NOTHING, detail=self.trouble))
+        return self.record(started.strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic() - began)
+
+    def add(self, cases: Sequence[Case], *, alone: bool, first: Verdict | None = None) -> list[_Task]:
+        """Make tasks of cases."""
+        new = [
+            _Task(index=len(self.tasks) + n, case=c, alone=alone, first=first) for n, c in enumerate(cases)
+        ]
+        self.tasks += new
+        self.waiting.update(dict.fromkeys(task.index for task in new))
+        return new
+
+    def start(self) -> None:
+        """Start the probe over all tasks that wait, and take what it answers until it ends."""
+        run, launch = self.run, self.ready.launch
+        self.starts += 1
+        self.batches = 0
+        folder = make_job_folder(run.cache, f"{run.id}-{launch.version.name}-operators-{self.starts}")
+        try:
+            write_json(folder / "job" / "job.json", {
+                "product": launch.version.product.value, "output_bytes": OUTPUT,
+                "operators": {"suite": self.suite.file.name, "workers": self.workers},
+            })  # fmt: skip
+            self._hand_out(folder, [self.tasks[index] for index in self.waiting])
+            intake = Intake(folder, OUTPUT)
+            self.answered = time.monotonic()
+            try:
+                ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder, intake))
+            except MachineryError as error:  # what has been answered is no less true
+                ended = Ended(code=-1, log=str(error))
+            finally:
+                intake.close()
+            self._explain(ended)
+        finally:
+            remove_tree(folder)
+
+    def _explain(self, ended: Ended) -> None:
+        """Keep why the probe ended where tasks are left; one that never answered is not started again."""
+        lines = [line.strip() for line in ended.log.splitlines() if line.strip()]
+        memory = "; the kernel ended it for memory" if ended.out_of_memory else ""
+        self.trouble = f"the probe ended with code {ended.code}{memory}: {' '.join(lines[-3:])[-300:]}"
+        if self.waiting and not self.builders:
+            raise MachineryError(self.trouble)
+
+    def _hand_out(self, folder: Path, tasks: Sequence[_Task]) -> None:
+        content = [
+            {
+                "index": task.index, "model": task.case.model, "inputs": task.case.inputs,
+                "outputs": list(task.case.outputs), "profile": task.case.profile, "alone": task.alone,
+                "soon": task.first is Verdict.HUNG,
+                "seconds": self.seconds * (2 if task.alone else 1),
+            }
+            for task in tasks
+        ]  # fmt: skip
+        write_json(folder / "job" / f"{self.batches}.cell.json", {"tasks": content})
+        self.batches += 1
+
+    def _poll(self, folder: Path, intake: Intake) -> None:
+        """Take what has come, judge it, hand out again what is doubtful; say so once nothing more comes."""
+        intake.take()
+        if self.run.stop.is_set():
+            raise Stopped
+        again: list[_Task] = []
+        for entry in list(os.scandir(folder / "out")):
+            index, _, kind = entry.name.partition(".")
+            if kind == "record.json" and index.isdecimal() and int(index) in self.waiting:
+                self.answered = time.monotonic()
+                again += self._take(self.tasks[int(index)], folder / "out")
+        if again:
+            self._hand_out(folder, again)
+        if not self.waiting:
+            (folder / "job" / "end").touch()
+        elif time.monotonic() - self.answered > SILENT_SECONDS:
+            raise MachineryError(f"no case has ended for {SILENT_SECONDS:g} s")
+
+    def _take(self, task: _Task, out: Path) -> list[_Task]:
+        """Judge a task by what the probe left; returns the task that confirms it, where it is doubtful."""
+        place, outputs = out / str(task.index), {}
+        done: dict[str, Any] = {}
+        try:
+            done = read_json(out / f"{task.index}.record.json", below=out)
+            for number, name in enumerate(task.case.outputs):
+                if (place / f"{number}.npy").exists():
+                    with opened(place / f"{number}.npy", ARRAY, below=out) as (stream, size):
+                        outputs[name] = read_array(stream, size)
+            result = judge(task.case, self.suite.expected(task.case, self.archive), done, outputs)
+        except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            result = Result(verdict=Verdict.NOTHING, detail=f"what it left cannot be used: {error!r}"[:WORDS])
+        (out / f"{task.index}.record.json").unlink(missing_ok=True)
+        remove_tree(place)
+        self._note(done, result)
+        if result.verdict.is_doubtful and not task.alone and done.get("before") != 0:
+            del self.waiting[task.index]
+            self.run.progress.more(STEPS, 1)
+            self.run.progress.step(STEPS, f"{task.case.name}: {result.verdict.value}, to be confirmed")
+            return self.add([task.case], alone=True, first=result.verdict)
+        self.take_result(task, result)
+        return []
+
+    def _note(self, done: Mapping[str, Any], result: Result) -> None:
+        """Add up what processes and cases took."""
+        self.case_seconds += result.seconds
+        if isinstance(process := done.get("process"), int):
+            builder = done.get("builder_seconds")
+            self.builders[self.starts, process] = float(builder) if isinstance(builder, (int, float)) else 0.0
+        if isinstance(seen := done.get("observed"), dict) and not self.observed:
+            self.observed = {key: value for key, value in seen.items() if value is not None}
+
+    def take_result(self, task: _Task, result: Result) -> None:
+        """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""
+        del self.waiting[task.index]
+        before = task.first if task.first not in {None, result.verdict} else None
+        self.results[task.case.name] = replace(result, before=before)
+        self.run.progress.step(STEPS, f"{task.case.name}: {result.verdict.value}")
+
+    def record(self, started: str, wall: float) -> OperatorRecord:
+        """Return the record of all results; :class:`MachineryError` of another library than is pinned."""
+        launch = self.ready.launch
+        pinned, seen = launch.version.library.value, str(self.observed.get("library", ""))
+        if any(ours != theirs for ours, theirs in zip(pinned.split("."), seen.split("."), strict=False)):
+            raise MachineryError(f"pinned for {pinned}, the image or wheel ships {seen}: nothing is recorded")
+        gpu, builders = launch.gpu, sum(self.builders.values())
+        board = {
+            "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+            "uuid_sha256": gpu.uuid_hash,
+        }  # fmt: skip
+        seconds = {
+            "wall": wall, "builders": builders, "cases": self.case_seconds,
+            "bound": (builders + self.case_seconds) / self.workers,
+        }  # fmt: skip
+        cases = {task.case.name: task.case for task in self.tasks}
+        return OperatorRecord(
+            version=launch.version.name, product=launch.version.product,
+            gpu=gpu.slug if gpu.present else CPU.slug, onnx=self.suite.onnx, suite=self.suite.digest,
+            rows={
+                name: Row(name=name, operator=case.operator, opset=case.opset, result=self.results[name])
+                for name, case in cases.items()
+            },
+            facts={
+                "started": started, "gpu": board if gpu.present else {}, "digests": dict(self.ready.digests),
+                "observed": self.observed, "workers": self.workers, "processes": len(self.builders),
+                "starts": self.starts, "seconds": {key: round(value, 2) for key, value in seconds.items()},
+            },
+        )  # fmt: skip

@@ -1,0 +1,153 @@
+"""What a version makes of a case, from what came out. Pure.
+
+Outputs are held against ONNX's own with ONNX's own tolerances, as its runner does:
+``|y - r| <= atol + rtol·|r|``, NaN where NaN is expected
+(https://github.com/onnx/onnx/blob/main/onnx/backend/test/runner/__init__.py). Real numbers that are no
+further off than :data:`ROUNDING` are as good: in which order a sum is formed is nobody's promise, and where
+it should come to 0 (DFT) ONNX asks for 1e-7. An engine may give integers, or real numbers, in another width:
+TensorRT before 10 has no INT64, and none has float64.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trtmatrix.operators.cases import Case
+from trtprobe import ends, operators
+
+
+class Verdict(str, Enum):
+    """What a version makes of a case; the first word is what a record holds."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    PARSER = "refused by the parser"
+    BUILDER = "refused by the builder"
+    AT_RUN_TIME = "refused at run time"
+    CRASHED = "crashed"
+    HUNG = "hung"
+    NOT_FED = "cannot be fed"
+    BUILT = "built"
+    NOTHING = "no result"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is believed only of a process that has run nothing else before."""
+        return self in _DOUBTFUL
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the version says that it does not take the case."""
+        return self in {Verdict.PARSER, Verdict.BUILDER, Verdict.AT_RUN_TIME, Verdict.NOT_FED}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is what matters: a version takes the case, and gives a wrong answer or none."""
+        return self in {Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG}
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is known against it."""
+        return self in {Verdict.RIGHT, Verdict.BUILT}
+
+
+_DOUBTFUL = {Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG, Verdict.AT_RUN_TIME, Verdict.NOTHING}
+
+ENDED = {
+    operators.PARSER: Verdict.PARSER, operators.BUILDER: Verdict.BUILDER, operators.FEED: Verdict.NOT_FED,
+    operators.RUN: Verdict.AT_RUN_TIME, operators.MEMORY: Verdict.NOTHING, operators.HUNG: Verdict.HUNG,
+    ends.CRASHED: Verdict.CRASHED, ends.BUILT: Verdict.BUILT, ends.RAN: Verdict.RIGHT,
+}  # fmt: skip
+"""How the probe says that a case has ended, unless its outputs are wrong."""
+
+ROUNDING = 8
+"""Units in the last place of the largest value that is expected, in the type that came out."""
+
+WORDS = 300
+"""Letters of a product's message that are kept."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A case's verdict with the product's own words, or what is wrong.
+
+    ``seconds``: of build and run. ``before``: a verdict that it had otherwise: it is flaky.
+    """
+
+    verdict: Verdict
+    detail: str = ""
+    seconds: float = 0.0
+    before: Verdict | None = None
+
+
+def judge(case: Case, expected: Arrays, done: Mapping[str, Any], outputs: Arrays) -> Result:
+    """Return what became of a case; ``done``: what the probe says (:func:`trtprobe.operators.run_task`)."""
+    verdict = ENDED.get(str(done.get("ended")), Verdict.NOTHING)
+    detail, trouble = str(done.get("detail", "")), str(done.get("trouble", ""))
+    if trouble:
+        verdict, detail = Verdict.CRASHED, f"{detail}; the GPU's context reports an error after it: {trouble}"
+    elif verdict is Verdict.RIGHT and (wrong := find_wrong(case, expected, outputs)):
+        verdict, detail = Verdict.WRONG, wrong
+    if verdict in {Verdict.CRASHED, Verdict.HUNG}:
+        detail = "; ".join(filter(None, [detail, last_words(str(done.get("log", "")))]))
+    seconds = done.get("seconds", 0.0)
+    return Result(
+        verdict=verdict, detail=" ".join(detail.split())[:WORDS],
+        seconds=round(float(seconds), 4) if isinstance(seconds, (int, float)) else 0.0,
+    )  # fmt: skip
+
+
+def last_words(log: str) -> str:
+    """Return the last line that a product printed before it died: what Python adds is no word of it."""
+    own = re.split(r"Fatal Python error|Traceback \(most recent", log, maxsplit=1)[0]
+    lines = own.splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def find_wrong(case: Case, expected: Arrays, outputs: Arrays) -> str:
+    """Say what is wrong with outputs; nothing where all are as expected."""
+    for name, r in expected.items():
+        y = outputs.get(name)
+        if y is None:
+            return f"output {name} is not there"
+        if y.shape != r.shape:
+            return f"{name} has the shape {list(y.shape)} instead of {list(r.shape)}"
+        if _kind(y) != _kind(r):
+            return f"{name} is {y.dtype} instead of {r.dtype}"
+        if wrong := _values(y, r, case):
+            return f"{name}: {wrong}"
+    return ""
+
+
+def _kind(array: NDArray[Any]) -> str:
+    return "i" if array.dtype.kind == "u" else array.dtype.kind
+
+
+def _values(y: NDArray[Any], r: NDArray[Any], case: Case) -> str:
+    """Say how many values are off and which is furthest; nothing where none is."""
+    found, wanted = y.astype(np.float64), r.astype(np.float64)
+    atol = case.atol
+    if y.dtype.kind == "f" and np.isfinite(wanted).any():
+        atol = max(
+            atol, ROUNDING * float(np.finfo(y.dtype).eps) * float(np.abs(wanted[np.isfinite(wanted)]).max())
+        )
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(found - wanted) <= atol + case.rtol * np.abs(wanted)
+        near |= (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+        if near.all():
+            return ""
+        off = np.where(near, -1.0, np.nan_to_num(np.abs(found - wanted), nan=np.inf))
+    at = np.unravel_index(int(off.argmax()), off.shape)
+    count = int(np.count_nonzero(~near))
+    place = f" at {[int(i) for i in at]}" if at else ""
+    values = f"{found[at]:.6g} instead of {wanted[at]:.6g}"
+    return f"{count} of {y.size} values are off, the furthest{place}: {values}"

@@ -1,0 +1,297 @@
+"""Runs many small models in warm processes side by side; one that kills its process costs that process alone.
+
+A job whose ``job.json`` has ``operators`` (``suite``, the archive with all files, below the folder of cases;
+``workers``, how many models run at once) gets tasks in batches, ``0.cell.json``, ``1.cell.json`` …, each
+``{"tasks": […]}``, then ``end``. A task: ``index``, ``model`` and ``inputs`` (members of the archive),
+``outputs`` (names), ``profile`` (as :meth:`Backend.build` takes it), ``seconds``, ``alone``, where it needs a
+process that has served no other, and ``soon``, where it comes before all others. Of each the host gets the
+outputs, ``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import time
+import traceback
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+from zipfile import ZipFile
+
+import numpy as np
+
+from trtprobe import ends, observe
+from trtprobe.backends import open_backend
+from trtprobe.backends.base import Backend
+from trtprobe.channel import Channel, npy, open_channels
+from trtprobe.files import to_json
+from trtprobe.job import Job, Stopped
+from trtprobe.plans import Plans
+from trtprobe.pool import exit_words
+from trtprobe.processes import Child, Tail, flush, kill_descendants
+
+CHECK_SECONDS = 0.05
+WARM_SECONDS = 300.0
+"""What a process may take before its first task, while as many others warm up as there are cores."""
+STARTS = 4
+"""So many processes one after another that do not become ready end the job."""
+LOG_CHARACTERS = 2000
+
+PARSER, BUILDER, FEED, RUN, MEMORY = "parser", "builder", "feed", "run", "memory"
+"""At what a task that did not run has ended."""
+HUNG = "hung"
+
+
+class Process:
+    """A process that serves tasks, as the supervisor sees it."""
+
+    def __init__(self, number: int, product: str, suite: Path, folder: Path) -> None:
+        self.number, self.served, self.ready = number, 0, False
+        self.about: Dict[str, Any] = {}
+        self.unusable = ""
+        self.task: Optional[Dict[str, Any]] = None
+        self.tail: Optional[Tail] = None
+        self.deadline = time.monotonic() + WARM_SECONDS
+        self.channel, theirs = open_channels()
+        self.child = Child(lambda: serve(theirs, product, suite, folder), theirs.fileno(), observe.UNSET)
+        theirs.close()
+
+    def give(self, task: Dict[str, Any]) -> None:
+        """Give it a task; what it prints from now on goes to a pipe of the task's own."""
+        self.task, self.tail = task, Tail()
+        self.deadline = time.monotonic() + float(task["seconds"])
+        self.channel.send(task, self.tail.writing)
+        self.tail.hand_over()
+
+    def kill(self) -> None:
+        """Kill it with its session, without waiting for its end: a context takes a while to go."""
+        self.channel.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            if self.child.code is None:
+                os.kill(self.child.pid, signal.SIGKILL)
+
+
+class Operators:
+    """The processes of a job and its tasks: those that wait, and those that run."""
+
+    def __init__(self, job: Job, host: Channel, cases: Path, out: Path) -> None:
+        """Take the job; nothing is started yet."""
+        self.job, self.host, self.out = job, host, out
+        self.suite = cases / job.job["operators"]["suite"]
+        self.workers = int(job.job["operators"]["workers"])
+        self.most = self.workers + max(1, self.workers // 4)  # some warm up before they are needed
+        self.waiting: List[Dict[str, Any]] = []
+        self.processes: List[Process] = []
+        self.dying: List[Process] = []
+        self.batches = self.started = self.failures = 0
+        self.ended = False
+
+    def run(self) -> None:
+        """Run all that comes until the host says that nothing more does; ``Stopped`` where it is gone."""
+        checked = 0.0
+        while True:
+            self.take_batches()
+            busy = sum(1 for process in self.processes if process.task)
+            if self.ended and not self.waiting and not busy:
+                return
+            wanted = min(self.most, busy + len(self.waiting) + (not self.ended))
+            while len(self.processes) < wanted:
+                self.started += 1
+                folder = self.out / ("process-%d" % self.started)
+                self.processes.append(Process(self.started, self.job.product, self.suite, folder))
+            self.give()
+            self.listen()
+            if time.monotonic() - checked > CHECK_SECONDS:
+                checked = time.monotonic()
+                self.job.check_alive()
+                self.look()
+
+    def take_batches(self) -> None:
+        """Take the tasks that the host has added; those that need a fresh process come last."""
+        ended = (self.job.folder / "end").exists()  # looked for first: no batch comes after it
+        path = self.job.folder / ("%d.cell.json" % self.batches)
+        while path.is_file():
+            self.waiting += json.loads(path.read_text())["tasks"]
+            self.waiting.sort(key=lambda task: (not task["soon"], task["alone"]))
+            self.batches += 1
+            path = self.job.folder / ("%d.cell.json" % self.batches)
+        self.ended = ended
+
+    def give(self) -> None:
+        """Give each idle process a task, as long as there are some and not too many run."""
+        idle = [process for process in self.processes if process.ready and not process.task]
+        idle.sort(key=lambda process: -process.served)  # fresh ones are kept for who needs them
+        room = self.workers - sum(1 for process in self.processes if process.task)
+        for process in idle[: max(0, room)]:
+            if not self.waiting:
+                return
+            alone = bool(self.waiting[0]["alone"])
+            if alone and process.served:
+                self.end(process)  # a fresh one takes its place
+                continue
+            process.give(self.waiting.pop(0))
+
+    def listen(self) -> None:
+        """Wait a moment for what processes say and print, and take it."""
+        heard: Dict[int, Callable[[], Any]] = {}
+        for process in self.processes:
+            if process.channel.open:
+                heard[process.channel.fileno()] = lambda process=process: self.hear(process)  # type: ignore[misc]
+            if process.tail is not None and process.tail.open:
+                heard[process.tail.fileno()] = lambda tail=process.tail: tail.open and tail.take()  # type: ignore[misc]
+        for stream in select.select(list(heard), [], [], CHECK_SECONDS)[0]:
+            heard[stream]()
+
+    def hear(self, process: Process) -> None:
+        """Take in what a process has said: that it is ready, outputs, that a task has ended."""
+        for message, file in process.channel.take():
+            if file is not None:
+                if process.task is not None and type(message.get("output")) is int:
+                    name = "%d/%d.npy" % (process.task["index"], message["output"])
+                    self.hand(lambda: self.host.send({"file": name}, file))  # noqa: B023 - called at once
+                os.close(file)
+            elif "ready" in message:
+                process.ready, process.about, self.failures = True, message["ready"], 0
+            elif "unusable" in message:
+                process.unusable = str(message["unusable"])
+            elif "done" in message and process.task is not None:
+                alone = process.task["alone"]
+                self.record(process, message["done"])
+                if alone or message["done"].get("trouble"):
+                    self.end(process)
+
+    def look(self) -> None:
+        """See which processes have died or are over their time, and which of the ended ones are gone."""
+        for process in list(self.processes):
+            code, late = process.child.poll(), time.monotonic() > process.deadline
+            if code is not None:
+                self.hear(process)  # it has been heard out then
+            if code is None and not (late and (process.task or not process.ready)):
+                continue
+            if process not in self.processes:
+                continue
+            if process.task:
+                words = ends.CRASHED, exit_words(code or 0, finished=False)
+                words = words if code is not None else (HUNG, "not done after %g s" % process.task["seconds"])
+                self.record(process, {"ended": words[0], "detail": words[1]})
+            elif not process.ready:
+                self.failures += 1
+                why = process.unusable or "not ready in %g s" % WARM_SECONDS
+                print("a process did not become ready: %s" % why, flush=True)
+                if self.failures >= STARTS or (process.unusable and process.number <= self.most):
+                    raise Stopped(why)
+            self.end(process)
+        self.dying = [process for process in self.dying if process.child.poll() is None]
+
+    def record(self, process: Process, done: Dict[str, Any]) -> None:
+        """Hand over how a process's task has ended, with the end of what it printed where it died or hung."""
+        task, tail = process.task, process.tail
+        if task is None or tail is None:
+            return
+        log = tail.close()
+        record = {**done, "process": process.number, "before": process.served, **process.about}
+        if done["ended"] in {ends.CRASHED, HUNG}:
+            record["log"] = log[-LOG_CHARACTERS:]
+        process.task = process.tail = None
+        process.served += 1
+        name = {"file": "%d.record.json" % task["index"]}
+        self.hand(lambda: self.host.hand(name, lambda stream: stream.write(to_json(record).encode())))
+
+    def hand(self, send: Callable[[], bool]) -> None:
+        """Hand something to the host; ``Stopped`` where it has gone."""
+        if not send():
+            raise Stopped("the host has hung up")
+
+    def end(self, process: Process) -> None:
+        """End a process; another may be started at once."""
+        self.processes.remove(process)
+        process.kill()
+        self.dying.append(process)
+
+
+def run_operators(job: Job, host: Channel, cases: Path, out: Path) -> None:
+    """Run a job of many small models to its end."""
+    # Kernels are loaded as they are needed: a first Builder loads all of them otherwise, in each process.
+    # https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading
+    os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+    try:
+        Operators(job, host, cases, out).run()
+    finally:
+        kill_descendants()
+
+
+# --- Inside of a process
+
+
+def serve(channel: Channel, product: str, suite: Path, folder: Path) -> int:
+    """Open the product, say so, then run each task that comes; returns when nobody asks any more."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # to write gigabytes takes longer than a hundred tasks
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chdir(str(folder))
+    try:
+        backend = open_backend(product)
+        backend.warm_up()
+        about = {**observe.observed(), **backend.observed(), **observe.loaded()}
+    except Exception as error:
+        channel.send({"unusable": ("%s: %s" % (type(error).__name__, error))[:LOG_CHARACTERS]})
+        return 1
+    channel.send({"ready": {"observed": about, "builder_seconds": backend.builder_seconds}})
+    with ZipFile(str(suite)) as members:
+        while True:
+            task, output = channel.receive() or ({}, None)
+            if output is None:
+                return 0
+            for stream in (1, 2):
+                flush()
+                os.dup2(output, stream)
+            os.close(output)
+            if not channel.send({"done": run_task(task, backend, members, channel)}):
+                return 0
+
+
+def run_task(task: Dict[str, Any], backend: Backend, members: ZipFile, channel: Channel) -> Dict[str, Any]:
+    """Build and run one model and hand over its outputs; returns how it ended, and what that took."""
+    model = Path.cwd() / "model.onnx"
+    model.write_bytes(members.read(task["model"]))
+    inputs = {name: np.load(BytesIO(members.read(file))) for name, file in task["inputs"].items()}
+    backend.begin(Plans())
+    done: Dict[str, Any] = {"ended": ends.RAN, "detail": "", "missing": []}
+    started = time.perf_counter()
+    try:
+        engine = backend.build(model, precision="fp32", profile=task["profile"])
+        done["build_seconds"] = time.perf_counter() - started
+        for name in ("_has_latency", "_timed"):  # nothing is timed here
+            if hasattr(engine, name):
+                setattr(engine, name, True)
+        outputs = engine.run(inputs)
+        for place, name in enumerate(task["outputs"]):
+            if name in outputs:
+                channel.hand({"output": place}, npy(outputs[name]))
+            else:
+                done["missing"].append(name)
+    except ends.BuiltOnly:
+        done["ended"] = ends.BUILT
+    except BaseException as error:
+        text = str(error) if isinstance(error, ends.CellEnd) else "%s: %s" % (type(error).__name__, error)
+        done.update(ended=where(error), detail=text[:LOG_CHARACTERS])
+    done["seconds"] = time.perf_counter() - started
+    done["trouble"] = backend.trouble()[:LOG_CHARACTERS]
+    return done
+
+
+def where(error: BaseException) -> str:
+    """Return at what a task failed, by the functions that the exception came through."""
+    passed = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    if isinstance(error, (ends.OutOfGpuMemory, MemoryError)):
+        return MEMORY
+    if "run" in passed:
+        return FEED if passed & {"bind", "fit_feed"} else RUN
+    session = "onnxruntime" in traceback.extract_tb(error.__traceback__)[-1].filename
+    return PARSER if "_parse" in passed or session else BUILDER
