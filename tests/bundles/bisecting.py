@@ -21,7 +21,7 @@ class Project(conftest.Project):
 
     def __init__(self, folder: Path, row: tuple[str, ...], libraries: tuple[str, ...]) -> None:
         columns = [
-            (f"onnxruntime-1.{number}", "onnxruntime", image, library)
+            (f"onnxruntime-1.{number}", image, library)
             for number, (image, library) in enumerate(zip(row, libraries, strict=True), 1)
         ]
         super().__init__(folder, columns=columns, repros=REPROS)

@@ -16,8 +16,8 @@ from tests.models.conftest import Done, Project
 
 RIGHT, WRONG = "onnxruntime-1.31.1", "onnxruntime-1.31.2"
 COLUMNS = (
-    (RIGHT, "onnxruntime", images.CURRENT, images.CURRENT_VERSION),
-    (WRONG, "onnxruntime", images.DEFECTIVE, images.CURRENT_VERSION),
+    (RIGHT, images.CURRENT, images.CURRENT_VERSION),
+    (WRONG, images.DEFECTIVE, images.CURRENT_VERSION),
 )
 
 

@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import docker
+from projects import Column
 
 from tests.models import images
 
 RIGHT, WRONG = (f"onnxruntime-1.31.{1000 + 2 * os.getpid() + n}" for n in range(2))
 
 
-def columns(wrong: str = images.DEFECTIVE) -> tuple[tuple[str, str, str, str], ...]:
+def columns(wrong: str = images.DEFECTIVE) -> tuple[Column, ...]:
     """Return a matrix of two versions: one is right, the other one runs in an image with a defect."""
-    return (
-        (RIGHT, "onnxruntime", images.CURRENT, images.CURRENT_VERSION),
-        (WRONG, "onnxruntime", wrong, images.CURRENT_VERSION),
-    )
+    return (RIGHT, images.CURRENT, images.CURRENT_VERSION), (WRONG, wrong, images.CURRENT_VERSION)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import docker.errors
 import pytest
+from projects import command, matrix_text
 
 from tests.containers.engines import client, socket_group, use_by_hand
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
@@ -26,30 +26,12 @@ IMAGE = "trtmatrix/test:latest"
 MEMORY, OUTPUT = 1 << 30, 64 << 20
 LIMITS = (f"--memory={MEMORY}", f"--output-size={OUTPUT}")
 
-MATRIX = f"""\
-schema: 1
-sources:
-  here: {{title: "This test"}}
-versions:
-  - version: "tensorrt-rtx-1.7"
-    product: tensorrt-rtx
-    origin: {{image: "{IMAGE}"}}
-    library: {{value: "1.7.1.116", known: measured, source: here}}
-  - version: "onnxruntime-1.29.0"
-    product: onnxruntime
-    note: "an image that is nowhere: nothing answers at its registry"
-    origin: {{image: "127.0.0.1:1/trtmatrix/nowhere:1.29.0"}}
-    library: {{value: "1.29.0", known: measured, source: here}}
-  - version: "onnxruntime-1.30.0"
-    product: onnxruntime
-    note: "pinned for another library than the image has"
-    origin: {{image: "{IMAGE}"}}
-    library: {{value: "1.30.0", known: measured, source: here}}
-  - version: "onnxruntime-1.31.1"
-    product: onnxruntime
-    origin: {{image: "{IMAGE}"}}
-    library: {{value: "1.31.1", known: measured, source: here}}
-"""
+MATRIX = matrix_text(
+    ("onnxruntime-1.29.0", "127.0.0.1:1/trtmatrix/nowhere:1.29.0", "1.29.0"),  # nothing answers there
+    ("onnxruntime-1.30.0", IMAGE, "1.30.0"),  # another library than the image has
+    ("onnxruntime-1.31.1", IMAGE, "1.31.1"),
+    ("onnxruntime-1.32.0", {"wheels": ["onnxruntime==1.32.0"]}, "1.32.0"),  # wheels that are nowhere
+)
 GOOD = "onnxruntime-1.31.1"
 
 
@@ -78,9 +60,7 @@ class Project:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line of ``trtmatrix run``."""
-        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-        files += [f"--results={self.results}", f"--cache={self.cache}"]
-        return [sys.executable, "-m", "trtmatrix", "run", *files, *LIMITS, *words]
+        return command("run", self.folder, HERE / "repros", *LIMITS, *words)
 
     def start(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start a run in a session of its own; what it tells goes to files."""

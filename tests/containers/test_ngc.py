@@ -49,27 +49,18 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {**record, **record["measurements"]["scalars"], "owner": project.folder.stat().st_uid}
 
 
-def test_the_entry_point_is_ours_and_the_working_folder_too(seen: dict[str, Any]) -> None:
-    assert "banner" not in seen["log"]
-    assert (seen["init"], seen["write_out"]) == (1, 0)
+EXPECTED = {
+    "init": 1, "write_out": 0,  # the entry point is ours, and the working folder too
+    "has_a_name": 1, "user_named": 1, "caches_at_home": 1, "home_runs": 1, "tf32_overrides": 0,
+    "asks_for_no_gpu": 1, "keeps_library_path": 1,
+}  # fmt: skip
 
 
-def test_the_caller_has_a_name_a_home_and_caches_there(seen: dict[str, Any]) -> None:
+def test_what_is_made_for_root_and_a_shell_serves_any_caller(seen: dict[str, Any]) -> None:
+    assert {name: seen[name] for name in EXPECTED} == EXPECTED
     assert seen["uid"] == seen["owner"]
-    assert (seen["has_a_name"], seen["user_named"], seen["caches_at_home"], seen["home_runs"]) == (1, 1, 1, 1)
-
-
-def test_what_changes_numbers_is_unset_and_told(seen: dict[str, Any]) -> None:
-    assert seen["tf32_overrides"] == 0
+    assert "banner" not in seen["log"]
     assert seen["unset"]["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] == "1"
-
-
-def test_no_gpu_is_asked_for_that_the_cell_does_not_name(seen: dict[str, Any]) -> None:
-    assert seen["asks_for_no_gpu"] == 1
-
-
-def test_the_image_s_own_library_path_is_kept(seen: dict[str, Any]) -> None:
-    assert seen["keeps_library_path"] == 1
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from projects import command
 
 from tests.containers.conftest import GOOD, HERE, LIMITS, Project
 from trtmatrix.launchers.docker_engine import find_address
@@ -22,13 +23,6 @@ from trtmatrix.launchers.docker_engine import find_address
 NOWHERE = "onnxruntime-1.29.0"
 CALLS = "trace=socket,connect,sendto,sendmsg,bind"
 LEADS_OUT = re.compile(r"AF_INET|PF_INET|AF_PACKET|AF_VSOCK")
-WHEELS = """\
-  - version: "onnxruntime-1.32.0"
-    product: onnxruntime
-    note: "wheels that are nowhere"
-    origin: {wheels: ["onnxruntime==1.32.0"]}
-    library: {value: "1.32.0", known: measured, source: here}
-"""
 
 
 def watched(log: Path) -> list[str]:
@@ -52,9 +46,7 @@ def run(log: Path, command: list[str], **variables: str) -> subprocess.Completed
 
 def ours(project: Project, *words: str) -> list[str]:
     """Return a command line of ours over a project's files."""
-    files = [f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-    files += [f"--results={project.results}", f"--cache={project.cache}"]
-    return [sys.executable, "-m", "trtmatrix", *words, *files, "--offline"]
+    return [*command(words[0], project.folder, HERE / "repros", *words[1:]), "--offline"]
 
 
 def test_what_is_watched_is_seen(tmp_path: Path) -> None:
@@ -67,8 +59,6 @@ def test_what_is_watched_is_seen(tmp_path: Path) -> None:
 def test_an_image_that_is_here_runs_and_what_is_not_is_left_out_with_words(
     project: Project, tmp_path: Path
 ) -> None:
-    matrix = project.folder / "matrix.yaml"
-    matrix.write_text(matrix.read_text() + WHEELS)
     wanted = ("--trt", f"{GOOD},{NOWHERE},onnxruntime-1.32.0", "--pull", "all")
     done = project.run(
         *wanted, "--repro", "endings", "--case", "passes", "--offline", prefix=watched(tmp_path / "log")

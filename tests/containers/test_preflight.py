@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from bench.registry import TEST_IMAGE, Serving
 from commandline import project_of
+from projects import files_of
 
 from tests.containers.conftest import HERE, Project
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
@@ -45,9 +46,8 @@ def _no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Context, Survey]:
     """Return project and survey of one version with this image; ``locked``: by the registry itself."""
     write_matrix(project, {FIRST: image})
-    words = ["run", f"--matrix={project.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-    words += [f"--results={project.results}", f"--cache={project.cache}", "--trt", FIRST, *PASSES]
-    context = open_context(project_of(*words))
+    files = files_of(project.folder, HERE / "repros")
+    context = open_context(project_of("run", *files, "--trt", FIRST, *PASSES))
     if locked:
         lock = Lock(images={image: Registry().resolve(image)})
         context = replace(context, lock=lock, matrix=pin_matrix(context.matrix, lock, own_platform()))
@@ -118,6 +118,8 @@ def test_a_plan_names_what_it_pulls_and_what_it_cannot(plain: Serving, project: 
     data = json.loads(subprocess.run([*words, "--json"], capture_output=True, text=True, check=True).stdout)
     assert [launch["fetched"][0].split(": ")[0] for launch in data["launches"]] == [f"pulls {large}"]
     assert "registry" in {item["rule"] for item in data["findings"]}
+    assert not project.results.exists()
+    assert not project.cache.exists()
 
 
 def test_a_rerun_that_is_refused_is_not_shown_from_the_store(project: Project) -> None:

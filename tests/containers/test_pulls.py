@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench.registry import TEST_IMAGE, Registry, forget, open_registry
 from bench.throttle import Throttle
+from projects import matrix_text
 
 from tests.containers.conftest import LIMITS, Done, Project
 from tests.containers.engines import client
@@ -39,13 +41,10 @@ def line(registry: Registry) -> Iterator[Throttle]:
 
 def write_matrix(project: Project, images: dict[str, str], *, build: bool = False) -> None:
     """Write a matrix.yaml of versions whose image ships ONNX Runtime 1.31.1."""
-    lines = ["schema: 1", 'sources: {here: {title: "This test"}}', "versions:"]
-    for version, image in images.items():
-        made = f', build: {{base: "{TEST_IMAGE}", wheels: ["onnxruntime==1.31.1"]}}' if build else ""
-        lines += [f'  - version: "{version}"', "    product: onnxruntime"]
-        lines += [f'    origin: {{image: "{image}"{made}}}']
-        lines += ['    library: {value: "1.31.1", known: measured, source: here}']
-    (project.folder / "matrix.yaml").write_text("\n".join(lines) + "\n")
+    made: dict[str, Any] = {"build": {"base": TEST_IMAGE, "wheels": ["onnxruntime==1.31.1"]}}
+    more = made if build else {}
+    columns = [(version, {"image": image, **more}, "1.31.1") for version, image in images.items()]
+    (project.folder / "matrix.yaml").write_text(matrix_text(*columns))
 
 
 def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(

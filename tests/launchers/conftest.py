@@ -5,31 +5,21 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from projects import command, matrix_text
 
-from tests.launchers.standins import make_standin_image, make_standins
+from tests.launchers.standins import make_standins
+from tests.slurm.image import make_standin
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src"
 REFERENCE = "registry.lab/tensorrt:10.7"
 CHOSEN = ("--trt=10.7.0", "--case=looks", "--no-controls", "--no-confirm")
-MATRIX = f"""\
-schema: 1
-sources: {{here: {{title: "This test"}}}}
-versions:
-  - version: "10.7.0"
-    origin: {{image: "{REFERENCE}"}}
-    library: {{value: "10.7.0", known: measured, source: here}}
-  - version: onnxruntime-9
-    product: onnxruntime
-    origin: {{image: "lab/ort:9"}}
-    library: {{value: "9", known: measured, source: here}}
-"""
+MATRIX = matrix_text(("10.7.0", REFERENCE, "10.7.0"), ("onnxruntime-9", "lab/ort:9", "9"))
 FORGOTTEN = ("SLURM", "APPTAINER", "SINGULARITY", "ENROOT", "PYXIS", "TRTMATRIX")
 
 
@@ -46,11 +36,10 @@ class Project:
     environment: dict[str, str]
 
     def start(self, verb: str, *words: str, results: str = "results", **more: str) -> subprocess.Popen[str]:
-        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-        files += [f"--results={self.folder / results}", f"--cache={self.folder / 'cache'}"]
+        words = (f"--results={self.folder / results}", *words)
         return subprocess.Popen(
-            [sys.executable, "-m", "trtmatrix", verb, *files, *words], env={**self.environment, **more},
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            command(verb, self.folder, HERE / "repros", *words), env={**self.environment, **more}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def call(self, verb: str, *words: str, **more: str) -> Done:
@@ -73,7 +62,7 @@ class Project:
 @pytest.fixture(scope="session", autouse=True)
 def _images() -> None:
     subprocess.run([str(HERE.parents[1] / "docker" / "test" / "build")], check=True)
-    make_standin_image()
+    make_standin()
 
 
 @pytest.fixture

@@ -8,15 +8,11 @@ as FAKE_GPUS says, beside a libnvidia-ml.so.1 that is any library; inside are th
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
-from tests.models.images import CURRENT, SITE, make_image
-from tests.probe.compiled import HERE, make_driver
-
-IMAGE = "trtmatrix/test-launchers:latest"
-FILES = ("tensorrt.py", "standin_context.py")
+from tests.probe.compiled import make_driver
+from tests.slurm.image import IMAGE
 
 COMMON = """\
 #!{python} -IS
@@ -124,16 +120,3 @@ def make_standins(folder: Path) -> None:
     (folder / "nvml").mkdir()
     (folder / "nvml" / "pynvml.py").write_text(PYNVML)
     (make_driver(folder / "nvml") / "libcuda.so.1").rename(folder / "nvml" / "libnvidia-ml.so.1")
-
-
-def make_standin_image() -> None:
-    """Make the image that these run: the test image with the stand-ins for TensorRT and its driver."""
-    text = f"FROM {CURRENT}\nCOPY {' '.join(FILES)} {SITE}/\nCOPY libcuda.so.1 /usr/lib/x86_64-linux-gnu/\n"
-    inputs = "".join((HERE / "standins" / name).read_text() for name in (*FILES, "libcuda.c"))
-
-    def fill(folder: Path) -> None:
-        make_driver(folder)
-        for name in FILES:
-            shutil.copy(HERE / "standins" / name, folder)
-
-    make_image(IMAGE, CURRENT, text, fill, inputs)

@@ -153,7 +153,7 @@ def test_a_tar_of_docker_save_is_loaded_where_the_engine_lacks_it(project: Proje
     text = f"FROM trtmatrix/test:latest\nLABEL mine={tag}\n".encode()
     image, _ = client.images.build(fileobj=io.BytesIO(text), tag=tag, rm=True, network_mode="none")
     matrix = project.folder / "matrix.yaml"
-    matrix.write_text(matrix.read_text().replace('value: "9"', f'value: "{CURRENT_VERSION}"'))
+    matrix.write_text(matrix.read_text().replace('"value": "9"', f'"value": "{CURRENT_VERSION}"'))
     tar = project.folder / "own.tar"
     with tar.open("wb") as stream:
         stream.writelines(image.save(named=True))

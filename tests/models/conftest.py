@@ -14,19 +14,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from projects import Column, files_of, matrix_text
 
 from tests.models import images
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OLDER, CURRENT = f"onnxruntime-{images.OLDER_VERSION}", f"onnxruntime-{images.CURRENT_VERSION}"
 RTX = "tensorrt-rtx-1.7"
-
-COLUMN = """\
-  - version: "{version}"
-    product: {product}
-    origin: {{image: "{image}"}}
-    library: {{value: "{library}", known: measured, source: here}}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +42,6 @@ class Done:
         return {cell["version"]: cell["verdict"] for cell in self.data["cells"]}
 
 
-Column = tuple[str, str, str, str]
-"""A version's name, product, image and library."""
-
-
 class Project:
     """matrix.yaml, results and cache in a folder; ``current``: the image of the newer ONNX Runtime."""
 
@@ -61,22 +51,16 @@ class Project:
     ) -> None:  # fmt: skip
         self.folder, self.results, self.repros = folder, folder / "results", repros
         columns = columns or [
-            (RTX, "tensorrt-rtx", images.CURRENT, "1.7.1.116"),
-            (OLDER, "onnxruntime", images.OLDER, images.OLDER_VERSION),
-            (CURRENT, "onnxruntime", current, images.CURRENT_VERSION),
+            (RTX, images.CURRENT, "1.7.1.116"),
+            (OLDER, images.OLDER, images.OLDER_VERSION),
+            (CURRENT, current, images.CURRENT_VERSION),
         ]
-        text = 'schema: 1\nsources:\n  here: {title: "This test"}\nversions:\n'
-        for version, product, image, library in columns:
-            text += COLUMN.format(version=version, product=product, image=image, library=library)
-        (folder / "matrix.yaml").write_text(text)
+        (folder / "matrix.yaml").write_text(matrix_text(*columns))
 
     @property
     def files(self) -> list[str]:
         """The options that name the project's files."""
-        return [
-            f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={self.repros}",
-            f"--results={self.results}", f"--cache={self.folder / 'cache'}",
-        ]  # fmt: skip
+        return files_of(self.folder, self.repros)
 
     @property
     def environment(self) -> dict[str, str]:

@@ -20,6 +20,7 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from projects import matrix_text
 
 from tests.models import images
 from tests.models.conftest import REPOSITORY
@@ -27,20 +28,6 @@ from tests.probe.pythons import cache_folder
 from trtmatrix.cli.entry import run
 
 OLDER, CURRENT = f"onnxruntime-{images.OLDER_VERSION}", f"onnxruntime-{onnxruntime.__version__}"
-MATRIX = """\
-schema: 1
-sources:
-  here: {{title: "This test"}}
-versions:
-  - version: "{older}"
-    product: onnxruntime
-    origin: {{wheels: ["onnxruntime=={older_library}", "numpy"]}}
-    library: {{value: "{older_library}", known: measured, source: here}}
-  - version: "{current}"
-    product: onnxruntime
-    origin: {{interpreter: "{python}"}}
-    library: {{value: "{library}", known: measured, source: here}}
-"""
 LOWERED = 21
 """The newest opset that the older release reads; its newest IR version is 10."""
 
@@ -120,12 +107,12 @@ def published() -> dict[str, Any]:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with matrix.yaml and a cache whose environment is made once."""
     folder = tmp_path_factory.mktemp("published")
-    (folder / "matrix.yaml").write_text(
-        MATRIX.format(
-            older=OLDER, older_library=images.OLDER_VERSION, current=CURRENT,
-            library=onnxruntime.__version__, python=sys.executable,
-        )
-    )  # fmt: skip
+    wheels = [f"onnxruntime=={images.OLDER_VERSION}", "numpy"]
+    columns = (
+        (OLDER, {"wheels": wheels}, images.OLDER_VERSION),
+        (CURRENT, {"interpreter": sys.executable}, onnxruntime.__version__),
+    )
+    (folder / "matrix.yaml").write_text(matrix_text(*columns))
     (folder / "cache").mkdir()
     environments = cache_folder() / "published-environments"
     environments.mkdir(parents=True, exist_ok=True)

@@ -12,20 +12,10 @@ from pathlib import Path
 
 import onnxruntime
 import pytest
+from projects import files_of, matrix_text
 
 ROOT = Path(__file__).resolve().parents[2]
 NOX = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py")]
-
-MATRIX = """\
-schema: 1
-sources:
-  here: {{title: "This test"}}
-versions:
-  - version: "onnxruntime-1.0"
-    product: onnxruntime
-    origin: {{interpreter: "{python}"}}
-    library: {{value: "{library}", known: measured, source: here}}
-"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,13 +32,12 @@ def project(tmp_path: Path) -> Path:
 
 
 def write_matrix(folder: Path, library: str) -> None:
-    (folder / "matrix.yaml").write_text(MATRIX.format(python=sys.executable, library=library))
+    column = ("onnxruntime-1.0", {"interpreter": sys.executable}, library)
+    (folder / "matrix.yaml").write_text(matrix_text(column))
 
 
 def command(session: str, folder: Path, *words: str) -> list[str]:
-    files = [f"--matrix={folder}/matrix.yaml", f"--repros={ROOT}/tests/nox/repros"]
-    files += [f"--results={folder}/results", f"--cache={folder}/cache"]
-    return [*NOX, "-R", "-s", session, "--", *files, *words]
+    return [*NOX, "-R", "-s", session, "--", *files_of(folder, ROOT / "tests" / "nox" / "repros"), *words]
 
 
 def call(session: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -8,17 +8,17 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
 import docker.errors
 import pytest
+from projects import command
 
 from tests.containers.conftest import BUILD, wait_until
 
@@ -122,7 +122,5 @@ def untagged() -> Iterator[Untagged]:
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line on this side."""
-    files = [f"--matrix={folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-    files += [f"--results={folder / 'results'}", f"--cache={folder / 'cache'}"]
-    command: Sequence[str] = [sys.executable, "-m", "trtmatrix", words[0], *files, *words[1:]]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    line = command(words[0], folder, HERE / "repros", *words[1:])
+    return subprocess.run(line, capture_output=True, text=True, check=False)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from projects import command, matrix_text
 
 from tests.containers.conftest import IMAGE
 from tests.pack.conftest import FarHost, Untagged, call
@@ -19,34 +20,18 @@ from trtmatrix.plan.lockfile import Lock, LockedImage, LockedPlatform
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 
 VERSIONS = "onnxruntime-1.30.0,onnxruntime-1.31,onnxruntime-1.31.1"
-MATRIX = """\
-schema: 1
-sources:
-  here: {{title: "This test"}}
-versions:
-  - version: "onnxruntime-1.30.0"
-    product: onnxruntime
-    note: "locked, and known by its ID alone"
-    origin: {{image: "{untagged}"}}
-    library: {{value: "1.30.0", known: measured, source: here}}
-  - version: "onnxruntime-1.31"
-    product: onnxruntime
-    note: "the wheels of which an environment is made there"
-    origin: {{wheels: ["onnxruntime==1.31.1", "numpy"]}}
-    library: {{value: "1.31.1", known: measured, source: here}}
-  - version: "onnxruntime-1.31.1"
-    product: onnxruntime
-    note: "an image that is not locked, known by its name"
-    origin: {{image: "{image}"}}
-    library: {{value: "1.31.1", known: measured, source: here}}
-"""
 
 
 @pytest.fixture(scope="module")
 def pack(untagged: Untagged, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pack an image with a name, one without, and wheels; removed at the end."""
     folder = tmp_path_factory.mktemp("near")
-    (folder / "matrix.yaml").write_text(MATRIX.format(image=IMAGE, untagged=untagged.name))
+    columns = (
+        ("onnxruntime-1.30.0", untagged.name, "1.30.0"),  # locked, and known by its ID alone
+        ("onnxruntime-1.31", {"wheels": ["onnxruntime==1.31.1", "numpy"]}, "1.31.1"),  # there: an environment
+        ("onnxruntime-1.31.1", IMAGE, "1.31.1"),  # not locked, known by its name
+    )
+    (folder / "matrix.yaml").write_text(matrix_text(*columns))
     platform = LockedPlatform(manifest=f"sha256:{'0' * 64}", image_id=untagged.id, layers=())
     locked = LockedImage(
         digest=f"sha256:{'0' * 64}", registry="127.0.0.1:1", platforms={own_platform(): platform},
@@ -112,10 +97,11 @@ def test_a_pack_that_is_interrupted_leaves_nothing(pack: Path, tmp_path: Path) -
     near = pack.parent
     for name in ("matrix.yaml", "matrix.lock"):
         shutil.copy(near / name, tmp_path / name)
-    command = [sys.executable, "-m", "trtmatrix", "pack", f"--matrix={tmp_path / 'matrix.yaml'}"]
-    command += [f"--repros={Path(__file__).parent / 'repros'}", f"--cache={tmp_path / 'cache'}"]
     process = subprocess.Popen(
-        [*command, f"--to={tmp_path / 'cut'}"], stderr=subprocess.PIPE, text=True, start_new_session=True
+        command("pack", tmp_path, Path(__file__).parent / "repros", f"--to={tmp_path / 'cut'}"),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stderr is not None
     told = next(line for line in process.stderr if line.startswith("fetching"))

@@ -12,40 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from projects import ROOT, files_of, matrix_text
+from spoiling import WIDTH, blocks, save
 
-UNIT = Path(__file__).resolve().parents[1] / "unit"
-sys.path.insert(0, str(UNIT))
+from trtmatrix.cli.options import make_parser, read_options
+from trtmatrix.judge.entry import Entry
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.run.perform import Options, perform
+from trtmatrix.suite.model import Verdict
+from trtmatrix.suite.plan import Pull
+from trtmatrix.upgrade.model_section import add_extras
+from trtmatrix.upgrade.report import ModelSection
 
-from spoiling import WIDTH, blocks, save  # noqa: E402
-
-from trtmatrix.cli.options import make_parser, read_options  # noqa: E402
-from trtmatrix.judge.entry import Entry  # noqa: E402
-from trtmatrix.model.own_model import ModelOptions, model_repro, open_model  # noqa: E402
-from trtmatrix.plan.context import Context, ProjectOptions, open_context  # noqa: E402
-from trtmatrix.plan.survey import take_survey  # noqa: E402
-from trtmatrix.run.perform import Options, perform  # noqa: E402
-from trtmatrix.suite.model import Verdict  # noqa: E402
-from trtmatrix.suite.plan import Pull  # noqa: E402
-from trtmatrix.upgrade.model_section import add_extras  # noqa: E402
-from trtmatrix.upgrade.report import ModelSection  # noqa: E402
-
-ROOT = UNIT.parents[1]
+UNIT = ROOT / "tests" / "unit"
 RIGHT, WRONG = "onnxruntime-1.31.1", "onnxruntime-1.31.2"
-
-MATRIX = """\
-schema: 1
-sources:
-  here: {{title: "This test"}}
-versions:
-  - version: "{right}"
-    product: onnxruntime
-    origin: {{interpreter: "{python}"}}
-    library: {{value: "{library}", known: measured, source: here}}
-  - version: "{wrong}"
-    product: onnxruntime
-    origin: {{interpreter: "{shim}"}}
-    library: {{value: "{library}", known: measured, source: here}}
-"""
 
 SITE = """\
 import os
@@ -85,10 +67,8 @@ class Project:
         shim.write_text(f'#!/bin/sh\nPYTHONPATH="{site}" exec "{sys.executable}" "$@"\n', encoding="utf-8")
         shim.chmod(0o755)
         library = onnxruntime.__version__
-        (folder / "matrix.yaml").write_text(
-            MATRIX.format(right=RIGHT, wrong=WRONG, python=sys.executable, shim=shim, library=library),
-            encoding="utf-8",
-        )
+        columns = ((n, {"interpreter": str(p)}, library) for n, p in ((RIGHT, sys.executable), (WRONG, shim)))
+        (folder / "matrix.yaml").write_text(matrix_text(*columns))
         self.model = save(blocks(6), folder / "user", external=True)
         self.inputs = folder / "inputs"
         self.inputs.mkdir()
@@ -98,11 +78,7 @@ class Project:
             np.savez(self.inputs / f"{number}.npz", x=x)
 
     def args(self, *more: str) -> argparse.Namespace:
-        words = [
-            "upgrade", f"--from={RIGHT}", f"--to={WRONG}", f"--matrix={self.folder / 'matrix.yaml'}",
-            f"--repros={ROOT / 'repros'}",
-        ]  # fmt: skip
-        words += [f"--cache={self.folder / 'cache'}", f"--results={self.folder / 'results'}"]
+        words = ["upgrade", f"--from={RIGHT}", f"--to={WRONG}", *files_of(self.folder, ROOT / "repros")]
         words += [f"--model={self.model}", f"--inputs={self.inputs}", "--precision=fp32"]
         args = make_parser().parse_args([*words, *more])
         args.controls = False

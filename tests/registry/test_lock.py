@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from bench.registry import Serving
+from projects import files_of
 
 from tests.registry.registries import NGC_VARIABLES, Image, push_image, serve_registry
 from trtmatrix.cli import entry as cli
@@ -66,9 +67,7 @@ class Project:
 
     def command(self, name: str, *words: str) -> int:
         """Run a command in this project."""
-        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={REPROS}"]
-        files += [f"--results={self.folder / 'results'}", f"--cache={self.folder / 'cache'}"]
-        return int(cli.run([name, *files, *words]))
+        return int(cli.run([name, *files_of(self.folder, REPROS), *words]))
 
     @property
     def locked(self) -> Lock:

@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from projects import command, matrix_text
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import H200, L4, Model
@@ -26,15 +27,7 @@ ONE = ("--trt", VERSION, "--no-controls")
 POLL = {"TRTMATRIX_SLURM_POLL": "0.5"}
 """A client of these tests asks often: nobody else waits for the controller."""
 
-MATRIX = f"""\
-schema: 1
-sources:
-  here: {{title: "This test"}}
-versions:
-  - version: "{VERSION}"
-    origin: {{image: "{IMAGE}"}}
-    library: {{value: "{VERSION}", known: measured, source: here}}
-"""
+MATRIX = matrix_text((VERSION, IMAGE, VERSION))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +77,8 @@ class Project:
 
     def command(self, *words: str, verb: str = "run") -> list[str]:
         """Return the command line."""
-        files = [f"--matrix={self.folder / 'matrix.yaml'}", f"--repros={HERE / 'repros'}"]
-        files += [f"--results={self.results}", f"--cache={self.cache}"]
         limits = ["--executor=slurm", f"--memory={1 << 30}", f"--output-size={64 << 20}"]
-        return [sys.executable, "-m", "trtmatrix", verb, *files, *(limits if verb == "run" else []), *words]
+        return command(verb, self.folder, HERE / "repros", *(limits if verb == "run" else []), *words)
 
     def start(self, *words: str, name: str = "1") -> Client:
         """Start a run in a session of its own, as a client on a login node; ``name`` tells runs apart."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_record
+from projects import files_of, matrix_text
 from reprosource import SOURCE
 
 from trtmatrix.cli import entry as cli
@@ -20,18 +21,10 @@ from trtmatrix.judge.record import Record
 from trtmatrix.records.store import keep_outputs, write_record
 from trtmatrix.suite.model import CellId
 
-MATRIX = """\
-schema: 1
-sources: {here: {title: "This test"}}
-versions:
-  - version: "10.7.0"
-    origin: {image: "example.org/tensorrt:10.7.0"}
-    library: {value: "10.7.0", known: read, source: here}
-  - version: "onnxruntime-1.31.1"
-    product: onnxruntime
-    origin: {wheels: ["onnxruntime==1.31.1"]}
-    library: {value: "1.31.1", known: measured, source: here}
-"""
+MATRIX = matrix_text(
+    ("10.7.0", "example.org/tensorrt:10.7.0", "10.7.0"),
+    ("onnxruntime-1.31.1", {"wheels": ["onnxruntime==1.31.1"]}, "1.31.1"),
+)
 CELL = CellId(repro="plain", case="plain", version="10.7.0", gpu="nvidia-h200")
 GPU = {"name": "NVIDIA H200", "driver": "580.159", "variant": "140 GiB"}
 
@@ -52,8 +45,7 @@ class Place:
         return self.folder / "cache"
 
     def words(self, *words: str) -> list[str]:
-        files = [f"--matrix={self.folder}/matrix.yaml", f"--repros={self.folder}/repros"]
-        return [*words, *files, f"--results={self.results}", f"--cache={self.cache}"]
+        return [*words, *files_of(self.folder, self.folder / "repros")]
 
     def merge(self, *files: Path, options: tuple[str, ...] = ()) -> tuple[ExitCode, str]:
         """Merge; returns the exit code and what was printed."""

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from projects import command, matrix_text
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 BUILD = ROOT / "docker" / "test" / "build"
 
-MATRIX = """\
-schema: 1
-sources:
-  here: {title: "This test"}
-versions:
-  - version: "tensorrt-rtx-1.7"
-    product: tensorrt-rtx
-    origin: {image: "trtmatrix/test:latest"}
-    library: {value: "1.7.1.116", known: measured, source: here}
-  - version: "onnxruntime-1.31.1"
-    product: onnxruntime
-    origin: {image: "trtmatrix/test:latest"}
-    library: {value: "1.31.1", known: measured, source: here}
-"""
+IMAGE = "trtmatrix/test:latest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +53,15 @@ def _image() -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Return what runs the matrix over a folder of repros: (isolation, repros, words) → table."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "matrix.yaml").write_text(MATRIX)
+    columns = ("tensorrt-rtx-1.7", IMAGE, "1.7.1.116"), ("onnxruntime-1.31.1", IMAGE, "1.31.1")
+    (folder / "matrix.yaml").write_text(matrix_text(*columns))
 
     def call(isolation: str, repros: Path, *words: str) -> Table:
         results = folder / f"results-{isolation}"
-        command = [sys.executable, "-m", "trtmatrix", "run", f"--matrix={folder / 'matrix.yaml'}"]
-        command += [f"--repros={repros}", f"--cache={folder / 'cache'}", f"--results={results}"]
-        command += [f"--isolation={isolation}", "--json", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        words = (f"--results={results}", f"--isolation={isolation}", "--json", *words)
+        done = subprocess.run(
+            command("run", folder, repros, *words), capture_output=True, text=True, check=False
+        )
         assert done.stdout, done.stderr[-3000:]
         cells = {cell["id"]: cell for cell in json.loads(done.stdout)["cells"]}
         records: dict[str, list[dict[str, Any]]] = {}

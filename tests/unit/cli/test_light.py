@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from builders import make_record
 from engines import ANSWERS, serving
+from projects import matrix_text
 from reprosource import SOURCE
 
 from trtmatrix.cli import entry as cli
@@ -84,22 +85,11 @@ def watched(*words: str) -> Watched:
     return Watched(code=code, modules=set(modules), started=started)
 
 
-MATRIX = """\
-schema: 1
-sources: {here: {title: "This test"}}
-versions:
-  - version: "10.7.0"
-    origin: {image: "example.org/tensorrt:10.7.0"}
-    library: {value: "10.7.0", known: read, source: here}
-  - version: "tensorrt-rtx-1.7"
-    product: tensorrt-rtx
-    origin: {wheels: ["tensorrt-rtx==1.7"]}
-    library: {value: "1.7", known: measured, source: here}
-  - version: "onnxruntime-1.31.1"
-    product: onnxruntime
-    origin: {image: "a/b:1"}
-    library: {value: "1.31.1", known: measured, source: here}
-"""
+MATRIX = matrix_text(
+    ("10.7.0", "example.org/tensorrt:10.7.0", "10.7.0"),
+    ("tensorrt-rtx-1.7", {"wheels": ["tensorrt-rtx==1.7"]}, "1.7"),
+    ("onnxruntime-1.31.1", "a/b:1", "1.31.1"),
+)
 
 
 @pytest.fixture

@@ -1,0 +1,42 @@
+"""Projects in folders of their own: matrix.yaml of a few words, and the command line over such a project."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+Column = tuple[str, str | Mapping[str, Any], str]
+"""A version's name, its origin (an image's name, or what matrix.yaml has there) and its library's version."""
+
+
+def matrix_text(*columns: Column) -> str:
+    """Return matrix.yaml with these columns; JSON is YAML."""
+    versions = [
+        {
+            "version": version, "product": version.rpartition("-")[0] or "tensorrt",
+            "origin": {"image": origin} if isinstance(origin, str) else origin,
+            "library": {"value": library, "known": "measured", "source": "here"},
+        }
+        for version, origin, library in columns
+    ]  # fmt: skip
+    return json.dumps(
+        {"schema": 1, "sources": {"here": {"title": "This test"}}, "versions": versions}, indent=1
+    )
+
+
+def files_of(folder: Path, repros: Path) -> list[str]:
+    """Return the options that name a project's files."""
+    return [
+        f"--matrix={folder / 'matrix.yaml'}", f"--repros={repros}",
+        f"--results={folder / 'results'}", f"--cache={folder / 'cache'}",
+    ]  # fmt: skip
+
+
+def command(verb: str, folder: Path, repros: Path, *words: str) -> list[str]:
+    """Return the command line of ``trtmatrix`` over a project."""
+    return [sys.executable, "-m", "trtmatrix", verb, *files_of(folder, repros), *words]
