@@ -12,18 +12,15 @@ from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page
+from projects import ROOT
+from reports import bare_upgrade, full_upgrade
+from shown import sample_entries
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "unit"))
-
-from reports import bare_upgrade, full_upgrade  # noqa: E402
-from shown import sample_entries  # noqa: E402
-
-from tests.browser.chromium import chromium  # noqa: E402
-from trtmatrix.judge.calibration import NOT_CALIBRATED  # noqa: E402
-from trtmatrix.tables.plots import make_plots  # noqa: E402
-from trtmatrix.tables.render_html import render_html  # noqa: E402
-from trtmatrix.upgrade.render import render_page  # noqa: E402
+from tests.browser.chromium import chromium
+from trtmatrix.judge.calibration import NOT_CALIBRATED
+from trtmatrix.tables.plots import make_plots
+from trtmatrix.tables.render_html import render_html
+from trtmatrix.upgrade.render import render_page
 
 NOW = "2025-01-02 03:04 UTC"
 

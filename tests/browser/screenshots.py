@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
 from pathlib import Path
 
 from playwright.sync_api import Browser
@@ -35,7 +33,7 @@ def main() -> None:
                 sys.exit(f"python -m trtmatrix {' '.join(command)} ended with {done.returncode} and no page")
             for width, height in HEIGHTS.items():
                 file = target / f"{name}-{width}.png"
-                file.write_bytes(pack(shoot(browser, page, width, height)))
+                file.write_bytes(shoot(browser, page, width, height))
                 print(f"{file}: {file.stat().st_size // 1000} kB")
 
 
@@ -47,25 +45,6 @@ def shoot(browser: Browser, page: Path, width: int, height: int) -> bytes:
     content = opened.screenshot()
     context.close()
     return content
-
-
-def pack(content: bytes) -> bytes:
-    """Return a PNG whose pixels are packed as well as zlib can; nothing of the picture changes.
-
-    Source of the layout: https://www.w3.org/TR/png-3/#5DataRep.
-    """
-    chunks, at = [], 8
-    while at < len(content):
-        size, kind = struct.unpack(">I4s", content[at : at + 8])
-        chunks.append((kind, content[at + 8 : at + 8 + size]))
-        at += size + 12
-    pixels = zlib.compress(zlib.decompress(b"".join(data for kind, data in chunks if kind == b"IDAT")), 9)
-    kept = [(kind, data) for kind, data in chunks if kind == b"IHDR"]
-    kept += [(b"IDAT", pixels), (b"IEND", b"")]
-    return content[:8] + b"".join(
-        struct.pack(">I4s", len(data), kind) + data + struct.pack(">I", zlib.crc32(kind + data))
-        for kind, data in kept
-    )
 
 
 if __name__ == "__main__":

@@ -31,6 +31,13 @@ def expected(fits: Callable[[Entry], bool], *, version: str = "") -> set[tuple[s
     }
 
 
+def of(*verdicts: Verdict, version: str = "") -> set[tuple[str, str]]:
+    """Return the rows that have a cell with one of these verdicts."""
+    return expected(
+        lambda e: has_evidence(e) and e.outcome is not None and e.outcome.verdict in verdicts, version=version
+    )
+
+
 def shown(page: Page) -> set[tuple[str, str]]:
     """Return the rows that are shown, by table and case."""
     return {
@@ -80,9 +87,7 @@ def test_at_first_everything_is_shown(opened: Open) -> None:
 def test_by_verdict(verdict: Verdict, opened: Open) -> None:
     with opened("sample") as found:
         pick(found.page, "verdict", verdict.value)
-        wanted = expected(
-            lambda e: has_evidence(e) and e.outcome is not None and e.outcome.verdict is verdict
-        )
+        wanted = of(verdict)
         assert shown(found.page) == wanted
         assert 0 < len(wanted) < len(everything())
         assert address(found.page).endswith(f"#verdict={verdict.value.replace(' ', '+')}")
@@ -114,13 +119,7 @@ def test_by_version_hides_the_other_columns_and_says_so(opened: Open) -> None:
         versions = sum(len(table.columns) for table in TABLES)
         assert f"{versions - 2} versions hidden" in said(found.page)
         pick(found.page, "verdict", "FAIL")
-        fails = expected(
-            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL, version="8.6.0"
-        )
-        fails |= expected(
-            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL, version="10.8.0"
-        )
-        assert shown(found.page) == fails
+        assert shown(found.page) == of(Verdict.FAIL, version="8.6.0") | of(Verdict.FAIL, version="10.8.0")
         found.page.get_by_role("button", name="Show everything").click()
         assert len(heads(found.page)) == versions + len(TABLES)
 
@@ -158,8 +157,7 @@ def test_all_of_it_by_keyboard_alone(opened: Open) -> None:
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.value") == "FAIL"
         page.keyboard.press("Space")
-        wanted = expected(lambda e: e.outcome is not None and e.outcome.verdict is Verdict.FAIL)
-        assert shown(page) == {row for row in wanted if "tf32" in row[1]}
+        assert shown(page) == {row for row in of(Verdict.FAIL) if "tf32" in row[1]}
         assert address(page).endswith("#verdict=FAIL&text=tf32")
         for _ in range(8):
             page.keyboard.press("Shift+Tab")
@@ -183,9 +181,7 @@ def test_the_address_brings_the_filter_back(opened: Open) -> None:
         assert address(found.page).endswith("&text=a%26b%3Dc+%23d")
         found.page.evaluate("location.hash = '#verdict=BUILT'")
         found.page.wait_for_function("() => document.getElementById('text').value === ''")
-        assert shown(found.page) == expected(
-            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
-        )
+        assert shown(found.page) == of(Verdict.BUILT)
 
 
 def test_links_within_the_page_leave_the_filter_alone(opened: Open) -> None:
@@ -215,9 +211,7 @@ def test_without_a_script_everything_is_shown_and_there_is_no_form(opened: Open)
 def test_a_filter_holds_on_paper_and_is_told_there(opened: Open) -> None:
     with opened("sample", "#verdict=BUILT") as found:
         found.page.emulate_media(media="print")
-        assert shown(found.page) == expected(
-            lambda e: e.outcome is not None and e.outcome.verdict is Verdict.BUILT
-        )
+        assert shown(found.page) == of(Verdict.BUILT)
         assert found.page.get_by_role("status").is_visible()
 
 
@@ -229,11 +223,8 @@ def test_what_was_measured_and_what_went_wrong_narrow_the_rows(opened: Open) -> 
         assert shown(found.page) == measured
         words = "regressions: wrong after a version that is right"
         found.page.locator("#pick-only").get_by_label(words, exact=True).check()
-        wrong = {Verdict.FAIL, Verdict.FLAKY}
         assert shown(found.page) < measured
-        assert shown(found.page) <= expected(
-            lambda entry: entry.outcome is not None and entry.outcome.verdict in wrong
-        )
+        assert shown(found.page) <= of(Verdict.FAIL, Verdict.FLAKY)
 
 
 def test_a_precision_leaves_its_own_rows(opened: Open) -> None:

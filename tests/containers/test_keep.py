@@ -7,57 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.registry import Registry, Serving, forget, open_registry
+from bench.registry import Serving
 
-from tests.containers.conftest import Project
 from tests.containers.engines import COMMAND
 from tests.containers.pulling_kit import Bench, open_bench, want
-from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import serve_registry
 from trtmatrix.launchers.images import Images
 from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.plan import Keep, Launch, short_name
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Registry]:
-    """Serve the test image with a layer of its own, which a run can be done in."""
-    with open_registry() as opened:
-        opened.push_with_ballast("one", 4096)
-        yield opened
-
-
-@pytest.fixture
-def image(registry: Registry) -> Iterator[str]:
-    name = registry.name("one")
-    forget(registry.client, name)
-    yield name
-    forget(registry.client, name)
-
-
-def is_here(registry: Registry, name: str) -> bool:
-    return any(name in map(short_name, found.tags or []) for found in registry.client.images.list())
-
-
-def test_an_image_of_two_versions_goes_after_the_last_of_them(
-    registry: Registry, image: str, project: Project
-) -> None:
-    write_matrix(project, {FIRST: image, SECOND: image})
-    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES, "--keep", "none")
-    assert [done.cell("passes", version)["verdict"] for version in (FIRST, SECOND)] == ["PASS"] * 2
-    assert done.told.count(f"removed {image}") == 1
-    assert done.told.index("[2/2]") < done.told.index(f"removed {image}")
-    assert not is_here(registry, image)
-    again = project.run("--trt", FIRST, *PASSES, "--rerun")
-    assert again.cell("passes", FIRST)["verdict"] == "PASS"
-    assert is_here(registry, image), "without --keep they stay"
-
-
-def test_an_image_that_was_here_before_stays(registry: Registry, image: str, project: Project) -> None:
-    registry.client.images.pull(image)
-    write_matrix(project, {FIRST: image})
-    assert project.run("--trt", FIRST, *PASSES, "--keep", "none").cell("passes", FIRST)["verdict"] == "PASS"
-    assert is_here(registry, image)
+from trtmatrix.suite.plan import Keep, Launch
 
 
 @pytest.fixture(scope="module")

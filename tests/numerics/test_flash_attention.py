@@ -9,10 +9,10 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.numerics.graphs import Array, contained, floor_of, members, on_onnxruntime, relative
+from tests.numerics.graphs import Array, contained, floor_of, on_onnxruntime, relative
 from trtmatrix.authoring import core_attention as core
 from trtmatrix.authoring.arithmetic import FLOAT64
-from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.factors import PASS_FACTOR
 from trtprobe.cell import load_repro
 
 REPRO = Path(__file__).parents[2] / "repros" / "flash_attention.py"
@@ -36,20 +36,6 @@ def test_graphs_compute_the_reference(repro: ModuleType, kind: str, precision: s
     assert relative(y, made["reference"]["y"]) < PASS_FACTOR * floor_of(repro, params)
 
 
-DEFECTIVE = [(name, defect) for name, case in CASES.items() for defect in case["defects"]]
-
-
-@pytest.mark.parametrize(("name", "defect"), DEFECTIVE)
-def test_a_known_defect_is_told_from_noise(repro: ModuleType, name: str, defect: str) -> None:
-    params = {**CASES[name]["params"], **LITTLE, "queries": 24, "keys": 24}
-    reference, wrong = (repro.emulate(params, FLOAT64, which)["y"] for which in ("", defect))
-    assert relative(wrong, reference) > FAIL_FACTOR * floor_of(repro, params)
-    for arithmetic in members(params):
-        right, put_in = (repro.emulate(params, arithmetic, which)["y"] for which in ("", defect))
-        assert abs(contained(right, reference, wrong)) < 0.02
-        assert contained(put_in, reference, wrong) == pytest.approx(1, abs=0.02)
-
-
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case["control"]])
 def test_the_graph_of_a_control_has_the_defect_that_it_names(repro: ModuleType, name: str) -> None:
     params = {**CASES[name]["params"], **LITTLE}
@@ -57,20 +43,6 @@ def test_the_graph_of_a_control_has_the_defect_that_it_names(repro: ModuleType, 
     y = on_onnxruntime(made["model"], made["inputs"])["y"]
     wrong = repro.emulate(params, FLOAT64, CASES[name]["defect"])["y"]
     assert contained(y, made["reference"]["y"], wrong) == pytest.approx(1, abs=0.01)
-
-
-MEASURED = {  # rel_l2 on an H200, TensorRT 8.5.3.1 or 8.6.0 (results/), not fused
-    "sdpa-128-fp16": 0.000868, "sdpa-512-fp16": 0.00118, "sdpa-512-tf32": 0.000559, "sdpa-512-fp32": 5.01e-7,
-    "sdpa-2048-fp16": 0.00187, "sdpa-4096-fp16": 0.00249, "sdpa-512x77-fp16": 0.000805,
-    "sdpa-1x2048-fp16": 0.00181, "causal-512-fp16": 0.000743, "causal-512-tf32": 0.000527,
-    "window-2048-fp16": 0.00136, "padding-512-fp16-flag": 0.00122,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_the_noise_floor_is_what_engines_show(repro: ModuleType, name: str) -> None:
-    floor = floor_of(repro, CASES[name]["params"], small=True)
-    assert 1 / 1.5 < MEASURED[name] / floor < 1.5
 
 
 class FakeEngine:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from bench.calibrate import SEEDS, TARGET, calibrate, is_current
 from bench.groups import REPROS, Group, read_groups
+from judge.test_published import entries
 
-from trtmatrix.judge.calibration import SCHEMA, read_entry
+from trtmatrix.judge.calibration import SCHEMA, read_calibration, read_entry
+from trtmatrix.judge.factors import VALID_BOUND, VALID_FLOORS
 from trtmatrix.judge.noise import precision_of
+from trtmatrix.judge.record import RAN
 from trtmatrix.prepare.noise import calibrated_noise, emulation_digest, has_noise
+from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 
 REMEDY = "the calibration is not the present code's: run `python -m bench.calibrate --changed`"
@@ -106,3 +112,31 @@ def test_an_entry_counts_for_the_code_that_made_it_alone(tmp_path: Path) -> None
     assert noise["c"]["lost-scale"] == installed()["cases"][SCALED]["envelope"]["lost-scale"]
     assert calibrated_noise(rewritten(tmp_path, "\n# a comment\n"), case, ["lost-scale"]) == noise
     assert calibrated_noise(rewritten(tmp_path, "\nOTHER = 1\n"), case, ["lost-scale"]) is None
+
+
+def test_each_known_defect_of_each_case_shows_by_its_size_or_its_shape() -> None:
+    """But for one case, whose inputs are so large that it can say nothing, as its repro expects."""
+    calibration = read_calibration()
+    hidden = [
+        (key, defect)
+        for key, noise in calibration.noises.items() for defect in noise.defects
+        if noise.size(defect)[1] < VALID_FLOORS and calibration.bound(noise, defect) > VALID_BOUND
+    ]  # fmt: skip
+    assert [(key.split()[0], defect) for key, defect in hidden] == [
+        ("sdpa-scale:amplitude=1000.0", "lost-scale")
+    ]
+
+
+def test_a_calibrated_floor_is_what_right_engines_show() -> None:
+    """Over all published engines that are right, the median error of a repro's outputs is one floor."""
+    noises, shown = read_calibration().noises, defaultdict[str, list[float]](list)
+    for entry in entries():
+        noise = noises.get(entry.cell.case.noise_key)
+        if noise and noise.precision != "fp16-flag" and entry.expected is Verdict.PASS:
+            for record in (record for record in entry.records if record.ended == RAN):
+                for output, values in ((o, v) for build in record.builds for o, v in build.outputs.items()):
+                    if floor := noise.floor(output):
+                        shown[entry.cell.repro.id].append(values["rel_l2"] / floor)
+    medians = {repro: median(quotients) for repro, quotients in shown.items()}
+    assert {repro: m for repro, m in medians.items() if not 0.6 < m < 1.3} == {}
+    assert len(medians) >= 6

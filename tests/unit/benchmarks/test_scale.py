@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from bench.records import make_records
-from bench.scale import FORMATS, measure, text
 
 from trtmatrix.judge.record import Pool, Record, parse_record
 from trtmatrix.records.store import read_records
@@ -55,12 +54,3 @@ def test_a_stored_record_takes_little_memory(results: Path) -> None:
     size = sum(Path(item.record.file).stat().st_size for item in stored) / len(stored)
     assert size > 4000
     assert held < 3000, "with its data a record takes ten times as much"
-
-
-def test_both_ways_are_timed(results: Path) -> None:
-    figures = measure(results, repeats=1)
-    assert figures["ratio"] == figures["tables"]["median"] / figures["plain"]["median"]
-    assert len(figures["ratios"]) == len(figures["tables"]["seconds"]) == 1
-    assert 1e7 < figures["plain"]["peak_bytes"] < figures["tables"]["peak_bytes"] < 500e6
-    assert figures["formats"] == list(FORMATS)
-    assert "goal 3" in text(figures)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from bench.speed import bench as handed
 from bench.speed.bench import Bench
 from bench.speed.page import render_page
 from bench.speed.rows import CannotMeasure, Goal, Row, parse_rows
-from bench.speed.whole import measure_whole
 from goldenfile import check_golden
 
 MACHINE = {"processor": "A processor", "cores": "2", "GPU": "", "commit": "0123456789ab"}
@@ -60,43 +57,6 @@ def test_the_page_shows_goals_figures_machines_and_what_is_missing() -> None:
 def test_the_kept_page_is_that_of_the_kept_figures() -> None:
     rows = parse_rows(speed.JSON.read_text(encoding="utf-8"))
     assert speed.PAGE.read_text(encoding="utf-8") == render_page(rows, speed.NEEDS)
-
-
-def engine(*engines: dict[str, Any], **facts: float) -> dict[str, Any]:
-    return {"engine": {**facts, "engines": list(engines)}}
-
-
-def built(name: str, seconds: float, **more: str) -> dict[str, Any]:
-    return {"name": name, "build_seconds": seconds, **more}
-
-
-def test_a_whole_version_is_timed_by_the_records_of_its_run(tmp_path: Path) -> None:
-    def write(case: str, version: str, began: str, ended: str, **more: Any) -> None:
-        cell = {"repro": "r", "case": case, "version": version, "gpu": "g"}
-        facts = {"product": "tensorrt", "started": began, "finished": ended, "cell": cell}
-        (tmp_path / f"{case}-{version}.json").write_text(json.dumps({**facts, **more}))
-
-    worker = {"builder_seconds": 6.0, "alone": False}
-    served = engine(built("a-0", 2.0, shared_with="r/b"), run_seconds=1.0)
-    write("a", "8.6.0", "2026-01-01T00:00:04.000Z", "2026-01-01T00:00:10.000Z", worker=worker, **served)
-    first = engine(built("a-0", 2.0), run_seconds=3.0)
-    write("b", "8.6.0", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:04.000Z", worker=worker, **first)
-    write("b", "8.5.3.1", "2026-01-01T00:00:00.000Z", "2026-01-01T00:00:04.000Z", worker=worker, **first)
-    write("c", "8.6.0", "2025-01-01T00:00:00.000Z", "2026-01-01T00:00:04.000Z")  # it could not run
-    rows: list[Row] = []
-    bench = Bench(folder=tmp_path, tell=rows.append, records=tmp_path)
-    measure_whole(bench)
-    assert [row.name for row in rows] == ["whole:8.5.3.1", "whole:8.6.0"]
-    assert rows[1].figures["the run"] == [16.0]
-    assert rows[1].figures["the least"] == [10.0]
-    assert [goal.value for goal in rows[1].goals] == [1.6, 16.0 / 60]
-    assert not rows[1].met
-    rows.clear()
-    measure_whole(replace(bench, versions=("8.5.3.1",)))
-    assert [row.name for row in rows] == ["whole:8.5.3.1"]
-    for without in (replace(bench, records=None), replace(bench, versions=("10.8.0",))):
-        with pytest.raises(CannotMeasure):
-            measure_whole(without)
 
 
 def lacking(bench: Bench) -> None:
