@@ -60,7 +60,8 @@ class Project:
 
     def command(self, *words: str) -> list[str]:
         """Return the command line of ``trtmatrix run``."""
-        return command("run", self.folder, HERE / "repros", *LIMITS, *words)
+        places = (f"--results={self.results}", f"--cache={self.cache}")
+        return command("run", self.folder, HERE / "repros", *places, *LIMITS, *words)
 
     def start(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Start a run in a session of its own; what it tells goes to files."""

@@ -11,11 +11,10 @@ import re
 import subprocess
 import sys
 import venv
-import zipfile
 from pathlib import Path
 
 import pytest
-from projects import command
+from projects import command, write_wheel
 
 from tests.containers.conftest import GOOD, HERE, LIMITS, Project
 from trtmatrix.launchers.docker_engine import find_address
@@ -94,8 +93,8 @@ def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None
 
 def test_wheels_come_from_the_wheelhouse_alone(tmp_path: Path) -> None:
     wheelhouse, log = tmp_path / "wheelhouse", tmp_path / "log"
-    make_wheel(wheelhouse, "trtmatrix_made_up", "1.0", "trtmatrix-made-up-too")
-    make_wheel(wheelhouse, "trtmatrix_made_up_too", "2.0")
+    write_wheel(wheelhouse, "trtmatrix_made_up", "1.0", {}, "trtmatrix-made-up-too")
+    write_wheel(wheelhouse, "trtmatrix_made_up_too", "2.0", {"trtmatrix_made_up_too.py": ""})
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
     code = (
@@ -110,16 +109,3 @@ def test_wheels_come_from_the_wheelhouse_alone(tmp_path: Path) -> None:
     assert "MachineryError: uv could not install trtmatrix-nowhere" in lacking.stderr
     assert "--no-index" in lacking.stderr
     assert calls_out(log) == []
-
-
-def make_wheel(folder: Path, name: str, version: str, needs: str = "") -> None:
-    """Write a wheel of one empty module."""
-    folder.mkdir(exist_ok=True)
-    info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata += f"Requires-Dist: {needs}\n" if needs else ""
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(f"{name}.py", "")
-        wheel.writestr(f"{info}/METADATA", metadata)
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")

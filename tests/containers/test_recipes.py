@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pip
 import pytest
+from projects import write_wheel
 
 from tests.containers.engines import INVENTS_DIGESTS
 from trtmatrix.images.lock import format_matrix_lock
@@ -65,23 +65,6 @@ COPY site/ /{SITE}/
 COPY constraint.txt /etc/pip/constraint.txt
 ENV PIP_CONSTRAINT=/etc/pip/constraint.txt LD_LIBRARY_PATH=/usr/local/cuda/compat/lib:/usr/local/nvidia/lib64
 """
-
-
-def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, str]) -> Path:
-    """Write a wheel that pip installs."""
-    stem = f"{name}-{version}"
-    kind = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: false\nTag: py3-none-any\n"
-    facts = {
-        f"{stem}.dist-info/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        f"{stem}.dist-info/WHEEL": kind,
-    }
-    record = "".join(f"{file},,\n" for file in [*files, *facts, f"{stem}.dist-info/RECORD"])
-    path = folder / f"{stem}-py3-none-any.whl"
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(path, "w") as wheel:
-        for file, text in {**files, **facts, f"{stem}.dist-info/RECORD": record}.items():
-            wheel.writestr(zipfile.ZipInfo(file), text)
-    return path
 
 
 def write_sdist(folder: Path) -> None:
@@ -220,30 +203,18 @@ def test_its_labels_say_what_went_in(built: Built) -> None:
 
 
 @pytest.mark.usefixtures("built")
-def test_any_user_can_import_it_without_network_and_with_nothing_to_write_to() -> None:
+def test_any_user_can_import_it_with_nothing_of_the_base_s_own_and_nothing_that_no_cell_loads() -> None:
     code = "import os, numpy, tensorrt; print(os.getuid(), tensorrt.__version__, tensorrt.__file__)"
     assert run_in(f"{IMAGE}:9.2.0", code) == "12345 9.2.0.dev5 /opt/site/tensorrt.py"
-
-
-@pytest.mark.usefixtures("built")
-def test_the_base_s_own_tensorrt_is_gone_and_its_settings_decided_nothing() -> None:
     names = "sorted(d.name for d in m.distributions() if 'tens' in d.name)"
     code = f"import importlib.metadata as m; print(*{names})"
     assert run_in(BASE, code).split() == ["tensorrt", "torch_tensorrt"]
     assert run_in(f"{IMAGE}:9.2.0", code).split() == ["tensorrt_bindings", "tensorrt_libs"]
-
-
-@pytest.mark.usefixtures("built")
-def test_libraries_are_found_in_the_wheels_first_then_where_the_base_has_them() -> None:
     path = run_in(f"{IMAGE}:9.2.0", "import os; print(os.environ['LD_LIBRARY_PATH'])").split(":")
-    assert path[0] == "/opt/site/tensorrt"
+    assert path[0] == "/opt/site/tensorrt", "the wheels first, then where the base has libraries"
     assert "/opt/site/tensorrt_libs" in path
     assert path[-3:] == ["/usr/local/cuda/compat/lib", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib64"]
     assert "" not in path
-
-
-@pytest.mark.usefixtures("built")
-def test_what_no_cell_loads_is_not_in_the_image() -> None:
     code = "import pathlib; print(*(p.name for p in pathlib.Path('/opt/site/nvidia/cudnn').rglob('*')))"
     assert run_in(f"{IMAGE}:9.2.0", code).split() == ["lib"]
     template = '{{index .Config.Labels "io.trtmatrix.image.recipe"}}'

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from bench.registry import Serving
 
-from tests.registry.fronts import Front, Reply, tunnel
+from tests.registry.fronts import Asked, Front, Reply, tunnel
 from tests.registry.registries import (
     PASSWORD,
     USER,
@@ -24,12 +26,14 @@ from tests.registry.registries import (
     push_image,
     serve_registry,
 )
-from tests.registry.tokens import TokenService, open_tokens
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.references import RegistryError, Trouble
 
 NAME = "registry.test:5443"
 IMAGE = "nvidia/tensorrt"
+
+
+BASIC = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
 
 
 def log_in(host: str, password: str = PASSWORD, **more: object) -> None:
@@ -82,16 +86,29 @@ def trusted(secured: tuple[Serving, Path]) -> Path:
     return folder
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> Iterator[TokenService]:
-    with Front() as front:
-        yield open_tokens(tmp_path / "tokens", front)
+class Tokens:
+    """A front that wants a token, and gives one as nvcr.io does: as text, to anybody or to who logs in."""
+
+    def __init__(self, front: Front) -> None:
+        self.front, self.anonymous, self.scopes = front, True, list[str]()
+        front.rule = self.answer
+
+    def answer(self, asked: Asked) -> Reply | None:
+        said = asked.headers.get("Authorization", "")
+        if asked.path.startswith("/token"):
+            if said not in ({"", BASIC} if self.anonymous else {BASIC}):
+                return Reply(status=401)
+            self.scopes.append(parse_qs(urlsplit(asked.path).query)["scope"][0])
+            return Reply(headers={"Content-Type": "text/plain"}, body=b'{"token": "good"}')
+        name = re.sub("/(manifests|blobs)/.*", "", asked.path.removeprefix("/v2/"))
+        named = f'Bearer realm="http://{self.front.host}/token",service="s",scope="repository:{name}:pull"'
+        return None if said == "Bearer good" else Reply(status=401, headers={"WWW-Authenticate": named})
 
 
 @pytest.fixture
-def guarded(tokens: TokenService, kept: tuple[Path, Pushed]) -> Iterator[Serving]:
-    with serve_registry(kept[0], auth=tokens.auth) as serving:
-        yield serving
+def tokens(kept: tuple[Path, Pushed]) -> Iterator[Tokens]:
+    with serve_registry(kept[0]) as serving, Front(serving.port) as front:
+        yield Tokens(front)
 
 
 def fails(act: Callable[[], object]) -> RegistryError:
@@ -175,31 +192,25 @@ def test_a_proxy_that_cannot_be_used_is_told_without_its_password(
     assert "swordfish" not in str(error)
 
 
-def test_an_anonymous_token_is_fetched_for_reading_alone(
-    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
-) -> None:
-    registry = Registry()
-    assert registry.resolve(f"{guarded.host}/{IMAGE}:1").digest == kept[1].digest
-    assert registry.check(f"{guarded.host}/{IMAGE}:1") == kept[1].digest
-    assert fails(lambda: registry.check(f"{guarded.host}/other:1")).trouble is Trouble.MISSING
-    names = [claims["access"][0]["name"] for claims in tokens.issued]
-    assert names == [IMAGE, IMAGE, "other"]
-    assert all(claims["access"][0]["actions"] == ["pull"] for claims in tokens.issued)
+def test_an_anonymous_token_is_fetched_for_reading_alone(tokens: Tokens, kept: tuple[Path, Pushed]) -> None:
+    registry, host = Registry(), tokens.front.host
+    assert registry.resolve(f"{host}/{IMAGE}:1").digest == kept[1].digest
+    assert registry.check(f"{host}/{IMAGE}:1") == kept[1].digest
+    assert fails(lambda: registry.check(f"{host}/other:1")).trouble is Trouble.MISSING
+    assert tokens.scopes == [f"repository:{name}:pull" for name in (IMAGE, IMAGE, "other")]
 
 
 def test_a_token_service_that_wants_a_login_gets_it_and_the_registry_does_not(
-    guarded: Serving, tokens: TokenService, kept: tuple[Path, Pushed]
+    tokens: Tokens, kept: tuple[Path, Pushed]
 ) -> None:
-    tokens.anonymous = False
-    assert fails(lambda: Registry().check(f"{guarded.host}/{IMAGE}:1")).trouble is Trouble.NEEDS_LOGIN
-    with Front(guarded.port) as front:
-        log_in(front.host)
-        assert Registry().resolve(f"{front.host}/{IMAGE}:1").digest == kept[1].digest
-        sent = {asked.headers.get("Authorization", "").partition(" ")[0] for asked in front.asked}
-        assert sent == {"", "Bearer"}
-        log_in(front.host, "wrong")
-        error = fails(lambda: Registry().check(f"{front.host}/{IMAGE}:1"))
-    assert error.trouble is Trouble.WRONG_LOGIN
+    tokens.anonymous, host = False, tokens.front.host
+    assert fails(lambda: Registry().check(f"{host}/{IMAGE}:1")).trouble is Trouble.NEEDS_LOGIN
+    log_in(host)
+    assert Registry().resolve(f"{host}/{IMAGE}:1").digest == kept[1].digest
+    asked = [each for each in tokens.front.asked if not each.path.startswith("/token")]
+    assert {each.headers.get("Authorization", "").partition(" ")[0] for each in asked} == {"", "Bearer"}
+    log_in(host, "wrong")
+    assert fails(lambda: Registry().check(f"{host}/{IMAGE}:1")).trouble is Trouble.WRONG_LOGIN
 
 
 def test_a_credential_helper_is_asked_and_a_missing_one_is_told(

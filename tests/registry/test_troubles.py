@@ -76,23 +76,6 @@ def test_who_says_to_wait_too_long_is_not_waited_for(waits: Waits, front: Front)
     assert f"docker login {front.host}" in str(error)
 
 
-@pytest.mark.parametrize(("status", "trouble"), [(429, Trouble.LIMITED), (502, Trouble.BROKEN)])
-def test_who_never_says_otherwise_is_given_up(
-    waits: Waits, front: Front, status: int, trouble: Trouble
-) -> None:
-    front.rule = first(9, Reply(status=status))
-    assert fails(waits.registry, f"{front.host}/{ONE}:1").trouble is trouble
-    assert len(front.asked) == 4, "four times"
-
-
-@pytest.mark.parametrize("cut", [0, 40])
-def test_a_connection_that_is_cut_is_told(waits: Waits, front: Front, cut: int) -> None:
-    front.rule = first(9, Reply(body=b"{" * 400, cut=cut))
-    error = fails(waits.registry, f"{front.host}/{ONE}:1")
-    assert error.trouble is Trouble.UNREACHABLE
-    assert "the connection was cut" in str(error)
-
-
 def test_a_registry_that_is_gone_is_told_at_once(waits: Waits) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
@@ -139,49 +122,42 @@ def test_a_registry_that_names_no_digest_is_read(
 
 
 OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+prettyjws"}}'.encode()
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (b"<html>welcome to the hotel</html>", "it: Invalid JSON"),
-        (b"[]", "it: Input should be an object"),
-        (OLD, "config: Field required"),
-        (b"{}", "config: Field required"),
-        (b'{"schemaVersion": 2, "manifests": [1]}', "manifests.0: Input should be an object"),
-        (b'{"schemaVersion": 2, "manifests": {}}', "manifests: Input should be a valid array"),
-        (b'{"schemaVersion": 2, "layers": [], "config": {"mediaType": "x"}}', "config.digest"),
-    ],
-)  # fmt: skip
-def test_what_no_registry_should_say_is_told(front: Front, body: bytes, said: str) -> None:
-    front.rule = first(1, Reply(body=body))
-    error = fails(Registry(), f"{front.host}/{ONE}:1")
-    assert error.trouble is Trouble.BROKEN
-    assert said in str(error)
-
-
-def test_a_registrys_own_words_are_told_without_its_control_characters(front: Front) -> None:
-    body = b"DENIED: not \x1b[31m today"
-    front.rule = first(1, Reply(status=403, body=body))
-    error = fails(Registry(), f"{front.host}/{ONE}:1")
-    assert error.trouble is Trouble.NEEDS_LOGIN
-    assert "it answers 403 (DENIED: not  [31m today)" in str(error)
-
-
-@pytest.mark.parametrize(
-    "place", ["file:///etc/passwd", "http://[::1", "https://ü..x/", "/v2/amiss/one/manifests/1"]
+PLACES = (
+    "file:///etc/passwd",
+    "http://[::1",
+    "https://ü..x/".encode().decode("latin-1"),
+    f"/v2/{ONE}/manifests/1",
 )
-def test_who_is_sent_on_to_no_web_address_or_in_a_circle_gives_up(front: Front, place: str) -> None:
-    front.rule = first(99, Reply(status=302, headers={"Location": place.encode().decode("latin-1")}))
-    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
+CHALLENGES = ("Negotiate", "Bearer", 'Bearer realm="ftp://x/y"', 'Bearer realm="/token"')
+ANSWERS: list[tuple[Reply, Trouble, str]] = [
+    (Reply(status=429), Trouble.LIMITED, ""),
+    (Reply(status=502), Trouble.BROKEN, ""),
+    *((Reply(body=b"{" * 400, cut=cut), Trouble.UNREACHABLE, "the connection was cut") for cut in (0, 40)),
+    (Reply(body=b"<html>welcome to the hotel</html>"), Trouble.BROKEN, "it: Invalid JSON"),
+    (Reply(body=b"[]"), Trouble.BROKEN, "it: Input should be an object"),
+    *((Reply(body=body), Trouble.BROKEN, "config: Field required") for body in (OLD, b"{}")),
+    (Reply(body=b'{"manifests": [1]}'), Trouble.BROKEN, "manifests.0: Input should be an object"),
+    (Reply(body=b'{"manifests": {}}'), Trouble.BROKEN, "manifests: Input should be a valid array"),
+    (Reply(body=b'{"layers": [], "config": {"mediaType": "x"}}'), Trouble.BROKEN, "config.digest"),
+    (Reply(body=b" " * (17 << 20)), Trouble.BROKEN, "more than 16 MiB"),
+    (
+        Reply(status=403, body=b"DENIED: not \x1b[31m today"),
+        Trouble.NEEDS_LOGIN,
+        "403 (DENIED: not  [31m today)",
+    ),
+    *((Reply(status=302, headers={"Location": place}), Trouble.BROKEN, "") for place in PLACES),
+    *((Reply(status=401, headers={"WWW-Authenticate": how}), Trouble.BROKEN, "") for how in CHALLENGES),
+]
 
 
-@pytest.mark.parametrize(
-    "challenge", ["Negotiate", "Bearer", 'Bearer realm="ftp://x/y"', 'Bearer realm="/token"']
-)
-def test_a_login_of_an_unknown_kind_is_told(front: Front, challenge: str) -> None:
-    front.rule = first(9, Reply(status=401, headers={"WWW-Authenticate": challenge}), where="/v2/")
-    assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is Trouble.BROKEN
+@pytest.mark.parametrize(("reply", "trouble", "said"), ANSWERS)
+def test_what_no_registry_should_say_is_told(
+    waits: Waits, front: Front, reply: Reply, trouble: Trouble, said: str
+) -> None:
+    front.rule = first(99, reply, where="/v2/")
+    error = fails(waits.registry, f"{front.host}/{ONE}:1")
+    assert (error.trouble, said in str(error)) == (trouble, True), str(error)
+    assert reply.status not in {429, 502} or len(front.asked) == 4, "four times"
 
 
 @pytest.mark.parametrize(
@@ -199,12 +175,6 @@ def test_a_token_service_that_gives_no_token_is_told(front: Front, reply: Reply,
     named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
     front.rule = lambda asked: reply if "/token" in asked.path else Reply(status=401, headers=named)
     assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is trouble
-
-
-def test_an_answer_without_end_is_not_read(front: Front) -> None:
-    front.rule = lambda asked: Reply(body=b" " * (17 << 20)) if "/blobs/" in asked.path else None
-    error = fails(Registry(), f"{front.host}/{ONE}:1")
-    assert (error.trouble, "more than 16 MiB" in str(error)) == (Trouble.BROKEN, True)
 
 
 @pytest.mark.parametrize(

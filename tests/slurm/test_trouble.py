@@ -9,9 +9,11 @@ from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
+from projects import matrix_text
+
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import A100, H200, L4, Model
-from tests.slurm.image import VERSION
+from tests.slurm.image import IMAGE, VERSION
 from tests.slurm.project import ONE, Project
 from tests.slurm.waiting import wait_until
 
@@ -51,9 +53,8 @@ def test_a_usage_error_is_not_tried_again(project: Project) -> None:
 
 def test_an_image_that_is_nowhere_leaves_the_others_alone(project: Project) -> None:
     nowhere = "127.0.0.1:1/trtmatrix/nowhere:10.8.0"
-    text = (project.folder / "matrix.yaml").read_text()
-    more = text[text.index('  - version: "') :].replace(VERSION, "10.8.0")
-    (project.folder / "matrix.yaml").write_text(text + more)
+    columns = (VERSION, IMAGE, VERSION), ("10.8.0", IMAGE, "10.8.0")
+    (project.folder / "matrix.yaml").write_text(matrix_text(*columns))
     project.write_site(images={"10.8.0": nowhere})
     done = project.run("--no-controls", "--case", "passes", "--gpu", "H200", "--trt", f"{VERSION},10.8.0")
     assert done.code == 3, done.told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,28 @@ def matrix_text(*columns: Column) -> str:
     return json.dumps(
         {"schema": 1, "sources": {"here": {"title": "This test"}}, "versions": versions}, indent=1
     )
+
+
+def write_wheel(
+    folder: Path, name: str, version: str, files: Mapping[str, str], *needs: str, tag: str = "py3-none-any"
+) -> Path:
+    """Write a wheel that pip installs."""
+    info = f"{name}-{version}.dist-info"
+    metadata = [
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",
+        *(f"Requires-Dist: {n}" for n in needs),
+    ]
+    facts = {
+        f"{info}/METADATA": "\n".join(metadata) + "\n",
+        f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: false\nTag: {tag}\n",
+    }
+    record = "".join(f"{file},,\n" for file in [*files, *facts, f"{info}/RECORD"])
+    path = folder / f"{name}-{version}-{tag}.whl"
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file, text in {**files, **facts, f"{info}/RECORD": record}.items():
+            wheel.writestr(zipfile.ZipInfo(file), text)
+    return path
 
 
 def files_of(folder: Path, repros: Path) -> list[str]:

@@ -19,6 +19,36 @@ from trtmatrix.upgrade.report import (
     Weight,
 )
 
+GPU_AND_DRIVER: tuple[FactLine, ...] = (
+    FactLine(
+        topic="compute capability", text="8.9 is supported by both.", weight=Weight.NOTE,
+        known="read", sources=(Source(title="support matrix", url=NOTES),),
+    ),
+    FactLine(
+        topic="driver", text="the image of 10.8.0 wants 570 or later, here is 580.159.04.",
+        weight=Weight.FOR, known="read",
+    ),
+)  # fmt: skip
+PERFORMANCE: tuple[PerformanceLine, ...] = (
+    PerformanceLine(
+        repro="gemm-mha-v2", case="fp16-h3", measure="latency", unit="ms",
+        before=Spread(median=0.28, low=0.27, high=0.31, count=50),
+        after=Spread(median=0.12, low=0.12, high=0.14, count=50), ratio=0.43, told_apart=True,
+        p_value=0.05, clocks="1980 MHz at both",
+    ),
+    PerformanceLine(
+        repro="gemm-mha-v2", case="fp16-h3", measure="engine size", unit="bytes",
+        before=Spread(median=1329220.0, low=1329220.0, high=1329220.0, count=1),
+        after=Spread(median=2329220.0, low=2329220.0, high=2329220.0, count=1), ratio=1.75,
+        told_apart=False, why_not="another driver",
+    ),
+    PerformanceLine(
+        repro="sdpa-scale", case="sdpa-tf32", measure="build time", unit="s", before=None,
+        after=Spread(median=math.nan, low=0.5, high=math.inf, count=3), ratio=None,
+        told_apart=False,
+    ),
+)  # fmt: skip
+
 
 def full_upgrade() -> Upgrade:
     """A report in which every section is filled, with odd characters, long texts, NaN and None."""
@@ -54,35 +84,7 @@ def full_upgrade() -> Upgrade:
             ),
         ),
         findings=(ODD_ONE, REGRESSED, UNKNOWN, FIXED),
-        gpu_and_driver=(
-            FactLine(
-                topic="compute capability", text="8.9 is supported by both.", weight=Weight.NOTE,
-                known="read", sources=(Source(title="support matrix", url=NOTES),),
-            ),
-            FactLine(
-                topic="driver", text="the image of 10.8.0 wants 570 or later, here is 580.159.04.",
-                weight=Weight.FOR, known="read",
-            ),
-        ),
-        performance=(
-            PerformanceLine(
-                repro="gemm-mha-v2", case="fp16-h3", measure="latency", unit="ms",
-                before=Spread(median=0.28, low=0.27, high=0.31, count=50),
-                after=Spread(median=0.12, low=0.12, high=0.14, count=50), ratio=0.43, told_apart=True,
-                p_value=0.05, clocks="1980 MHz at both",
-            ),
-            PerformanceLine(
-                repro="gemm-mha-v2", case="fp16-h3", measure="engine size", unit="bytes",
-                before=Spread(median=1329220.0, low=1329220.0, high=1329220.0, count=1),
-                after=Spread(median=2329220.0, low=2329220.0, high=2329220.0, count=1), ratio=1.75,
-                told_apart=False, why_not="another driver",
-            ),
-            PerformanceLine(
-                repro="sdpa-scale", case="sdpa-tf32", measure="build time", unit="s", before=None,
-                after=Spread(median=math.nan, low=0.5, high=math.inf, count=3), ratio=None,
-                told_apart=False,
-            ),
-        ),
+        gpu_and_driver=GPU_AND_DRIVER, performance=PERFORMANCE,
         api=API,
         engines=(
             FactLine(

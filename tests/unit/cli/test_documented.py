@@ -90,6 +90,9 @@ def words_of(command: str) -> list[str]:
 COMMANDS = {command: f"{page.name}: {command}" for page in PAGES for command in commands_of(page.read_text())}
 
 
+RUN = set[tuple[str, ...]]()
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project with what the documents' examples name."""
@@ -113,6 +116,9 @@ def test_a_command_as_pasted(
     placeholder = any(word in {"A", "B", "DIR", "CELL", "CASE", "VERSION", "FILES", "…"} for word in words)
     if not words or placeholder or any(re.match(pattern, " ".join(words)) for pattern in NOT_RUN):
         return
+    if tuple(words) in RUN:  # by another page, or by nox
+        return
+    RUN.add(tuple(words))
     monkeypatch.chdir(place)
     instead = {"run": ["--plan"], "operators": ["--no-run"]}.get(words[0], [])
     with patch.dict(os.environ):  # --engine sets it for what the command starts

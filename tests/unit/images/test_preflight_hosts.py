@@ -15,6 +15,7 @@ from trtmatrix.images.rules import RULES, Rule, rule_of
 from trtmatrix.launchers.references import Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
+from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import NO_GPU, Exclusion, Known
 from trtmatrix.suite.plan import GpuAccess, Pull
 
@@ -24,6 +25,7 @@ MIG = replace(L4, variant="23 GiB, MIG on")
 PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
 
 
+BY_HAND = replace(HERE.version, origin=ImageOrigin(image="trtmatrix/test:latest"))
 RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Known.RECALLED))
 
 
@@ -39,7 +41,7 @@ def drive(room: float) -> Case_:
     return TO_PULL.but(images=Room(path="/var/lib/docker", free=round(room * GB)))
 
 
-ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
+ROWS: dict[str, dict[str, tuple[Case_, bool | Exclusion]]] = {  # whether it breaks the rule, or the reason
     "engine": {
         "answers": (HERE, False),
         "none": (HERE.but(available=False, reason="no Docker socket"), True),
@@ -50,8 +52,8 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     },
     "gpu": {
         "here": (HERE, False),
-        "none": (HERE.but(gpu=NO_GPU, gpus=()), True),
-        "another": (HERE.but(gpu=replace(L4, slug="nvidia-t4", name="NVIDIA T4", index=None)), True),
+        "none": (HERE.but(gpu=NO_GPU, gpus=()), Exclusion.NO_GPU),
+        "another": (HERE.but(gpu=replace(L4, slug="nvidia-t4", index=None)), Exclusion.OTHER_GPU),
     },
     "gpu-access": {
         "the toolkit": (HERE, False),
@@ -75,6 +77,7 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
         "supported": (HERE, False),
         "10.0 is above 9.0": (HERE.but(gpu=replace(L4, compute="10.0")), True),
         "too old": (HERE.but(gpu=replace(L4, compute="7.0")), True),
+        "of a GPU that is only named": (HERE.but(gpu=replace(L4, compute="10.0", index=None), gpus=()), True),
     },
     "component": {
         "nothing needed": (HERE, False),
@@ -82,9 +85,10 @@ ROWS: dict[str, dict[str, tuple[Case_, bool]]] = {
     },
     "image": {
         "locked and here": (LOCKED_HERE, False),
-        "not named": (TO_PULL.but(selection=Selection()), True),
-        "no script that builds": (TO_BUILD.but(builds=False), True),
-        "never": (TO_PULL.but(pull=Pull.NEVER), True),
+        "not named": (TO_PULL.but(selection=Selection()), Exclusion.IMAGE_NOT_PULLED),
+        "no script that builds": (TO_BUILD.but(builds=False), Exclusion.IMAGE_NOT_BUILT),
+        "ours, made by hand": (TO_PULL.but(version=BY_HAND), Exclusion.IMAGE_NOT_BUILT),
+        "never": (TO_PULL.but(pull=Pull.NEVER), Exclusion.IMAGE_NOT_PULLED),
     },
     "offline": {
         "here": (HERE.but(offline=True), False),
@@ -157,20 +161,21 @@ WARN_ONLY = {rule.id for rule in RULES.values() if not rule.excludes}
 def test_every_rule_has_hosts_that_keep_it_and_hosts_that_break_it() -> None:
     assert set(ROWS) == set(RULES)
     for rule, rows in ROWS.items():
-        assert {breaks for _, breaks in rows.values()} == {True, False}, rule
+        assert {bool(breaks) for _, breaks in rows.values()} == {True, False}, rule
 
 
 @pytest.mark.parametrize(("rule", "row"), [(rule, row) for rule, rows in ROWS.items() for row in rows])
 def test_a_rule_prevents_what_it_is_about_and_nothing_else(rule: str, row: str) -> None:
     host, breaks = ROWS[rule][row]
     plan, checked, broken = host.check()
-    assert (rule in broken) is breaks, (broken, checked.findings)
+    assert (rule in broken) is bool(breaks), (broken, checked.findings)
     if rule in WARN_ONLY or not breaks:
         assert plan.launches
         assert not plan.excluded
     else:
         assert not plan.launches
         assert kinds(plan) <= set(RULES[rule].excludes)
+        assert breaks is True or kinds(plan) == {breaks}
         assert all(item.detail for item in plan.excluded)
     for finding in checked.findings:
         assert finding.remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import sys
@@ -52,7 +53,34 @@ def manifest_of(pack: Path, change: Callable[[str], str]) -> None:
     (pack / SUMS).write_text("\n".join(new) + "\n")
 
 
+def instead(name: str, make: Spoil) -> Spoil:
+    """Put something else in the place of a file."""
+
+    def spoil(pack: Path) -> None:
+        (pack / name).unlink()
+        make(pack / name)
+
+    return spoil
+
+
+def sparse(file: Path) -> None:
+    with file.open("wb") as stream:
+        stream.truncate(1 << 42)
+
+
+def link_to(target: str) -> Spoil:
+    return lambda file: file.symlink_to(target)
+
+
 SPOILT: dict[str, tuple[Spoil, str]] = {
+    "a FIFO of digests": (instead(SUMS, os.mkfifo), "^unpack: "),
+    "digests of 4 TB": (instead(SUMS, sparse), "^unpack: "),
+    "digests that are a link": (instead(SUMS, link_to("/dev/zero")), "^unpack: "),
+    "a script that is a FIFO": (instead(SCRIPT, os.mkfifo), "^unpack: "),
+    "a manifest that is a link": (instead(MANIFEST, link_to("/etc/hostname")), "^unpack: "),
+    "a suite that is a link": (instead(FILES, link_to("/etc/hostname")), "^unpack: "),
+    "a name of markup": (lambda p: manifest_of(p, lambda t: f"{t}by \x1b[2J\n"), "^unpack: "),
+    "a command": (lambda p: manifest_of(p, lambda t: f"{t}version $(reboot)\n"), "^unpack: "),
     "a byte of the images": (lambda p: flip(p / IMAGES, 2000), r"images\.tar differs"),
     "a byte of the script": (lambda p: flip(p / SCRIPT, 300), "unpack differs"),
     "the images are missing": (lambda p: (p / IMAGES).unlink(), r"images\.tar is missing"),

@@ -11,7 +11,6 @@ from builders import (
     H200,
     make_case,
     make_cell,
-    make_control,
     make_entry,
     make_expectation,
     make_record,
@@ -24,7 +23,7 @@ from hypothesis import strategies as st
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.judge.compare import exit_codes, is_current, make_entries, without_refused
 from trtmatrix.judge.confirm import is_shared
-from trtmatrix.judge.entry import Entry, Stored, expected_verdict, find_expectation
+from trtmatrix.judge.entry import Entry, Stored, find_expectation
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
@@ -122,13 +121,6 @@ def test_an_expectation_may_be_of_some_gpus_alone(
     other = make_expectation(Verdict.PASS)
     cell = make_cell(make_repro(expectations=(said, other)), gpu=gpu)
     assert find_expectation(cell) is (said if fits else other)
-
-
-def test_what_nobody_speaks_of_passes_and_a_negative_control_fails() -> None:
-    assert expected_verdict(make_cell(), None) is Verdict.PASS
-    assert expected_verdict(make_cell(case=make_control()), None) is Verdict.FAIL
-    said = make_expectation(Verdict.FLAKY)
-    assert expected_verdict(make_cell(case=make_control()), said) is Verdict.FLAKY
 
 
 @pytest.mark.parametrize(

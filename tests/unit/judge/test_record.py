@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
 
 import pytest
 from builders import make_cell, make_record
@@ -14,7 +13,6 @@ from trtmatrix.judge.record import (
     ENDS,
     SCHEMA,
     NewerRecordError,
-    Pool,
     RecordError,
     parse_record,
     record_from,
@@ -72,22 +70,3 @@ def test_nothing_may_be_missing(name: str) -> None:
     del data[name]
     with pytest.raises(RecordError, match=r"^f:1: "):
         record_from(data, "f")
-
-
-WRONG: dict[str, tuple[str, Any]] = {
-    "run is a path": ("run", "../../x"),
-    "cell leaves its folder": ("cell", {"repro": "..", "case": "..", "version": "..", "gpu": "etc"}),
-    "product": ("product", "tensorflow"),
-    "gpu": ("gpu", []),
-    "number": ("measurements", {"outputs": {"y": {"sum_abs": "small"}}, "scalars": {}}),
-    "worker": ("worker", "first"),
-    "confirms": ("confirms", 7),
-}
-
-
-@pytest.mark.parametrize("pool", [None, Pool(lambda file: {"file": file})], ids=["whole", "packed"])
-@pytest.mark.parametrize("what", WRONG)
-def test_a_part_that_is_wrong_is_refused(what: str, pool: Pool | None) -> None:
-    name, value = WRONG[what]
-    with pytest.raises(RecordError, match=r"^f:1: "):
-        record_from({**make_record(make_cell()).data, name: value}, "f", pool)

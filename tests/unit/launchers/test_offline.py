@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from engines import serving
+from projects import write_wheel
 
 from trtmatrix.common import offline
 from trtmatrix.common.offline import OfflineError, need_network, without_network
@@ -64,17 +64,6 @@ def test_an_engine_over_a_network_is_refused_with_words(
     )
 
 
-def put_wheel(folder: Path, name: str, *needs: str, version: str = "1.0", tag: str = "py3-none-any") -> None:
-    """Write a wheel that has nothing but metadata."""
-    lines = [
-        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}",
-        *(f"Requires-Dist: {n}" for n in needs),
-    ]
-    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as archive:
-        archive.writestr(f"{name}-{version}.dist-info/METADATA", "\n".join(lines) + "\n")
-        archive.writestr(f"{name}-{version}.dist-info/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
-
-
 OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 
 
@@ -88,10 +77,10 @@ OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     ],
 )
 def test_what_a_wheelhouse_lacks_for_this_python(wheels: tuple[str, ...], why: str, tmp_path: Path) -> None:
-    put_wheel(tmp_path, "numpy", version="2.0.0")
-    put_wheel(tmp_path, "onnxruntime", version="1.31.1", tag=f"{OURS}-{OURS}-linux_x86_64")
-    put_wheel(tmp_path, "onnxruntime", version="1.31.2", tag="cp27-cp27m-linux_x86_64")
-    put_wheel(tmp_path, "runtime", "buffers>=1", "old; python_version < '3'")
+    write_wheel(tmp_path, "numpy", "2.0.0", {})
+    write_wheel(tmp_path, "onnxruntime", "1.31.1", {}, tag=f"{OURS}-{OURS}-linux_x86_64")
+    write_wheel(tmp_path, "onnxruntime", "1.31.2", {}, tag="cp27-cp27m-linux_x86_64")
+    write_wheel(tmp_path, "runtime", "1.0", {}, "buffers>=1", "old; python_version < '3'")
     words = find_lacking(tmp_path, wheels)
     assert words.startswith(f"{', '.join(wheels)}: not installed, and not in {tmp_path}: " if why else "")
     assert why in words

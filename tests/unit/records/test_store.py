@@ -67,24 +67,6 @@ def test_published_and_local_records_are_read_and_a_copy_counts_once(tmp_path: P
     assert by_run(read_records(tmp_path)) == {"r1": True, "r2": False, "r3": True}
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b'{"schema": 1,\n "cel', b"\xff\xfe{}", b"[]", b"null\n", b"\x00" * 50]
-)
-def test_a_damaged_record_is_set_aside_and_the_next_command_works(content: bytes, tmp_path: Path) -> None:
-    good = write_record(tmp_path, data("r1"))
-    bad = Path(write_record(tmp_path / "local", data("r2")).file)
-    bad.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        read_records(tmp_path)
-    (problem,) = caught.value.problems
-    assert problem.startswith(f"{bad}:")
-    assert problem.removeprefix(f"{bad}:").split(":")[0].isdigit()
-    assert "set aside as r2.json.damaged; remedy: type the command again" in problem
-    assert bad.with_name("r2.json.damaged").read_bytes() == content
-    assert not bad.exists()
-    assert by_run(read_records(tmp_path)) == {good.run: False}
-
-
 def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None:
     path = Path(write_record(tmp_path, data()).file)
     path.write_text(to_json({**data(), "schema": 2}))

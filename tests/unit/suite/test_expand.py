@@ -128,37 +128,6 @@ def test_only_what_was_selected_is_there_and_all_of_it(selection: Selection, gpu
     assert {cell.id for cell in cells} == expected
 
 
-@pytest.mark.parametrize(
-    ("selection", "words"),
-    [
-        (Selection(versions=("10.7",)), "--trt 10.7: not listed; perhaps you meant"),
-        (Selection(versions=("zzz",)), "known are 8.6.1, 10.7.0"),
-        (Selection(repros=("sdpa_scale",)), "perhaps you meant sdpa-scale"),
-        (Selection(cases=("sdpa-tf31",)), "perhaps you meant sdpa-tf32"),
-        (Selection(repros=("streams",), cases=("explicit-*",)), "--case explicit-*"),
-    ],
-    ids=str,
-)
-def test_a_name_that_matches_nothing_is_an_error_with_a_suggestion(selection: Selection, words: str) -> None:
-    with pytest.raises(UsageError) as caught:
-        expand(MATRIX, REPROS, [H200], selection)
-    assert words in str(caught.value)
-    assert selection.versions or "python -m trtmatrix list" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("selection", "by_name"),
-    [
-        (Selection(), False),
-        (Selection(repros=("a",), cases=("b",)), False),
-        (Selection(versions=("10.7.0",)), True),
-        (Selection(runtimes=("host",)), True),
-    ],
-)
-def test_columns_are_asked_for_by_version_gpu_or_runtime(selection: Selection, by_name: bool) -> None:
-    assert selection.by_name is by_name
-
-
 PARTS = st.from_regex(r"[a-z0-9]+([.-]+[a-z0-9]+){0,3}", fullmatch=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -110,7 +111,15 @@ def test_every_table_row_has_as_many_cells_as_its_header(entries: tuple[Entry, .
 def test_texts_cannot_become_markup_of_markdown() -> None:
     repro = make_repro(make_case(), title="<img src=x> *a* [b](c) _d_ e_f", url="http://plain")
     entry = make_entry(make_cell(repro), ended="crashed", detail="see @someone `#1` <b>")
-    text = render_markdown([entry])
+    fused = make_case("fused", limits={}, remarks=frozenset({"fused"}))
+    remark = "|<img src=x>|`|<img src=y>|**b**|[c](http://d)|@someone|\n\n# x"
+    measured = {"outputs": {}, "scalars": {}, "signatures": {}, "remark": remark}
+    text = render_markdown(
+        [entry, make_entry(make_cell(make_repro(fused, id="fused")), measurements=measured)]
+    )
+    outside = re.sub(r"`[^`\n]*`", "", re.sub(r"\\.", "", text))  # neither escaped nor in a code span
+    assert "img src" in text
+    assert [raw for raw in ("<img", "**b", "](http://d)", "\n# x") if raw in outside] == []
     assert r"\<img src=x\> \*a\* \[b\](c) \_d\_ e_f · NVIDIA/TensorRT#4333" in text
     assert "`see @someone '#1' <b>`" in text
 

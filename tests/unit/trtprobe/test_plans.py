@@ -15,17 +15,6 @@ FACTS = {"build_seconds": 1.5, "engine_bytes": 4}
 PLAN = memoryview(b"plan")
 
 
-def test_another_cell_finds_a_plan_with_its_facts(tmp_path: Path) -> None:
-    ours, other = Plans(tmp_path / "0", "r/a"), Plans(tmp_path / "1", "r/b")
-    names = [ours.name_next("graph", options) for options in ("tf32", "tf32", "fp32")]
-    assert len(set(names)) == 3
-    assert [other.name_next("graph", "tf32") for _ in range(2)] == names[:2]
-    assert other.name_next("another graph", "tf32") not in names
-    ours.keep(names[0], PLAN, FACTS)
-    assert other.find(names[0]) == (b"plan", {**FACTS, "shared_with": "r/a"})
-    assert other.find(names[1]) is None
-
-
 def test_no_more_is_kept_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "ALL", 9)
     for number, name in enumerate("abc"):
