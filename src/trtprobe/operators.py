@@ -38,8 +38,6 @@ from trtprobe.processes import Child, Tail, flush, kill_descendants
 CHECK_SECONDS = 0.05
 WARM_SECONDS = 300.0
 """What a process may take before its first task, while as many others warm up as there are cores."""
-STARTS = 4
-"""So many processes one after another that do not become ready end the job."""
 LOG_CHARACTERS = 2000
 
 PARSER, BUILDER, FEED, RUN, MEMORY = "parser", "builder", "feed", "run", "memory"
@@ -90,7 +88,7 @@ class Operators:
         self.waiting: List[Dict[str, Any]] = []
         self.processes: List[Process] = []
         self.dying: List[Process] = []
-        self.batches = self.started = self.failures = 0
+        self.batches = self.started = 0
         self.ended = False
 
     def run(self) -> None:
@@ -158,7 +156,7 @@ class Operators:
                     self.hand(lambda: self.host.send({"file": name}, file))  # noqa: B023 - called at once
                 os.close(file)
             elif "ready" in message:
-                process.ready, process.about, self.failures = True, message["ready"], 0
+                process.ready, process.about = True, message["ready"]
             elif "unusable" in message:
                 process.unusable = str(message["unusable"])
             elif "done" in message and process.task is not None:
@@ -182,10 +180,10 @@ class Operators:
                 words = words if code is not None else (HUNG, "not done after %g s" % process.task["seconds"])
                 self.record(process, {"ended": words[0], "detail": words[1]})
             elif not process.ready:
-                self.failures += 1
+                self.most -= 1  # there may be no memory for more
                 why = process.unusable or "not ready in %g s" % WARM_SECONDS
                 print("a process did not become ready: %s" % why, flush=True)
-                if self.failures >= STARTS or (process.unusable and process.number <= self.most):
+                if self.most < 1:
                     raise Stopped(why)
             self.end(process)
         self.dying = [process for process in self.dying if process.child.poll() is None]
