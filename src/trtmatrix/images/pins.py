@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -54,14 +54,6 @@ def check_pins(
         lines = [f"  {name}: {why}" for name, why in found.items()]
         raise UsageError("\n".join(["--locked refuses to run what matrix.lock does not have", *lines, *mend]))
     return [*(f"NOT LOCKED: {name}: {why}" for name, why in found.items()), *mend]
-
-
-def new_lines(context: Context, lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines that were not told yet, and mark them as told."""
-    for line in lines:
-        if line not in context.told:
-            context.told.add(line)
-            yield line
 
 
 def why_unlocked(context: Context, origin: ImageOrigin) -> str:

@@ -3,5 +3,5 @@
 A ``Launcher`` (``launcher``) makes a launch ready and runs it: ``containers`` (Docker, Podman),
 ``child_containers`` with ``child_runtimes`` (Apptainer, pyxis), ``interpreters``. ``images`` gets and drops
 images, ``wheels`` makes environments, ``gpu`` and ``docker_engine`` say what this host has, ``references``
-what images are called. The package may import ``tables`` and what lies below it.
+what images are called. The package may import ``suite`` and ``common``.
 """

@@ -50,8 +50,7 @@ class Context:
 
     ``controls``: these go along. ``code``: digests of this program's own code. The images of ``matrix`` are
     known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``engine``: which one is meant
-    (:data:`trtmatrix.suite.plan.SUFFIXES`). ``told``: warnings that were
-    shown, which are not shown again by a command of many runs.
+    (:data:`trtmatrix.suite.plan.SUFFIXES`).
     """
 
     project: Project
@@ -64,7 +63,6 @@ class Context:
     lock: Lock = field(default_factory=Lock)
     offline: bool = False
     engine: str = "auto"
-    told: set[str] = field(default_factory=set, compare=False)
 
     @property
     def plain_repros(self) -> list[Repro]:

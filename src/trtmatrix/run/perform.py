@@ -137,10 +137,10 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
     Raises :class:`UsageError` then.
     """
     if any(launch.image for launch in launches):
-        from trtmatrix.images.pins import check_pins, new_lines
+        from trtmatrix.images.pins import check_pins
 
         lines = check_pins(context, launches, options.locked)
-        for line in () if options.quiet else new_lines(context, lines):
+        for line in () if options.quiet else lines:
             print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
