@@ -59,7 +59,7 @@ class Cuda:
         return {"gpu": name.value.decode(), "compute": ".".join(compute), "driver_cuda": cuda}
 
     def clocks(self) -> Dict[str, Any]:
-        """Return ``sm_mhz`` and ``memory_mhz`` at this moment; empty where there is no NVML."""
+        """Return ``sm_mhz``, ``memory_mhz`` and ``celsius`` at this moment; empty where there is no NVML."""
         try:
             nvml = ctypes.CDLL("libnvidia-ml.so.1")
         except OSError:
@@ -72,6 +72,8 @@ class Cuda:
         for name, kind in CLOCKS.items():
             if nvml.nvmlDeviceGetClockInfo(device, kind, ctypes.byref(value)) == 0:
                 clocks[name] = value.value
+        if nvml.nvmlDeviceGetTemperature(device, 0, ctypes.byref(value)) == 0:  # NVML_TEMPERATURE_GPU
+            clocks["celsius"] = value.value
         return clocks
 
     def alloc(self, size: int) -> Memory:

@@ -105,12 +105,14 @@ def supervise(
     """Run a cell's processes until one does not end well, and hand over its outputs, then the record."""
     processes, builds = int(cell.get("processes", 1)), int(cell.get("builds", 1))
     alone = bool(cell.get("alone")) or not job.is_warm
-    # Who is alone builds all by itself: then the plans are shared by its own processes, if there are several.
+    # Who is alone, or wants engines of its own, builds all by itself: then the plans are shared by its own
+    # processes, if there are several.
     plans = pool.out / ("%d.plans" % index if alone else FOLDER) / str(index)
     spec = {
         **paths, "product": job.product, "params": cell["params"], "needs": cell.get("needs", []),
         "keep_outputs": cell.get("keep_outputs", True),
-        "plans": str(plans) if processes > 1 or not alone else "", "builds": builds,
+        "plans": str(plans) if processes > 1 or not (alone or cell.get("own_engines")) else "",
+        "builds": builds,
         "cell": "%s/%s" % (cell["cell"]["repro"], cell["cell"]["case"]),
     }  # fmt: skip
     order = Order(

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
 from trtmatrix.common.interrupts import ending
@@ -26,7 +27,7 @@ from trtmatrix.plan.order import (
     split_launch,
 )
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue
+from trtmatrix.run.tasks import CELLS, Executor, Run, Task, TaskQueue, Turns
 from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
@@ -56,7 +57,11 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     here = [launch for launch in launches if not launch.gpu.remote]
     away = [launch for launch in launches if launch.gpu.remote]
     # Where each cell has a container of its own, they come one after another.
-    schedule = Schedule(here, plan.boards, seconds, split_cpu=run.isolation is not Isolation.CONTAINER)
+    split_cpu = run.isolation is not Isolation.CONTAINER
+    schedule = Schedule(here, plan.boards, seconds, split_cpu=split_cpu, together=run.interleaved)
+    if run.interleaved:
+        for group in schedule.groups:
+            group.turns = Turns(len(group.expected), lambda task: task.case in run.prepared)
     if run.images is not None:
         run.images.expect(here)
     run.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
@@ -65,7 +70,8 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
         try:
             futures = [threads.submit(_prepare_cases, launches, run)]
             for group, board in boards:
-                futures.append(threads.submit(schedule.work, group, board, lambda r: _run_launch(r, run)))
+                run_one = partial(_run_launch, run, group.turns)
+                futures.append(threads.submit(schedule.work, group, board, run_one))
             if executor and away:
                 futures.append(threads.submit(executor.run, away, run, seconds))
             _start_making_ready(here, schedule, run)
@@ -149,12 +155,21 @@ def _make_ready(launch: Launch, schedule: Schedule, run: Run) -> None:
     schedule.put(launch, ready)
 
 
-def _run_launch(ready: Ready, run: Run) -> None:
-    """Run one launch to the end."""
-    queue = TaskQueue(
-        run.tasks_of(ready.launch), can_run=lambda task: task.case in run.prepared,
-        confirm=run.tasks_to_confirm,
-    )  # fmt: skip
+def _run_launch(run: Run, turns: Turns | None, ready: Ready) -> None:
+    """Run one launch to the end, by turns with others where it has to."""
+    tasks = run.tasks_of(ready.launch)
+    run.progress.more(CELLS, len(tasks) - len(ready.launch.cells))
+    if turns is None:
+        queue = TaskQueue(tasks, can_run=lambda task: task.case in run.prepared, confirm=run.tasks_to_confirm)
+    else:
+
+        def confirm(doubted: Sequence[tuple[Task, int]]) -> list[Task]:
+            again = run.tasks_to_confirm(doubted)
+            turns.more(again)
+            return again
+
+        turns.join(tasks)
+        queue = TaskQueue(tasks, can_run=turns.is_next, confirm=confirm, left=turns.ended)
     # A warm worker has started by the time that the first case is there.
     if run_tasks(ready, queue, run, early=run.isolation is not Isolation.CONTAINER) and run.images:
         run.images.ended(ready.launch)
@@ -184,7 +199,7 @@ class Group:
     """The launches of one model of GPU, or of the CPU, in order; each of ``boards`` takes one at a time.
 
     ``expected``: launches that are not ready yet; ``split``: one of so many cells for each board may be run
-    on several, none where it is 0.
+    on several, none where it is 0. ``turns``: its launches run at once on the same board, task by task.
     """
 
     boards: tuple[Gpu, ...]
@@ -192,15 +207,20 @@ class Group:
     split: int
     ready: list[Ready] = field(default_factory=list)
     busy: int = 0
+    turns: Turns | None = None
 
 
 class Schedule:
     """Gives each board of this host what it runs next. For many threads."""
 
     def __init__(
-        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: Seconds, *, split_cpu: bool
-    ) -> None:
-        """Sort the launches into groups; their order stays. ``split_cpu``: one may be run in parts there."""
+        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: Seconds, *, split_cpu: bool,
+        together: bool = False,
+    ) -> None:  # fmt: skip
+        """Sort the launches into groups; their order stays. ``split_cpu``: one may be run in parts there.
+
+        ``together``: all launches of a group run at once, on one board.
+        """
         boards = tuple(boards)
         by_slug: dict[str, list[Launch]] = {}
         for launch in launches:
@@ -214,6 +234,8 @@ class Schedule:
             count = ON_CPU if split_cpu else min(ON_CPU, len(on_cpu))
             split = CPU_CELLS if split_cpu else 0
             self.groups.append(Group(boards=(on_cpu[0].gpu,) * count, expected=on_cpu, split=split))
+        for group in self.groups if together else ():
+            group.boards, group.split = group.boards[:1] * len(group.expected), 0
         self._seconds = seconds
         self._place = {id(launch): number for number, launch in enumerate(launches)}
         self._group = {id(launch): group for group in self.groups for launch in group.expected}
@@ -226,6 +248,8 @@ class Schedule:
         with self._changed:
             group = self._group[id(launch)]
             group.expected = [other for other in group.expected if other is not launch]
+            if ready is None and group.turns is not None:
+                group.turns.leave()
             if ready is not None:
                 group.ready.append(ready)
                 group.ready.sort(key=lambda item: self._place[id(item.launch)])

@@ -37,12 +37,14 @@ class Options:
     """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
 
     ``full``: progress has a line for each cell; ``log``: the file that all lines go to.
+    ``interleaved``: engines are built one a visit, the versions of a board by turns.
     ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
     ``memory`` of a container and ``output_size`` of a cell: in bytes.
     """
 
     rerun: bool = False
     rebuilds: int = 1
+    interleaved: bool = False
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
     keep: Keep = Keep.ALL
@@ -276,9 +278,9 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         id=new_run_id(utc_now()), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
         cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
         gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
-        stored=survey.stored, rebuilds=options.rebuilds, confirm=options.confirm,
-        isolation=options.isolation, preparer=CasePool(project.cache), is_here=here(project), images=images,
-        surfaces=surfaces,
+        stored=survey.stored, rebuilds=options.rebuilds, interleaved=options.interleaved,
+        confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),
+        is_here=here(project), images=images, surfaces=surfaces,
     )  # fmt: skip
 
 

@@ -49,7 +49,8 @@ class Task:
 
     ``run``: the id of the run that its record is stored under; ``rebuilds``: the least number of engines;
     ``confirms``: the run whose verdict is doubted, if any; ``alone``: in a fresh process that serves no other
-    cell; ``keep``: outputs that are worth it are kept.
+    cell; ``keep``: outputs that are worth it are kept. ``single``: one of several visits of its cell, with
+    one engine that is built for it.
     """
 
     cell: Cell
@@ -58,6 +59,7 @@ class Task:
     confirms: str = ""
     alone: bool = False
     keep: bool = True
+    single: bool = False
 
     @property
     def case(self) -> tuple[str, str]:
@@ -71,6 +73,8 @@ class Task:
         What a case asks for beyond one is for TensorRT, whose builder may choose otherwise each time.
         """
         case = self.cell.case
+        if self.single:
+            return 1, 1
         if self.cell.version.product is not Product.TENSORRT:
             return self.rebuilds, 1
         if case.processes > 1:
@@ -90,24 +94,74 @@ class Task:
             "params": {**case.params, **case.tolerance}, "seconds": case.seconds,
             "builds": builds, "processes": processes, "needs": sorted(case.needs),
             "files": files, "keep_outputs": self.keep, "alone": self.alone,
-            "dangerous": case.dangerous,
+            "own_engines": self.single, "dangerous": case.dangerous,
         }  # fmt: skip
+
+
+class Turns:
+    """Lets launches take turns on one board, one task at a time: A B A B. For many threads.
+
+    So what drifts, such as a clock or a temperature, meets all of them alike. Nothing runs before each
+    launch has joined, or will never come. ``can_run``: whether a task's case is prepared.
+    """
+
+    def __init__(self, launches: int, can_run: Callable[[Task], bool]) -> None:
+        """Wait for so many launches."""
+        self._missing, self._can_run = launches, can_run
+        self._places: dict[Task, tuple[int, str, str, int]] = {}
+        self._current: Task | None = None
+        self._lock = threading.Lock()
+
+    def join(self, tasks: Sequence[Task]) -> None:
+        """Take a launch's tasks: every visit of a cell comes after an equal number of visits elsewhere."""
+        visits: dict[CellId, int] = {}
+        with self._lock:
+            self._missing -= 1
+            for task in tasks:
+                visits[task.cell.id] = number = visits.get(task.cell.id, -1) + 1
+                self._places[task] = (number, *task.case, self._missing)
+
+    def more(self, tasks: Sequence[Task]) -> None:
+        """Take tasks that come after all others."""
+        with self._lock:
+            self._places |= {task: (1 << 30, *task.case, 0) for task in tasks}
+
+    def leave(self) -> None:
+        """Say that a launch will never join."""
+        with self._lock:
+            self._missing -= 1
+
+    def is_next(self, task: Task) -> bool:
+        """Whether it is a task's turn, which lasts until it has ended."""
+        with self._lock:
+            if self._current is None and not self._missing:
+                ready = filter(self._can_run, self._places)
+                self._current = min(ready, key=self._places.__getitem__, default=None)
+            return task is self._current
+
+    def ended(self, task: Task) -> None:
+        """Take back a task that has ended, or will not be run."""
+        with self._lock:
+            self._places.pop(task, None)
+            self._current = None if self._current is task else self._current
 
 
 class TaskQueue:
     """Hands out tasks that can be run now, and takes back how they ended. For many threads.
 
     A task is in one place: it waits, it runs, or it is in doubt. ``can_run``: whether a task's case is
-    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``closed``: whether
-    nothing will be added.
+    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``left``: is told of each
+    task that needs no turn any more. ``closed``: whether nothing will be added.
     """
 
     def __init__(
         self, tasks: Iterable[Task] = (), *, can_run: Callable[[Task], bool] = lambda _: True,
-        confirm: Callable[[Sequence[tuple[Task, int]]], list[Task]] = lambda _: [], closed: bool = True,
+        confirm: Callable[[Sequence[tuple[Task, int]]], list[Task]] = lambda _: [],
+        left: Callable[[Task], object] = lambda _: None, closed: bool = True,
     ) -> None:  # fmt: skip
         """Begin with these tasks."""
         self._waiting, self._can_run, self._confirm, self._closed = list(tasks), can_run, confirm, closed
+        self._left = left
         self._running: list[Task] = []
         self._doubted: list[tuple[Task, int]] = []
         self._lock = threading.Lock()
@@ -139,6 +193,7 @@ class TaskQueue:
         """Take back a task; ``engines``: how many must be built alone before its verdict is believed."""
         with self._lock:
             self._running.remove(task)
+            self._left(task)
             if engines:
                 self._doubted.append((task, engines))
 
@@ -153,6 +208,8 @@ class TaskQueue:
         with self._lock:
             left = [*self._running, *self._waiting]
             self._waiting, self._running, self._doubted = [], [], []
+            for task in left:
+                self._left(task)
             return left
 
     def add(self, task: Task) -> None:
@@ -170,8 +227,9 @@ class TaskQueue:
 class Run:
     """One run. ``records`` and ``not_ready`` (cells whose launch could not be made ready) come of it.
 
-    ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``confirm``: failures
-    are run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
+    ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``interleaved``: these
+    are built one a visit, and all launches of a board take turns (:class:`Turns`). ``confirm``: failures are
+    run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation. ``surfaces`` asks for API surfaces that are not known.
     ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
     ``prepared``: the cases (repro, case) whose files are there.
@@ -195,6 +253,7 @@ class Run:
     surfaces: SurfaceIntake | None = None
     images: Images | None = None
     rebuilds: int = 1
+    interleaved: bool = False
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
     is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image
@@ -212,14 +271,25 @@ class Run:
         return self.launchers["host" if launch.python else launch.version.runtime]
 
     def tasks_of(self, launch: Launch) -> list[Task]:
-        """Return the first try of each of a launch's cells."""
-        alone = self.isolation is not Isolation.WORKER
-        return [
-            Task(cell=cell, run=self.id, rebuilds=self.rebuilds, alone=alone) for cell in launch.cells
-        ]  # fmt: skip
+        """Return the first try of each of a launch's cells; interleaved, as many visits of one engine each.
+
+        Controls that go along are visited once.
+        """
+        alone, single = self.isolation is not Isolation.WORKER, self.interleaved
+        once = [cell for cell in launch.cells if cell.companion or not single]
+        tasks = [Task(cell=cell, run=self.id, rebuilds=self.rebuilds, alone=alone) for cell in once]
+        for _ in range(self.rebuilds if single else 0):
+            run = new_run_id(self.clock())
+            often = (cell for cell in launch.cells if not cell.companion)
+            tasks += [Task(cell=cell, run=run, alone=alone, single=True) for cell in often]
+        return tasks
 
     def tasks_to_confirm(self, doubted: Sequence[tuple[Task, int]]) -> list[Task]:
-        """Return the second try of tasks, alone and with so many engines each, as one run of its own."""
+        """Return the second try of tasks, alone and with so many engines each, as one run of its own.
+
+        Of several visits of a cell it is the last that is tried again.
+        """
+        doubted = list({task.cell.id: (task, engines) for task, engines in doubted}.values())
         self.progress.note(
             f"{doubted[0][0].cell.version.name}: {counted(len(doubted), 'verdict')} to be confirmed"
         )
