@@ -82,7 +82,7 @@ def explain(project: Project, model: Path) -> tuple[dict[str, Any], Done]:
     words = ("--from", RIGHT, "--to", WRONG, f"--model={model}", f"--inputs={model.parent / 'inputs'}")
     done = project.call("upgrade", *words, "--precision=fp32", "--explain", "--json")
     assert done.code == 11, done.told + done.printed
-    (layer,) = done.data["model"]["wrong_layers"]
+    (layer,) = done.data["models"][0]["wrong_layers"]
     return layer, done
 
 

@@ -175,10 +175,10 @@ def test_each_model_ends_with_the_word_that_its_published_outputs_say(
     known = read(published[name], lowered=name not in KEPT)
     code = upgrade(project, name, known.model, known.inputs)
     told = json.loads(capsys.readouterr().out)
-    (case,) = told["model"]["cases"]
+    (case,) = told["models"][0]["cases"]
     assert (case["before"]["verdict"], case["after"]["verdict"]) == (before, after), case
     assert (told["decision"], code) == (decision, {GO: 0, ENOUGH: 12, DONT: 11}[decision])
-    assert told["model"]["reference"].startswith("onnx.reference"), told["model"]["troubles"]
+    assert told["models"][0]["reference"].startswith("onnx.reference"), told["models"][0]["troubles"]
     for version, verdict in ((OLDER, before), (CURRENT, after)):
         record = record_of(project, name, version)
         if verdict != NONE:

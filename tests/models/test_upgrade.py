@@ -31,11 +31,11 @@ def test_a_model_that_is_right_at_both_may_go(exported: Exported, name: str, tmp
     assert done.code == GO, done.told
     told = done.data
     assert told["decision"] == "go"
-    (case,) = told["model"]["cases"]
+    (case,) = told["models"][0]["cases"]
     assert (case["before"]["verdict"], case["after"]["verdict"]) == ("PASS", "PASS")
     outputs = set(EXPORTS[name].outputs)
-    assert {difference["output"] for difference in told["model"]["differences"]} == outputs
-    assert {line["samples"] for line in told["model"]["samples"]} == {EXPORTS[name].samples}
+    assert {difference["output"] for difference in told["models"][0]["differences"]} == outputs
+    assert {line["samples"] for line in told["models"][0]["samples"]} == {EXPORTS[name].samples}
     assert "latency" in {line["measure"] for line in told["performance"]}
 
 
@@ -46,13 +46,13 @@ def test_a_release_that_loses_a_scale_is_refused(exported: Exported, tmp_path: P
     assert done.code == DONT, done.told
     told = done.data
     assert told["decision"] == "don't"
-    (case,) = told["model"]["cases"]
+    (case,) = told["models"][0]["cases"]
     assert (case["change"], case["before"]["verdict"], case["after"]["verdict"]) == (
         "regressed",
         "PASS",
         "FAIL",
     )
-    (difference,) = told["model"]["differences"]
+    (difference,) = told["models"][0]["differences"]
     assert difference["max_abs"] > 0.01
     for text in (page.read_text(), markdown.read_text()):
         assert "regressed" in text
@@ -76,6 +76,6 @@ def test_what_a_release_cannot_take_is_an_answer(
     (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     done = upgrade(Project(tmp_path), tmp_path / "model.onnx", before=before, after=after)
     assert done.code == DONT, done.told
-    (case,) = done.data["model"]["cases"]
+    (case,) = done.data["models"][0]["cases"]
     assert words in case["after"]["reason"]
     assert "Traceback" not in done.told

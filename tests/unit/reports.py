@@ -92,7 +92,7 @@ def full_upgrade() -> Upgrade:
                 weight=Weight.NOTE, known="read", sources=(Source(title="developer guide", url=NOTES),),
             ),
         ),
-        model=MODEL,
+        models=(MODEL,),
         lacking=(
             Lacking(
                 what="No case of deformable-plugin was run at 10.8.0.",

@@ -114,4 +114,4 @@ def own(
 
 def answer(mine: Own, finding: str = "unknown") -> Upgrade:
     """The report on a move with a model of one's own."""
-    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), own=mine))
+    return decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": finding}), owns=(mine,)))

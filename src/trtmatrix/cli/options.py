@@ -71,6 +71,22 @@ _seconds = _number(1e-9, "number of seconds")
 # --- The options
 
 
+class _Models(argparse.Action):
+    """Takes one model; a command that takes several has them all in ``models`` once there is a second."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: object,
+        option: str | None = None,
+    ) -> None:  # fmt: skip
+        """Keep one more."""
+        first, several = namespace.model, getattr(namespace, "models", None)
+        if (first or several) and several is None:
+            parser.error(f"{option} {value}: one model at a time")
+        namespace.model = None if first or several else value
+        if first or several:
+            namespace.models = [*(several or []), *([first] if first else []), value]
+
+
 class Option(NamedTuple):
     """What argparse is told of an option."""
 
@@ -129,7 +145,7 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         JSON,
     ]),
     "model": ("your own model (instead of the repros; upgrade uses both)", [
-        opt("--model FILE.onnx", type=Path),
+        opt("--model FILE.onnx", type=Path, action=_Models),
         opt("--inputs NPZ|DIR", "its inputs: one .npz with one array per input, or a folder of such files, "
             "one per sample (default: random, from the graph's shapes)", type=Path),
         opt("--precision", "the precision that TensorRT may use", choices=["tf32", "fp32", "fp16"],
@@ -170,6 +186,9 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
     "upgrade": ("the move", [
         opt("--from VERSION", "the version in use", dest="before", required=True),
         opt("--to VERSION", "the version to move to", dest="after", required=True),
+        opt("--models FILE|DIR", "many models in one report: models.yaml, a folder, or .onnx files; may be "
+            "repeated (docs/upgrade.md)", type=Path, **LIST),
+        opt("--tag TAG", "of these only the models with this tag", **NAMES),
         opt("--code DIR|FILE", "find uses of what changes, in Python, notebooks, shell and Dockerfiles; may "
             "be repeated. Exit code 11 if something must change", type=Path, **LIST),
         opt("--api", "only print how the two APIs differ and, with --code, where that is used"),

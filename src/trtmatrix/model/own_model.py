@@ -67,12 +67,13 @@ BUILDS = 3
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The user's own model, where one is named, and what is asked of it.
+    """The user's own model, where one is named, and what is asked of it; ``name``: if not its file's.
 
     ``build``: more options of the build; ``bug_is``: which ends are the failure. No command line has these.
     """
 
     model: Path | None = None
+    name: str = ""
     inputs: Path | None = None
     precision: str = "tf32"
     atol: float | None = None
@@ -256,7 +257,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
     try:
         partial.chmod(0o755)
         _write_files(partial, context.project.cache, model, inputs)
-        repro = f"{stem_of(model.path.stem)}-{model.digest[:8]}"
+        repro = f"{stem_of(options.name or model.path.stem)}-{model.digest[:8]}"
         (partial / "repros").mkdir()
         (partial / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
         if controls:
@@ -281,7 +282,8 @@ def _fill_page(
         "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(options), "bug_is": [*options.bug_is],
     }  # fmt: skip
     facts = {
-        "title": f"your model {model.path.name}", "upstream": OWN_MODEL, "url": "docs/upgrade.md",
+        "title": f"your model {options.name or model.path.name}", "upstream": OWN_MODEL,
+        "url": "docs/upgrade.md",
         "summary": f"Inputs: {inputs.words}. Opset {model.opset}.",
         "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
         "expectations": [], "workarounds": [],

@@ -16,11 +16,13 @@ from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import write_output
 from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.judge.entry import Entry
 from trtmatrix.launchers.gpu import find_gpus
+from trtmatrix.model.listing import Opened, Wanted, find_models, open_models
 from trtmatrix.plan.context import Context, open_context, read_matrix
 from trtmatrix.plan.survey import choose_gpu, entries_of, take_survey
 from trtmatrix.records.store import read_records
-from trtmatrix.suite.cells import unlisted_version
+from trtmatrix.suite.cells import CONTROLS, unlisted_version
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Product
 from trtmatrix.suite.plan import Engine, Launch, Pull
@@ -56,8 +58,7 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
         entries=Entries(entries_of(narrowed, survey, survey.stored), read_calibration()),
         api=_compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT),
     )  # fmt: skip
-    own = _run_model(options, context, question) if options.model.model else None
-    upgrade = decide(replace(question, own=own))
+    upgrade = decide(replace(question, owns=_run_models(options, context, question)))
     upgrade = replace(upgrade, lacking=_priced(upgrade.lacking, context, survey.host.engine, before, after))
     show(options, upgrade)
     return upgrade.exit_code
@@ -70,11 +71,22 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
         yield f"{option}: upgrade takes its two versions by --from and --to; leave {option} out"
     if len(chosen.gpus) > 1:
         yield f"--gpu {','.join(chosen.gpus)}: an answer is for one GPU; ask once for each"
-    if options.model.model is None:
-        for word in typed(options.model, "inputs", "atol", "rtol", "profile", "check", "explain"):
-            if word.startswith("--"):
-                yield f"{word} is about your own model: name it by --model FILE.onnx"
-    named = [*(("--code", path) for path in options.code)]
+    if options.models or options.model.model is None:
+        words = (
+            ["inputs", "profile"]
+            if options.models
+            else ["inputs", "atol", "rtol", "profile", "check", "explain"]
+        )
+        for word in (word for word in typed(options.model, *words) if word.startswith("--")):
+            remedy = (
+                "of several, models.yaml says it of each"
+                if options.models
+                else "name it by --model FILE.onnx"
+            )
+            yield f"{word} is about your own model: {remedy}"
+    if options.tag and not options.models:
+        yield "--tag is about models of a list: name it by --models models.yaml"
+    named = [("--code", path) for path in options.code] + [("--models", path) for path in options.models]
     named += [("--check", options.model.check)] if options.model.check else []
     yield from (f"{option} {path}: there is no such file" for option, path in named if not path.exists())
     suffixes, only = (API_SUFFIXES, " with --api") if options.api else (SUFFIXES, "")
@@ -160,32 +172,62 @@ def _compare_apis(options: UpgradeOptions, before: str, after: str, *, known: bo
     return api_section.make_api_section(options.project.results, before, after, options.code)
 
 
-def _run_model(options: UpgradeOptions, context: Context, question: Question) -> Own:
-    """Run the user's model where it can be run here, unless told not to, and return what is known of it."""
-    from trtmatrix.model.own_model import open_model
+def _run_models(options: UpgradeOptions, context: Context, question: Question) -> tuple[Own, ...]:
+    """Run the user's models, unless told not to, and return what is known of each.
+
+    All are cells of one launch a version, which take turns: engines of both versions are built and timed in
+    one session. Where both are one version, twice as many are built, and compared with each other.
+    """
+    from trtmatrix.run.perform import Options, perform
+
+    own, limit = options.model, 0.0 if options.no_performance else options.max_slowdown
+    places = [*([own.model] if own.model else []), *options.models]
+    if not places:
+        return ()
+    names = tuple(dict.fromkeys((question.before.name, question.after.name)))
+    gpus = (question.gpu_word,) if question.gpu_word else ()
+    selection = replace(context.selection, versions=names, repros=(), cases=(), gpus=gpus)
+    wanted = (
+        find_models(places, replace(own, model=None), limit, options.tag) if options.models
+        else (Wanted(model=own, max_slowdown=limit),)
+    )  # fmt: skip
+    mine, opened = open_models(replace(context, selection=selection), wanted)
+    if not options.models and opened[0].mistake:
+        raise UsageError(opened[0].mistake)
+    entries: Sequence[Entry] = ()
+    if any(one.context for one in opened):
+        survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
+        entries = entries_of(mine, survey, survey.stored)
+        builds = CONFIRMING_BUILDS * (3 - len(names))
+        if not options.no_run:
+            how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
+            entries = perform(mine, survey, how).entries
+    return tuple(_look_at(one, entries, options, context, question) for one in opened)
+
+
+def _look_at(
+    one: Opened, entries: Sequence[Entry], options: UpgradeOptions, context: Context, question: Question
+) -> Own:
+    """Return what is known of a model by all entries of a run."""
+    from trtmatrix.model.own_model import model_repro
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
-    from trtmatrix.run.perform import Options, perform
-    from trtmatrix.upgrade.model_section import make_model_section, with_nodes
+    from trtmatrix.upgrade.model_section import make_mistake, make_model_section, with_nodes
 
-    model, names = options.model, (question.before.name, question.after.name)
-    gpus = (question.gpu_word,) if question.gpu_word else ()
-    selection = replace(
-        context.selection, versions=tuple(dict.fromkeys(names)), repros=(), cases=(), gpus=gpus
+    model, calibration = one.wanted.model, question.entries.calibration
+    names = (question.before.name, question.after.name)
+    if one.context is None:
+        return Own(section=make_mistake(one.wanted, one.mistake), entries=Entries(()))
+    repros = {model_repro(one.context).repro.id, CONTROLS}
+    mine = [entry for entry in entries if entry.cell.repro.id in repros]
+    section = make_model_section(
+        one.context, mine, *names, model, calibration, run=not options.no_run, tags=one.wanted.tags
     )
-    mine = open_model(replace(context, selection=selection), model)
-    survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
-    if options.no_run:
-        entries = entries_of(mine, survey, survey.stored)
-    else:
-        entries = perform(mine, survey, Options(rebuilds=CONFIRMING_BUILDS, log=mine.project.log)).entries
-    calibration = question.entries.calibration
-    section = make_model_section(mine, entries, *names, model, calibration, run=not options.no_run)
     if question.after.product is Product.TENSORRT and model.model:
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph, compute = load_model(model.model), question.gpu.compute or ""
         section = with_nodes(section, check_model(graph, model.model.name, facts, names, compute), *names)
-    return Own(section=section, entries=Entries(entries, calibration))
+    return Own(section=section, entries=Entries(mine, calibration), limit=one.wanted.max_slowdown)
 
 
 def _tell_api(options: UpgradeOptions) -> ExitCode:

@@ -23,11 +23,15 @@ from trtmatrix.upgrade.report import (
     FactLine,
     FindingLine,
     Lacking,
+    ModelSection,
     PerformanceLine,
     Source,
     Upgrade,
     Weight,
 )
+
+ASKED = "your model, on a host that can run both versions"
+JUDGED = "your model ran: what would be right"
 
 MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
 """Topics of reasons beside the findings and the hardware."""
@@ -35,43 +39,46 @@ MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", 
 FLOORS = "floors"
 """The unit of a sample's figure in noise floors."""
 
+SHOWN = 6
+"""Models that a sentence names; the table has all."""
+
 SOURCES = 3
 """Sources that a reason names; the findings have all."""
 
 
 def decide(question: Question) -> Upgrade:
     """Return the whole report: the answer, why, and what there is to know."""
-    before, after, own = question.before, question.after, question.own
+    before, after = question.before, question.after
     limit = 0.0 if question.options.no_performance else question.options.max_slowdown
     findings = make_findings(question.entries, before.name, after.name)
-    mine, others = (
-        make_performance(entries, before.name, after.name, limit) if entries and limit else ()
-        for entries in (own.entries if own else None, question.entries)
-    )
-    lacking = [*_ask_of_model(question), *make_lacking(question, findings)]
-    if own is not None:  # what is not known of the findings is told and decides nothing
-        findings = tuple(
-            replace(f, weight=Weight.NOTE) if f.weight is Weight.LACKING else f for f in findings
-        )
+    others = make_performance(question.entries, before.name, after.name, limit) if limit else ()
+    by_model = [
+        make_performance(own.entries, before.name, after.name, own.limit) if own.limit else ()
+        for own in question.owns
+    ]
+    mine = [line for lines in by_model for line in lines]
+    models = tuple(_decide_on_model(own, lines) for own, lines in zip(question.owns, by_model, strict=True))
+    lacking = [*_ask_of_model(question, models), *make_lacking(question, findings)]
+    if question.options.models:
+        lacking = [item for item in lacking if item.what in {ASKED, JUDGED}]
+    notes = set(Weight) if question.options.models else {Weight.LACKING} if models else set()
+    findings = tuple(replace(f, weight=Weight.NOTE) if f.weight in notes else f for f in findings)
     hardware = make_hardware(before, after, question.gpu, question.matrix)
     if any(line.topic == "GPU" and line.weight is Weight.AGAINST for line in hardware):
         lacking = []  # no evidence would change anything
     reasons = [line for line in hardware if line.weight is Weight.AGAINST]
-    reasons += [
-        *(_tell_model(own) if own else ()),
-        *_tell_findings(question, findings),
-        *_tell_code(question),
-    ]
-    reasons += _tell_performance(mine, MODEL, Weight.AGAINST, limit)
+    told = _sum_up_models(models) if question.options.models else (r for m in models for r in m.reasons)
+    reasons += [*told, *_tell_findings(question, findings), *_tell_code(question)]
     reasons += _tell_performance(others, PERFORMANCE, Weight.NOTE, limit)
     reasons.sort(key=_place)
-    decision = settle(reasons, own=own is not None)
+    decision = settle(reasons, own=bool(models))
     return Upgrade(
         product=after.product, before=before.name, after=after.name, gpu=question.gpu.name,
         gpu_note=_describe_gpu(question), decision=decision,
-        summary=_summarise(question, decision, reasons, findings), reasons=tuple(reasons), findings=findings,
+        summary=_summarise(question, decision, reasons, findings, models), reasons=tuple(reasons),
+        findings=findings,
         gpu_and_driver=hardware, performance=(*mine, *others), api=question.api,
-        engines=make_engines(before, after), model=own.section if own else None, lacking=tuple(lacking),
+        engines=make_engines(before, after), models=models, lacking=tuple(lacking),
         not_looked_at=tuple(find_blind_spots(question, findings)), command=question.options.command,
     )  # fmt: skip
 
@@ -100,18 +107,43 @@ def _place(line: FactLine) -> int:
     return list(Weight).index(Weight.FOR if own else line.weight)
 
 
-def _ask_of_model(question: Question) -> Iterator[Lacking]:
-    """Yield how to run the model where it has not run, or to judge it where it can say nothing."""
-    own = question.own
-    if own is None or not any(reason.weight is Weight.LACKING for reason in _tell_model(own)):
-        return
+def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection:
+    """Return a model's section with what its own measurements say; ``lines``: its figures."""
+    if own.section.mistake:
+        return own.section
+    reasons = [*_tell_model(own), *_tell_performance(lines, MODEL, Weight.AGAINST, own.limit)]
+    reasons.sort(key=_place)
+    return replace(own.section, reasons=tuple(reasons), decision=settle(reasons, own=True))
+
+
+def _sum_up_models(models: Sequence[ModelSection]) -> Iterator[FactLine]:
+    """Yield a reason for each model that stands in the way, and one for all that do not."""
+    weights = {Decision.DONT: Weight.AGAINST, Decision.NOT_ENOUGH: Weight.LACKING}
+    good = [model.name for model in models if model.decision is Decision.GO]
+    for model in models:
+        if weight := weights.get(model.decision or Decision.GO):
+            why = "; ".join(reason.text for reason in model.reasons if reason.weight is weight)
+            yield FactLine(topic=model.name, text=why or "no result of it is right at the new version",
+                           weight=weight, known=Evidence.MEASURED.value)  # fmt: skip
+        elif model.mistake:
+            yield FactLine(topic=model.name, text=f"left out, a mistake to mend: {model.mistake}")
+    if good:
+        text = f"{counted(len(good), 'model')} of {len(models)}: {', '.join(good)}"
+        yield FactLine(topic=MODEL, text=text, weight=Weight.FOR, known=Evidence.MEASURED.value)
+
+
+def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterator[Lacking]:
+    """Yield how to run models where they have not run, or to judge them where they can say nothing."""
     command = question.options.command.replace(" --no-run", "")
-    sides = [side for line in own.section.cases for side in (line.before, line.after)]
     limited = typed(question.options.model, "atol", "rtol", "check")
-    if sides and all(side.verdict is not None for side in sides) and not limited:
-        yield Lacking(what="your model ran: what would be right", command=f"{command} --check accept.py")
-    else:
-        yield Lacking(what="your model, on a host that can run both versions", command=command)
+    for what, more in ((JUDGED, " --check accept.py"), (ASKED, "")):
+        for model in models:
+            sides = [side for line in model.cases for side in (line.before, line.after)]
+            ran = bool(sides) and all(side.verdict is not None for side in sides) and not limited
+            lacks = any(reason.weight is Weight.LACKING for reason in model.reasons)
+            if lacks and ran == (what is JUDGED):
+                yield Lacking(what=what, command=command + more)
+                break
 
 
 def _describe_gpu(question: Question) -> str:
@@ -126,10 +158,16 @@ def _describe_gpu(question: Question) -> str:
 
 
 def _summarise(
-    question: Question, decision: Decision, reasons: Sequence[FactLine], findings: Sequence[FindingLine]
+    question: Question,
+    decision: Decision,
+    reasons: Sequence[FactLine],
+    findings: Sequence[FindingLine],
+    models: Sequence[ModelSection],
 ) -> str:
     """Return the answer in one sentence, and what it does not cover where it was narrowed."""
     after, topics = question.after.name, dict[Weight, dict[str, None]]()
+    if question.options.models:
+        return _summarise_models(question, models)
     for reason in reasons:
         topics.setdefault(reason.weight, {})[reason.topic] = None
     match decision:
@@ -156,6 +194,21 @@ def _summarise(
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
+
+
+def _summarise_models(question: Question, models: Sequence[ModelSection]) -> str:
+    """Return how many models there are of each answer, and the names of those that stand in the way."""
+    by_answer: dict[Decision | None, list[str]] = {}
+    for model in models:
+        by_answer.setdefault(model.decision, []).append(model.name)
+    good = len(by_answer.get(Decision.GO, []))
+    parts = [f"{good} of {counted(len(models), 'model')} can move to {question.after.name}"]
+    for decision, words in ((Decision.DONT, "don't move"), (Decision.NOT_ENOUGH, "too little is known of"),
+                            (None, "a mistake to mend in")):  # fmt: skip
+        if names := by_answer.get(decision):
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            parts.append(f"{words} {', '.join(names[:SHOWN])}{more}")
+    return f"{'; '.join(parts)}."
 
 
 def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:

@@ -70,9 +70,18 @@ class Section:
 def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
     """Return the report below its answer and reasons; a section with nothing to tell is not there."""
     ends = {"before": upgrade.before, "after": upgrade.after}
+    several = len(upgrade.models) > 1
     made: tuple[tuple[str, str, Iterable[Block]], ...] = (
         ("lacking", "To settle it", _lacking(upgrade)),
-        ("model", "Your model", _model(upgrade.model, ends) if upgrade.model else ()),
+        ("models", "Your models", [model_table(upgrade)] if several else ()),
+        *(
+            (
+                f"model-{number}" if number else "model",
+                model.name if several else "Your model",
+                _model(model, ends),
+            )
+            for number, model in enumerate(upgrade.models)
+        ),
         ("findings", "Findings", _findings(upgrade.findings, ends)),
         ("gpu", "GPU and driver", upgrade.gpu_and_driver),
         ("performance", "Performance", _performance(upgrade, ends)),
@@ -187,7 +196,54 @@ def _api(upgrade: Upgrade) -> Iterator[Block]:
         yield _line(f"{count_changes(api.changes)}{more}: {tells}")
 
 
+MISTAKE = "mistake"
+"""The word for a model that could not be asked about."""
+
+
+def model_table(upgrade: Upgrade, *, narrow: bool = False) -> Table:
+    """Return a row a model, the worst first: its answer, its worst error before and after, and what it costs.
+
+    Errors are in noise floors; figures of what it costs are after ÷ before, in parentheses where they are not
+    comparable. ``narrow``: without build time and spreads.
+    """
+    figures = {(line.repro, line.measure): line for line in upgrade.performance}
+    order = [None, Decision.DONT, Decision.NOT_ENOUGH, Decision.GO_WITH_WORKAROUNDS, Decision.GO]
+    measures = [name for name in MEASURES if not narrow or name != "build time"]
+    rows = [
+        (
+            model.name, model.decision or MISTAKE,
+            " ".join(_error_words(line.before) for line in model.cases),
+            " ".join(_error_words(line.after) for line in model.cases),
+            *(_ratio_words(figures.get((model.repro, name)), spread=not narrow) for name in measures),
+        )
+        for model in sorted(upgrade.models, key=lambda model: order.index(model.decision))
+    ]  # fmt: skip
+    heads = ("model", "answer", "before", "after", *(name.rpartition(" ")[2] for name in measures))
+    heads = heads if narrow else ("model", "answer", "error before", "error after", *measures)
+    return Table(label="Models", heads=heads, rows=tuple(rows), brief=len(rows), folded=False)
+
+
+def _error_words(side: Side) -> str:
+    """Return a side's error in noise floors, or how it ended."""
+    if side.floors is not None and side.verdict in {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}:
+        return f"{'' if side.verdict is Verdict.PASS else side.verdict.value + ' '}{short(side.floors)}"
+    return side.cause.value if side.cause else side.verdict.value if side.verdict else "·"
+
+
+def _ratio_words(line: PerformanceLine | None, *, spread: bool) -> str:
+    """Return a figure after ÷ before, with the ``spread`` of its engines where they differ."""
+    if line is None or line.ratio is None or line.before is None or line.after is None:
+        return "·"
+    low, high = (end / line.before.median for end in (line.after.low, line.after.high))
+    differ = spread and f"{low:.2f}" != f"{high:.2f}"
+    text = f"{line.ratio:.2f}×" + (f" {low:.2f} to {high:.2f}" if differ else "")
+    return f"({text})" if line.why_not else f"{text} !" if line.beyond_limit else text
+
+
 def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
+    if model.mistake:
+        yield FactLine(topic=MISTAKE, text=model.mistake)
+        return
     known = [("model", f"{model.name} ({model.repro})"), *model.facts]
     known += [("reference", model.reference), ("noise floor", model.floor)]
     known += [("trouble", trouble) for trouble in model.troubles]

@@ -24,6 +24,7 @@ from trtmatrix.judge.judge import subject_of
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN
+from trtmatrix.model.listing import Wanted
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import NodeGroup, StaticCheck, describe_versions, name_nodes, sum_up
@@ -42,7 +43,7 @@ BySample = dict[str, dict[int, float]]
 
 def make_model_section(
     context: Context, entries: Sequence[Entry], before: str, after: str, options: ModelOptions,
-    calibration: Calibration, *, run: bool = True,
+    calibration: Calibration, *, run: bool = True, tags: tuple[str, ...] = (),
 ) -> ModelSection:  # fmt: skip
     """Return the section of a model over a context that ``open_model`` gave.
 
@@ -58,7 +59,7 @@ def make_model_section(
     noise: Mapping[str, Any] = next(filter(None, (*prepared, *recorded)), {})
     outputs, sides = outputs_of(loaded), Entries(entries, calibration)
     section = ModelSection(
-        name=options.model.name if options.model else "", repro=loaded.repro.id,
+        name=_name(options), tags=tags, repro=loaded.repro.id,
         facts=(("file", str(options.model)), *((str(name), str(text)) for name, text in about["facts"])),
         reference=reference_words(noise),
         floor=floor_words(noise, outputs, context.matrix.version(after).product),
@@ -70,6 +71,18 @@ def make_model_section(
         troubles=(*about["troubles"], *noise_troubles(noise)),
     )  # fmt: skip
     return add_extras(section, context, own, before, after, options, run=run)
+
+
+def make_mistake(wanted: Wanted, mistake: str) -> ModelSection:
+    """Return the section of a model that could not be opened, with what is for the user to mend."""
+    name, text = _name(wanted.model), one_line(mistake, 400)
+    return ModelSection(
+        name=name, repro="", facts=(), reference="", floor="", cases=(), tags=wanted.tags, mistake=text
+    )
+
+
+def _name(options: ModelOptions) -> str:
+    return options.name or (options.model.name if options.model else "")
 
 
 def reference_words(noise: Mapping[str, Any]) -> str:

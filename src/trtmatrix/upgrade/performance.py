@@ -106,7 +106,8 @@ def _span(values: Sequence[float]) -> str:
 def make_performance(entries: Entries, before: str, after: str, limit: float) -> tuple[PerformanceLine, ...]:
     """Return each figure of each case that was measured or recorded at both versions; no controls.
 
-    ``limit``: what the figure after may be of that before.
+    ``limit``: what the figure after may be of that before. One version is compared with itself: every other
+    engine with those between.
     """
     lines: list[PerformanceLine] = []
     for entry in entries.all:
@@ -126,6 +127,8 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     timed at all is no hindrance.
     """
     old, new = _engines(was.records), _engines(will.records)
+    if was.cell.version.name == will.cell.version.name:
+        old, new = old[::2], old[1::2]
     conditions = _other_conditions(was.records, will.records)
     timed = [engine for engine in (*old, *new) if "run_ms" in engine]
     many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)

@@ -27,12 +27,17 @@ NOT_RUN = (
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeOptions:
-    """Those of ``upgrade``; a figure after may be ``max_slowdown`` times that before."""
+    """Those of ``upgrade``; a figure after may be ``max_slowdown`` times that before.
+
+    ``models``: lists, folders and files; ``tag``: only those with one of these.
+    """
 
     project: ProjectOptions = field(default_factory=ProjectOptions)
     model: ModelOptions = field(default_factory=ModelOptions)
     before: str
     after: str
+    models: tuple[Path, ...] = ()
+    tag: tuple[str, ...] = ()
     code: tuple[Path, ...] = ()
     output: tuple[Path, ...] = ()
     api: bool = False
@@ -55,7 +60,7 @@ class UpgradeOptions:
         gpus = self.project.selection.gpus
         words = ["--from", self.before, "--to", self.after, *(["--gpu", gpus[0]] if gpus else [])]
         words += [*self.restricted, *model_options(self.model), *typed(self.model, "check", "explain")]
-        words += typed(self, "code", "max_slowdown", "no_run", "no_performance")
+        words += typed(self, "models", "tag", "code", "max_slowdown", "no_run", "no_performance")
         return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(self.project)])}"
 
 
@@ -83,15 +88,20 @@ def model_options(model: ModelOptions) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """The user's own model: its section of the report, and its entries."""
+    """A model of the user's own: its section of the report, its entries, and its ``max_slowdown``, or 0."""
 
     section: ModelSection
     entries: Entries
+    limit: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Whether to move from one version to another on a GPU, which commands call ``gpu_word``."""
+    """Whether to move from one version to another on a GPU, which commands call ``gpu_word``.
+
+    ``owns``: the user's models. One that was named is weighed beside the findings; of a list (``--models``)
+    the models alone decide.
+    """
 
     options: UpgradeOptions
     before: Version
@@ -100,7 +110,7 @@ class Question:
     matrix: Matrix
     entries: Entries
     gpu_word: str = ""
-    own: Own | None = None
+    owns: tuple[Own, ...] = ()
     api: ApiSection = field(default_factory=ApiSection)
 
     def run_command(self, lines: Iterable[CaseLine], repros: Iterable[str], *extra: str) -> str:
@@ -175,7 +185,7 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Ite
     if question.options.no_performance:
         yield "Latency, memory, engine size and build time: left out by --no-performance."
     yield "Precisions that no case has (BF16, INT8, FP8, INT4); throughput; several streams at once."
-    if question.own is None:
-        yield "Your own model: --model FILE.onnx, with --inputs if you have some."
+    if not question.owns:
+        yield "Your own models: --model FILE.onnx, with --inputs if you have some, or --models FOLDER."
     if not question.options.code:
         yield "Your own code: --code DIR."

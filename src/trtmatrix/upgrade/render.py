@@ -17,7 +17,7 @@ from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import shorten
-from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, words_of
+from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, model_table, words_of
 from trtmatrix.upgrade.report import (
     Change,
     Decision,
@@ -33,8 +33,10 @@ MOST_BARS, BAR_ROOM = 20, 300
 """So many latencies are drawn in a page, and the length of the longest bar."""
 WIDTH = 100
 """Columns of the full report; that of one screen has those of the terminal, from 80 to 160."""
-HEIGHT, STEPS = 40, 15
-"""Lines of a screen, and of those at most for the commands that would settle it."""
+NARROW = 130
+"""Columns below which a row of a model has no spreads and no build time."""
+HEIGHT, STEPS, ROWS = 40, 15, 22
+"""Lines of a screen, and of those at most for the commands that would settle it, and for models."""
 _MARGIN = 12
 _COLOURS = {"good": "32", "warn": "33", "unsure": "33", "bad": "31"}
 _MOST = 60
@@ -151,21 +153,41 @@ def render_screen(upgrade: Upgrade, width: int, *, colour: bool = False) -> str:
     verdict = _verdict(upgrade, colour)
     summary = _cut(_wrap(upgrade.summary, 2, 2, width=width), 4, width)
     head = [*_head(upgrade, width, 2), *verdict, *summary]
-    rests = ["", "What it rests on", *_cut(_wrap(_count_evidence(upgrade), 2, 4, width=width), 3, width)]
-    if upgrade.not_looked_at:
-        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
-        rests += _cut(_wrap(left, 2, 4, width=width), 2, width)
+    rests = [] if len(upgrade.models) > 1 else _rests(upgrade, width)
     title, steps = "To settle it", []
     for item in upgrade.lacking:
         command = _break_command(item.command, width, "    ") if item.command else ()
         steps.append([*_cut(_wrap(item.what, 2, 4, width=width), 2, width), *command])
     if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
         title, steps = "Before you move", [_wrap(upgrade.engines[0].text, 2, 4, width=width)]
-    below = [*rests, *_fill(title, steps, STEPS, "more command"), ""]
+    rows = _model_lines(upgrade, width) if len(upgrade.models) > 1 else []
+    below = [*rests, *_fill(title, steps, min(STEPS, 29 - len(rows)), "more command"), ""]
     below += ["All of it: --full, or -o report.html (.md, .json)", *verdict]
     why = [_fact_lines(reason, width, marked=True, most=2) for reason in upgrade.reasons]
-    room = HEIGHT - len(head) - len(below)
-    return "\n".join([*head, *_fill("Why", why, room, "more reason"), *below]) + "\n"
+    room = HEIGHT - len(head) - len(rows) - len(below)
+    return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
+
+
+def _rests(upgrade: Upgrade, width: int) -> list[str]:
+    """Return the lines that say what the answer rests on, and what it says nothing about."""
+    lines = ["", "What it rests on", *_cut(_wrap(_count_evidence(upgrade), 2, 4, width=width), 3, width)]
+    if upgrade.not_looked_at:
+        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
+        lines += _cut(_wrap(left, 2, 4, width=width), 2, width)
+    return lines
+
+
+def _model_lines(upgrade: Upgrade, width: int) -> list[str]:
+    """Return a line a model, at most :data:`ROWS`, the worst first, as wide as the terminal allows."""
+    table = model_table(upgrade, narrow=width < NARROW)
+    rows = [[words_of(value) for value in row] for row in table.rows[:ROWS]]
+    lines = [[shorten(text, 24) for text in row] for row in (table.heads, *rows)]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(table.heads))]
+    texts = ["  ".join(f"{text:<{size}}" for text, size in zip(line, widths, strict=True)) for line in lines]
+    left = len(table.rows) - len(rows)
+    texts += [f"… {left} more: --full"] if left else []
+    texts += ["errors in noise floors; the rest after ÷ before, (not comparable), ! beyond the limit"]
+    return ["", *(text.rstrip()[:width] for text in texts)]
 
 
 def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:
@@ -190,7 +212,8 @@ def _count_evidence(upgrade: Upgrade) -> str:
         kinds = [side.evidence for side in sides]
         counts = ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in Evidence if kind in kinds)
         said.append(f"{counted(len(sides), 'case')} at {version}: {counts or 'no evidence'}")
-    said += [f"your model {upgrade.model.name}: {upgrade.model.floor}"] if upgrade.model else []
+    if len(upgrade.models) == 1:
+        said += [f"your model {upgrade.models[0].name}: {upgrade.models[0].floor}"]
     return "; ".join(said) + "."
 
 

@@ -18,7 +18,7 @@ from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 
-SCHEMA = 3
+SCHEMA = 4
 """The number of the JSON's shape."""
 
 
@@ -191,7 +191,11 @@ class SampleFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSection:
-    """The user's own model; ``facts``: pairs to show, ``nodes``: what repros know of its operators alone."""
+    """A model of the user's own; ``facts``: pairs to show, ``nodes``: what repros know of its operators.
+
+    ``decision`` and ``reasons`` are those of the model by itself; ``mistake``: why it could not be asked
+    about, which is for the user to mend.
+    """
 
     name: str
     repro: str
@@ -205,6 +209,10 @@ class ModelSection:
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
     nodes: tuple[FactLine, ...] = ()
+    tags: tuple[str, ...] = ()
+    mistake: str = ""
+    decision: Decision | None = None
+    reasons: tuple[FactLine, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +244,7 @@ class Upgrade:
     performance: tuple[PerformanceLine, ...] = ()
     api: ApiSection = field(default_factory=ApiSection)
     engines: tuple[FactLine, ...] = ()
-    model: ModelSection | None = None
+    models: tuple[ModelSection, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     not_looked_at: tuple[str, ...] = ()
     command: str = ""
@@ -244,8 +252,9 @@ class Upgrade:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What ``upgrade`` ends with: the answer's code, or 11 where the user's code must change first."""
+        """What ``upgrade`` ends with: the answer's code, 11 where code must change first, 2 for a mistake."""
         gate = {ExitCode.DONT} if self.api.must_change else set[ExitCode]()
+        gate |= {ExitCode.USAGE} if any(model.mistake for model in self.models) else set()
         return combine_exit_codes({self.decision.exit_code, *gate})
 
 

@@ -130,11 +130,11 @@ def test_a_slower_case_is_a_note_and_a_slower_model_of_ones_own_is_not_to_be_mov
     notes = [reason for reason in upgrade.reasons if reason.topic == "performance"]
     assert [note.weight for note in notes] == ([Weight.NOTE] if told else [])
     assert ("But latency" in upgrade.summary) is told
-    mine = replace(own("good3", "good3"), entries=Entries(entries))
+    mine = replace(own("good3", "good3"), entries=Entries(entries), limit=1.1)
     good = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
-    assert decide(ask(good, own=mine)).decision is (Decision.DONT if told else Decision.GO)
-    assert decide(ask(good, own=mine, max_slowdown=4.0)).decision is Decision.GO
-    left_out = decide(ask(good, own=mine, no_performance=True))
+    assert decide(ask(good, owns=(mine,))).decision is (Decision.DONT if told else Decision.GO)
+    assert decide(ask(good, owns=(replace(mine, limit=4.0),))).decision is Decision.GO
+    left_out = decide(ask(good, owns=(replace(mine, limit=0.0),), no_performance=True))
     assert (left_out.decision, left_out.performance) == (Decision.GO, ())
     assert any("--no-performance" in spot for spot in left_out.not_looked_at)
 
@@ -148,9 +148,15 @@ def test_a_slowdown_that_is_not_comparable_is_told_beside_go() -> None:
 
 
 def test_the_same_version_twice_is_neither_worse_nor_better() -> None:
+    """Every other engine is compared with those between: few are told to be few, and a drift meets both."""
     old, _ = cells()
-    lines = make_performance(Entries([timed(old, (1.0, 1.2, 1.5))]), OLD, OLD, 1.1)
-    assert [(line.ratio, line.told_apart, line.why_not) for line in lines] == [(1.0, False, "")]
+    for latencies, ratio, why in (
+        ((1.0, 1.2, 1.5), 1.2 / 1.25, "2 and 1 engines, 3 a side are needed"),
+        ((1.0, 1.1, 1.2, 1.3, 1.4, 1.5), 1.3 / 1.2, ""),
+    ):
+        (line,) = make_performance(Entries([timed(old, latencies)]), OLD, OLD, 1.1)
+        assert line.ratio == pytest.approx(ratio)
+        assert (line.told_apart, line.beyond_limit, line.why_not) == (False, False, why)
 
 
 def test_the_rank_test_is_exact_and_counts_a_tie_against_a_difference() -> None:
