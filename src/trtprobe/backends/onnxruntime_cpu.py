@@ -97,9 +97,9 @@ class OnnxRuntimeBackend(Backend):
         self.fresh: Dict[str, Dict[str, np.ndarray]] = {}  # by this one
 
     def begin(self, plans: Plans) -> None:
-        """Start a cell: what the one before computed may serve this one."""
+        """Start a cell: what those before computed may serve this one, unless it shares no plans either."""
         super().begin(plans)
-        self.known.update(self.fresh)
+        self.known = {**self.known, **self.fresh} if plans.folder is not None else {}
         self.fresh = {}
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
