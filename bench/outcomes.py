@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -115,11 +116,15 @@ class Maker:
         return Outcome(label=label, member=member, floors=self.size(exact), known=known, build=build)
 
     def size(self, exact: Arrays) -> float:
-        """Return how far a result without noise is from the reference, in the floors of its worst output."""
-        sizes = [
-            float(np.linalg.norm(exact[name] - r) / np.linalg.norm(r)) / floor
-            for name, r in self.right.items() if (floor := self.floor(name))
-        ]  # fmt: skip
+        """Return how far a result without noise is from the reference, in the floors of its worst output.
+
+        What is off where every right way of computing is exact is infinitely many floors off.
+        """
+        sizes = [0.0]
+        for name, r in self.right.items():
+            error, floor = float(np.linalg.norm(exact[name] - r) / np.linalg.norm(r)), self.floor(name)
+            if floor is not None and error:
+                sizes.append(error / floor if floor else math.inf)
         return max(sizes)
 
     def kinds(self) -> list[tuple[str, Kind]]:
