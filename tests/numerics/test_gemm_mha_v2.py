@@ -20,7 +20,9 @@ from trtprobe.cell import load_repro
 REPRO = Path(__file__).parents[2] / "repros" / "gemm_mha_v2.py"
 SMALL = Size(batch=3, length=21, heads=2, head_size=8)
 FORMULATIONS: tuple[Formulation, ...] = ("explicit", "bert", "wide", "sdpa-default")
-PAIRS: list[tuple[Formulation, Mask]] = list(product(FORMULATIONS, get_args(Mask)))
+PAIRS: list[tuple[Formulation, Mask]] = [
+    *product(FORMULATIONS, get_args(Mask)), ("sdpa", "none"), ("mha", "none"),
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,16 @@
-"""The four-part version is read from the library that was loaded, as each release packs it."""
+"""The libraries that were loaded: TensorRT's four-part version, and the driver library that the host names."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.probe.compiled import compile_library
-from tests.probe.jobs import MAIN, PROBE
+from tests.probe.jobs import MAIN, PROBE, Job, Step
+from trtprobe.__main__ import COMPAT, with_driver_library
 
 CODE = """
 import ctypes, sys
@@ -53,3 +55,28 @@ def test_the_version_is_the_loaded_library_s_own(
 
 def test_without_the_library_there_is_no_version() -> None:
     assert version_told([]) == "None"
+
+
+def libcuda_of(python: Path, driver: Path, folder: Path, **environment: str) -> str:
+    """Run a cell and return the driver library that its record says was loaded."""
+    folder.mkdir()
+    job = Job(folder, [Step(does="pass")])
+    assert job.run(python, driver, **environment) == 0, job.log()
+    record = job.record()
+    assert record["ended"] == "ran", record["detail"]
+    return str(record["observed"]["libcuda"])
+
+
+def test_the_first_folder_that_has_one_goes_first(python: Path, driver: Path, tmp_path: Path) -> None:
+    ours = tmp_path / "compat" / "lib.real"
+    shutil.copytree(driver, ours)
+    named = f"{tmp_path / 'nothing'}:{ours}:{driver}"
+    loaded = libcuda_of(python, driver, tmp_path / "named", **{COMPAT: named})
+    assert loaded == str(ours / "libcuda.so.1")
+
+
+@pytest.mark.parametrize(("path", "after"), [("", ""), ("/a:/b", ":/a:/b")])
+def test_the_image_s_own_path_is_kept_behind_it(tmp_path: Path, path: str, after: str) -> None:
+    (tmp_path / "libcuda.so.1").touch()
+    environment = {COMPAT: str(tmp_path), "LD_LIBRARY_PATH": path, "HOME": "/h"}
+    assert with_driver_library(environment) == {"LD_LIBRARY_PATH": f"{tmp_path}{after}", "HOME": "/h"}
