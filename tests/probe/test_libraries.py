@@ -1,4 +1,4 @@
-"""The libraries that were loaded: TensorRT's four-part version, and the driver library that the host names."""
+"""The libraries that were loaded: TensorRT's four-part version, and the driver's that the host names."""
 
 from __future__ import annotations
 
