@@ -257,9 +257,11 @@ COMMANDS: dict[str, Command] = {
         "Exit codes: 0 no node is known to fail (some may be expected to), 1 a node is known to be ignored, "
         "wrong or\n refused at one of the versions, 2 usage."),
     "operators": Command(
-        "run ONNX's own tests of its operators on versions, and show which are right, refused or wrong",
+        "run ONNX's own tests of its operators on versions, or hold a model against their results",
         "files where",
-        (*(option for option in GROUPS["select"][1] if option.names[0] not in {"--repro", "--case"}),
+        (opt("file MODEL.onnx", "say which operators of this model went wrong or were refused, with what the "
+             "static check finds; nothing is run", type=Path, nargs="?"),
+         *(option for option in GROUPS["select"][1] if option.names[0] not in {"--repro", "--case"}),
          opt("--case CASE", "tests of onnx, or operators, by name or pattern: 'test_clip*' or GridSample",
              dest="which", **NAMES),
          opt("--limit N", "run at most N cases, taken evenly from all of them", type=_count(), default=0),
@@ -271,7 +273,9 @@ COMMANDS: dict[str, Command] = {
          opt("--no-run", "show stored records; run nothing", action="store_false", dest="run"),
          opt("--output -o FILE", "also write .html, .md or .json; may be repeated", type=Path, **LIST), FULL,
          JSON),
-        "--trt 8.6.0", "operators.command"),
+        "--trt 8.6.0", "operators.command",
+        "Exit codes: 0 the suite was run or shown, whatever came of it; with a model: 1 an operator of it "
+        "went wrong\n or is refused at one of the versions, or a node is known to fail."),
     "report": Command(
         "write the whole matrix as one page with filters", "files select where",
         (opt("--output -o FILE", ".html, .md or .json; may be repeated (default: report.html)", type=Path,

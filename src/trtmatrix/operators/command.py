@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import check_writable, write_output
 from trtmatrix.common.progress import open_progress
 from trtmatrix.operators.cases import Case, Suite, open_suite
@@ -28,6 +29,7 @@ from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, able, check_paths, make_run, tell_pins, tidy
 from trtmatrix.suite.cells import Selection, select_versions
+from trtmatrix.suite.model import Product, is_release, slug_of
 from trtmatrix.suite.plan import Pull
 from trtmatrix.tables.screen import terminal_width
 
@@ -38,9 +40,10 @@ PLAIN = Selection(repros=("controls",), cases=("matmul-softmax-fp32",))
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorsOptions:
-    """Those of ``operators``; ``which``: patterns of cases; ``workers``: 0 where there is no limit."""
+    """Those of ``operators``; ``file``: a model; ``which``: patterns of cases; ``workers``: 0: no limit."""
 
     project: ProjectOptions
+    file: Path | None
     which: tuple[str, ...]
     limit: int
     workers: int
@@ -57,6 +60,8 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     if wrong := [file for file in options.output if file.suffix not in SUFFIXES]:
         raise UsageError(f"--output {wrong[0]}: the suffix must be one of {', '.join(SUFFIXES)}")
     selection = options.project.selection
+    if options.file is not None:
+        return _check_model(options, options.file)
     plain = replace(selection, repros=PLAIN.repros, cases=PLAIN.cases)
     context = open_context(replace(options.project, controls=False, selection=plain))
     stored = read_operator_records(context.project.results)
@@ -70,6 +75,33 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     overview = make_overview([record for record in known.values() if record.version in wanted])
     _show(options, overview)
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
+
+
+def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
+    """Say what tests and repros know of a model's operators and nodes; exit code 1 where some are bad."""
+    from trtmatrix.model.static_check import check_json, check_model, render_check
+    from trtmatrix.onnxmodel.reading import load_model
+    from trtmatrix.operators.models import check_operators, operators_json, render_operators
+    from trtmatrix.suite.repro_files import read_facts
+
+    selected = options.project.selection
+    records = read_operator_records(options.project.results)
+    measured = [record.version for record in records if record.product is Product.TENSORRT]
+    versions = selected.versions or tuple(measured) or tuple(record.version for record in records)
+    gpus = [slug_of(name) for name in selected.gpus]
+    model = load_model(file, "")
+    found = check_operators(model, file.name, records, versions, gpus)
+    releases = [name for name in versions if is_release(name)]  # of other products repros know nothing
+    check = check_model(model, file.name, read_facts(options.project.repros), releases) if releases else None
+    code = ExitCode.SURPRISE if found.is_bad or (check and check.is_sure) else ExitCode.AS_EXPECTED
+    if options.json:
+        static = check_json(check) if check else None
+        print(to_json({**operators_json(found), "check": static, "exit_code": int(code)}), end="")
+        return code
+    print(render_operators(found, terminal_width()), end="")
+    if check:
+        print(f"\nWhat is known of its nodes beside that:\n{render_check(check, terminal_width())}", end="")
+    return code
 
 
 def _show(options: OperatorsOptions, overview: Overview) -> None:

@@ -212,7 +212,7 @@ def _look_at(
     from trtmatrix.model.own_model import model_repro
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
-    from trtmatrix.upgrade.model_section import make_mistake, make_model_section, with_nodes
+    from trtmatrix.upgrade.model_section import make_mistake, make_model_section, with_nodes, with_operators
 
     model, calibration = one.wanted.model, question.entries.calibration
     names = (question.before.name, question.after.name)
@@ -227,6 +227,7 @@ def _look_at(
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph, compute = load_model(model.model), question.gpu.compute or ""
         section = with_nodes(section, check_model(graph, model.model.name, facts, names, compute), *names)
+        section = with_operators(section, graph, context, names, question.gpu.slug)
     return Own(section=section, entries=Entries(mine, calibration), limit=one.wanted.max_slowdown)
 
 

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
@@ -28,6 +30,8 @@ from trtmatrix.model.listing import Wanted
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import NodeGroup, StaticCheck, describe_versions, name_nodes, sum_up
+from trtmatrix.operators.models import check_operators, sum_up_operators
+from trtmatrix.operators.records import read_operator_records
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import open_kept, unpack_kept
@@ -296,6 +300,17 @@ def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: st
     told = f"{counted(check.nodes, 'node')} held against {counted(check.rules, 'rule')}: {sum_up(check)}"
     lines = tuple(_tell_nodes(group, before, after) for group in check.groups)
     return replace(section, facts=(*section.facts, ("nodes", told)), nodes=lines)
+
+
+def with_operators(
+    section: ModelSection, model: ModelProto, context: Context, versions: Sequence[str], gpu: str
+) -> ModelSection:
+    """Return a model's section with what ONNX's tests say of its operators, where they have been run."""
+    records = read_operator_records(context.project.results)
+    found = check_operators(model, section.name, records, versions, (gpu,))
+    if not found.versions:
+        return section
+    return replace(section, facts=(*section.facts, ("operators", sum_up_operators(found))))
 
 
 def _tell_nodes(group: NodeGroup, before: str, after: str) -> FactLine:
