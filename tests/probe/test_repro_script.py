@@ -103,36 +103,41 @@ def test_an_output_of_another_shape_is_wrong_and_both_are_named(archive: Archive
     assert "y: wrong shape: (2, 3) instead of (1, 3): WRONG\n" in said
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_where_the_reference_is_finite_is_wrong(archive: Archive, bad: float) -> None:
-    x = X.copy()
-    x[0, 1] = bad
-    assert archive.run(inputs={"x": x})[0] == 1
-    assert archive.run(inputs={"x": x}, LIMITS={"y": (-1.0, float("inf"))})[0] == 1
-    y = RIGHT.copy()
-    y[0, 1] = bad
-    assert archive.run(inputs={"x": x}, reference={"y": y})[0] == 0, "it is not compared there, or the same"
-    assert archive.run(reference={"y": y})[0] == (1 if np.isinf(bad) else 0), "an infinity must be met"
+ODD = {bad: np.where(X == 2, bad, X).astype(np.float32) for bad in (np.nan, np.inf)}
+SHAPE = np.full_like(RIGHT, 1e-6)
+"""A known defect, far below the noise."""
+BOTH = {"y": (1e-4, 1e-3), "lost in y": (0.02, 0.04)}
+JUDGED: list[tuple[dict[str, Any], int]] = [
+    *(
+        ({"inputs": {"x": x}}, 1) for x in ODD.values()
+    ),  # NaN where the reference is finite, whatever the limits
+    *(({"inputs": {"x": x}, "LIMITS": {"y": (-1.0, np.inf)}}, 1) for x in ODD.values()),
+    *(({"inputs": {"x": x}, "reference": {"y": np.where(X == 2, bad, RIGHT)}}, 0) for bad, x in ODD.items()),
+    *(({"reference": {"y": np.where(X == 2, bad, RIGHT)}}, code) for bad, code in ((np.nan, 0), (np.inf, 1))),
+    *(({"reference": {"y": RIGHT * (1 + e * 1e-4)}}, code) for e, code in ((0.5, 0), (4.0, 125), (20.0, 1))),
+    *(
+        ({"reference": {"y": RIGHT - c * SHAPE, "lost in y": SHAPE}, "LIMITS": BOTH}, code)
+        for c, code in ((0.0, 0), (0.03, 125), (1.0, 1), (-1.0, 1))
+    ),
+    *(  # the user's own tolerance decides
+        (
+            {
+                "reference": {"y": RIGHT + off * (X == -1)},
+                "LIMITS": {"y": (1.0, 1.0)},
+                "TOLERANCE": (1e-3, 0.0),
+            },
+            code,
+        )
+        for off, code in ((0.9e-3, 0), (1.1e-3, 1))
+    ),
+]
 
 
-@pytest.mark.parametrize(("error", "code"), [(0.5, 0), (4.0, 125), (20.0, 1)])
-def test_between_right_and_wrong_it_says_nothing(archive: Archive, error: float, code: int) -> None:
-    limits = {"y": (0.0001, 0.001)}
-    y = RIGHT * (1 + error * 1e-4)
-    assert archive.run(reference={"y": y}, LIMITS=limits)[0] == code
-
-
-@pytest.mark.parametrize(("c", "code"), [(0.0, 0), (0.03, 125), (1.0, 1), (-1.0, 1)])
-def test_a_known_defect_is_found_below_the_noise(archive: Archive, c: float, code: int) -> None:
-    d = np.full_like(RIGHT, 1e-6)
-    limits = {"y": (1e-4, 1e-3), "lost in y": (0.02, 0.04)}
-    assert archive.run(reference={"y": RIGHT - c * d, "lost in y": d}, LIMITS=limits)[0] == code
-
-
-@pytest.mark.parametrize(("off", "code"), [(0.9e-3, 0), (1.1e-3, 1)])
-def test_the_users_own_tolerance_decides(archive: Archive, off: float, code: int) -> None:
-    y = RIGHT + np.array([[off, 0, 0], [0, 0, 0]])
-    assert archive.run(reference={"y": y}, LIMITS={"y": (1.0, 1.0)}, TOLERANCE=(1e-3, 0.0))[0] == code
+@pytest.mark.parametrize(("given", "code"), JUDGED)
+def test_it_says_right_wrong_or_nothing_as_the_judge_does(
+    archive: Archive, given: dict[str, Any], code: int
+) -> None:
+    assert archive.run(**given)[0] == code
 
 
 def test_dynamic_shapes_get_their_profile(archive: Archive) -> None:
