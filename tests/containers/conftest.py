@@ -15,7 +15,7 @@ from typing import Any
 
 import docker.errors
 import pytest
-from projects import command, matrix_text
+from projects import command, matrix_text, strict_json
 
 from tests.containers.engines import client, socket_group, use_by_hand
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
@@ -92,7 +92,7 @@ class Project:
         files = sorted(path for path in self.results.rglob("*") if path.is_file())
         files = [path for path in files if path.name not in {"last-run.txt", "report.html"}]
         assert [path for path in files if path.suffix != ".json"] == []
-        return [json.loads(path.read_text(), parse_constant=refuse) for path in files]
+        return [strict_json(path.read_text()) for path in files]
 
     def record(self, cell: dict[str, Any]) -> dict[str, Any]:
         """Return the record that a cell of the printed JSON names."""
@@ -124,11 +124,6 @@ def become_stranger(folder: Path) -> list[str]:
 def identity(record: dict[str, Any]) -> str:
     """Return the id of a record's cell."""
     return "{repro}/{case}@{version}#{gpu}".format(**record["cell"])
-
-
-def refuse(token: str) -> float:
-    """Refuse what strict JSON has no word for."""
-    raise AssertionError(f"a bare {token} in JSON")
 
 
 def end(process: subprocess.Popen[str]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from projects import strict_json
 
 from trtmatrix.run.worker import Intake
 from trtprobe.files import write_json
@@ -146,7 +147,7 @@ class Job:
     def record(self, index: int = 0) -> dict[str, Any]:
         """Return a cell's record; a bare NaN or Infinity in it is an error."""
         text = (self.out / f"{index}.record.json").read_text()
-        data: dict[str, Any] = json.loads(text, parse_constant=refuse)
+        data: dict[str, Any] = strict_json(text)
         return data
 
     def log(self) -> str:
@@ -168,11 +169,6 @@ def stand_in(driver: Path) -> dict[str, str]:
         "PYTHONPATH": str(STANDINS), "LD_LIBRARY_PATH": str(driver), "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "",
     }  # fmt: skip
-
-
-def refuse(token: str) -> float:
-    """Refuse what strict JSON has no word for."""
-    raise AssertionError(f"a bare {token} in JSON")
 
 
 def gone(pids: Sequence[int], seconds: float = 5) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from dataclasses import replace
@@ -10,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from projects import strict_json
 
-from tests.probe.jobs import HERE, MAIN, PROBE, refuse, stand_in, write_case
+from tests.probe.jobs import HERE, MAIN, PROBE, stand_in, write_case
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.repro_files import read_repros
 from trtprobe.files import CaseFiles
@@ -38,7 +38,7 @@ def call(files: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 
 def printed(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Return the JSON that comes last, after what the product printed."""
-    data: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :], parse_constant=refuse)
+    data: dict[str, Any] = strict_json(done.stdout[done.stdout.index("{") :])
     return data
 
 

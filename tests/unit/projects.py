@@ -7,7 +7,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,6 +50,15 @@ def write_wheel(
         for file, text in {**files, **facts, f"{info}/RECORD": record}.items():
             wheel.writestr(zipfile.ZipInfo(file), text)
     return path
+
+
+def strict_json(text: str) -> Any:
+    """Read JSON in which a bare NaN or Infinity is an error."""
+
+    def refuse(token: str) -> NoReturn:
+        raise AssertionError(f"a bare {token} in JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 def files_of(folder: Path, repros: Path) -> list[str]:

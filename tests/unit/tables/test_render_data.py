@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_entry, make_expectation, make_repro, make_unknown
 from goldenfile import check_golden
 from hypothesis import given
+from projects import strict_json
 from shown import PATIENT, many_entries, sample_entries
 
 from trtmatrix.judge.entry import Entry
@@ -20,13 +20,9 @@ from trtmatrix.tables.render_data import render_json, render_junit
 NOW = "2025-01-02 03:04 UTC"
 
 
-def _refuse(token: str) -> NoReturn:
-    raise AssertionError(f"{token} is not JSON")
-
-
 def parse(entries: Sequence[Entry]) -> dict[str, Any]:
     """Render and read strictly."""
-    data: dict[str, Any] = json.loads(render_json(entries, generated=NOW), parse_constant=_refuse)
+    data: dict[str, Any] = strict_json(render_json(entries, generated=NOW))
     return data
 
 
