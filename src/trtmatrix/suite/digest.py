@@ -166,18 +166,32 @@ def digest_authoring(source: str) -> str:
     while wanted:
         name = wanted.pop()
         if name not in found:
-            text = (root / f"{name}.py").read_text(encoding="utf-8")
-            found[name] = digest_code(text)
-            wanted += sorted(_authoring_modules(text))
+            found[name], imported = _read_authoring(root / f"{name}.py")
+            wanted += sorted(imported)
     return sha256("".join(f"{name} {found[name]}\n" for name in sorted(found)).encode()).hexdigest()
+
+
+@cache
+def _read_authoring(file: Path) -> tuple[str, set[str]]:
+    """Return the digest of a module, and which of its own package it imports."""
+    text = file.read_text(encoding="utf-8")
+    return digest_code(text), _authoring_modules(text)
 
 
 def _authoring_modules(source: str) -> set[str]:
     """Return the modules of ``trtmatrix.authoring`` that a source imports, also inside functions."""
     package, found = "trtmatrix.authoring", set()
-    for node in ast.walk(ast.parse(source)):
+    for node in _statements(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module == package:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package + "."):
             found.add(str(node.module).rpartition(".")[2])
     return found
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node; what they are made of, which is far more, is not looked at."""
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield inner
+            yield from _statements(inner)
