@@ -208,6 +208,16 @@ def _type(node: ast.expr | None) -> str:
     return names.pop() if len(names) == 1 and names <= {*_PLAIN} else ""
 
 
+def fits(call: ast.Call, signature: str) -> bool:
+    """Say whether a call surely fits a signature by number and names of arguments."""
+    parameters = parse_signature(signature)
+    rest = {each.name: each.optional for each in parameters[len(call.args) :]}
+    given = {each.arg for each in call.keywords}
+    lacking = [name for name, optional in rest.items() if not optional and name not in given]
+    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    return not lacking and not starred and len(call.args) <= len(parameters) and given <= {*rest}
+
+
 def breaks(before: str, after: str) -> str:
     """Say what a caller written for one signature trips over in another; nothing where all goes on."""
     old, new = parse_signature(before), parse_signature(after)

@@ -10,27 +10,23 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from trtmatrix.api.names import Names, dotted_name
-from trtmatrix.api.roles import BINDINGS, FOREIGN, OWN, Roles, text_of
+from trtmatrix.api.roles import BINDINGS, FOREIGN, MODULE, OWN, Roles, text_of
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
-_ASKS = ("version", "get_version", "get_distribution")
+Outcome = tuple[Any, Any]
+"""What an expression gives, and what it is meant to give; None is unclear."""
 _MAY_ASK = re.compile(r"__version__|hasattr|version\(|get_distribution")
 _FAILED, _LONGEST = "an error", 999
-
-
-class Outcome(NamedTuple):
-    """What an expression gives at the version moved to, and what it is meant to; None: that is unclear."""
-
-    got: Any
-    meant: Any
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether it is known, and as it is meant."""
-        return self.got not in (None, _FAILED) and self.meant in (None, self.got)
+_TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
+_VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
+_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: lambda a, _: not a, ast.USub: lambda a, _: -a,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
 
 
 class Guards:
@@ -44,26 +40,27 @@ class Guards:
 
     def _hangs(self, node: ast.AST) -> bool:
         """Whether an expression hangs on TensorRT's version, or on what its bindings have."""
-        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and self._meaning(node) is not None:
-            return True
-        chosen = isinstance(node, ast.IfExp) and not isinstance(node.body, ast.Constant)
-        parts = [node.body, node.orelse] if chosen else ast.iter_child_nodes(node)  # type: ignore[attr-defined]
+        if not self._asks or self._meaning(node) is not None:
+            return self._asks
+        parts = ast.iter_child_nodes(node)
+        if isinstance(node, ast.IfExp) and not isinstance(node.body, ast.Constant):
+            parts = iter((node.body, node.orelse))  # which of two things it is: that is no test
         return any(map(self._hangs, parts))
 
     def _meaning(self, node: ast.AST) -> Outcome | None:
         """Return what a part of a test gives if it hangs on the version by itself."""
+        version = self.names.after
         match node:
             case ast.Attribute(value=holder, attr="__version__"):
-                version = self.names.after
-                return Outcome(version, version) if self.roles.role(holder) == "tensorrt" else None
+                return (version, version) if self.roles.role(holder) == MODULE else None
             case ast.Call(func=ast.Name(id="hasattr"), args=[holder, ast.Constant(value=str() as name)]):
                 if (held := self.roles.role(holder)) in ("", OWN, FOREIGN):
                     return None
-                dotted = name if held == "tensorrt" else f"{held.removesuffix('()')}.{name}"
-                return Outcome(*[self.names.target.find(dotted) is not None] * 2)
+                dotted = name if held == MODULE else f"{held.removesuffix('()')}.{name}"
+                return (has := self.names.target.find(dotted) is not None, has)
             case ast.Call(args=[named, *_]) if BINDINGS.match(text_of(named)):
-                asked = dotted_name(node.func).rpartition(".")[2] in _ASKS
-                return Outcome(self.names.after, self.names.after) if asked else None
+                asked = re.search("version|distribution", dotted_name(node.func))
+                return (version, version) if asked else None
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 return self._flag(name)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
@@ -84,9 +81,8 @@ class Guards:
 
     def exports(self) -> dict[str, Outcome]:
         """Return what names of the module, and its functions, give in other files."""
-        names = (*self.roles.shared, *(f"{name}()" for name in self.roles.defined))
         self._flags.clear()  # others may have shared more by now
-        found = {name: flag for name in names if (flag := self._flag(name))}
+        found = {name: flag for name in self.roles.shared if (flag := self._flag(name))}
         self._flags.clear()
         return found
 
@@ -99,118 +95,96 @@ class Guards:
                 bodies, elses = zip(*map(self.judge, parts), strict=True)
                 body, other = next(filter(None, bodies), ""), next(filter(None, elses), "")
                 return (body, other * all(elses)) if isinstance(how, ast.And) else (body * all(bodies), other)
-        if not self._asks or not self._hangs(node):
+        if not self._hangs(node):
             return "", ""
         text = " ".join(ast.unparse(node).split())
         shown = f"`{text if len(text) <= 60 else text[:59] + '…'}`"
-        outcome = self._work_out(node)
-        if not outcome.is_clear:
-            return shown, shown
-        return ("", shown) if outcome.got else (shown, "")
+        got, meant = self._work_out(node)
+        unclear = got in (None, _FAILED) or meant not in (None, got)
+        return shown * (unclear or not got), shown * (unclear or bool(got))
 
     def find_flip(self, node: ast.expr) -> ApiChange | None:
         """Return the change that a test of the version is where it is wrong at the version moved to.
 
         So is what reads one sign of a version for a number: the 1 of ``"10.8"[0]``.
         """
-        if not self._asks or not self._hangs(node):
+        got, meant = self._work_out(node) if self._hangs(node) else (None, None)
+        differs = f", where the version's numbers give {meant}" * (meant not in (None, got))
+        if got is None or (got != _FAILED and not differs):
             return None
-        outcome = self._work_out(node)
-        if outcome.got is None or outcome.is_clear:
-            return None
-        differs = f", where the version's numbers give {outcome.meant}" * (
-            outcome.meant not in (None, outcome.got)
-        )
         return ApiChange(
             name=f"version test {ast.unparse(node)}", kind=ChangeKind.CHANGED,
-            source="worked out from this line",
-            note=f"at {self.names.after} it gives {outcome.got}{differs}",
+            source="worked out from this line", note=f"at {self.names.after} it gives {got}{differs}",
             replacement="a comparison of numbers: packaging.version.Version(tensorrt.__version__)",
         )  # fmt: skip
 
     def _work_out(self, node: ast.expr) -> Outcome:
-        return Outcome(*(Reading(self._meaning, meant=meant).outcome(node) for meant in (False, True)))
+        """Return what an expression gives, and is meant to; an error's word where it raises."""
+        outcome: list[Any] = [None, None]
+        for meant in (False, True):
+            try:
+                outcome[meant] = self._fold(node, meant)
+            except (LookupError, RecursionError):
+                pass
+            except (TypeError, ValueError, ArithmeticError, AttributeError):
+                outcome[meant] = _FAILED
+        return outcome[0], outcome[1]
 
-
-_TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
-_VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
-_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: lambda a, _: not a, ast.USub: lambda a, _: -a,
-    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
-
-
-class Reading:
-    """Works expressions out as Python does or, if ``meant``, with texts as the numbers of versions."""
-
-    def __init__(self, look: Callable[[ast.expr], Outcome | None], *, meant: bool) -> None:
-        """Take what says what parts of an expression give."""
-        self.look, self.meant = look, meant
-
-    def outcome(self, node: ast.expr) -> Any:  # noqa: ANN401 - what an expression of the user's gives
-        """Return what an expression gives, None where that is unclear, an error's word where it raises."""
-        try:
-            return self._fold(node)
-        except (LookupError, RecursionError):
-            return None
-        except (TypeError, ValueError, ArithmeticError, AttributeError):
-            return _FAILED
-
-    def _fold(self, node: ast.expr) -> Any:  # noqa: ANN401
+    def _fold(self, node: ast.AST, meant: bool) -> Any:  # noqa: ANN401 - a value of the user's
         """Work an expression out; raises LookupError where it is unclear, or what Python raises."""
-        if (found := self.look(node)) is not None:
-            if found[self.meant] in (None, _FAILED):
+        if (found := self._meaning(node)) is not None:
+            if found[meant] in (None, _FAILED):
                 raise LookupError
-            return found[self.meant]
+            return found[meant]
+
+        def fold(each: ast.AST | None) -> Any:  # noqa: ANN401
+            return each and self._fold(each, meant)
+
         match node:
             case ast.Constant(value=value):
                 return value
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-                return tuple(map(self._fold, parts))
+                return tuple(map(fold, parts))
             case ast.UnaryOp(op=how, operand=inner):
-                return _OPERATORS[type(how)](self._fold(inner), None)
+                return _OPERATORS[type(how)](fold(inner), None)
             case ast.Attribute(value=inner, attr="major" | "minor" as name):
-                return self._fold(inner)[name == "minor"]
+                return fold(inner)[name == "minor"]
             case ast.Slice(lower=lower, upper=upper):
-                return slice(lower and self._fold(lower), upper and self._fold(upper))
+                return slice(fold(lower), fold(upper))
             case ast.Subscript(value=inner, slice=index):
-                whole, place = self._fold(inner), self._fold(index)
-                return _cut(whole, place) if self.meant and isinstance(whole, str) else whole[place]
+                whole, place = fold(inner), fold(index)
+                return _cut(whole, place) if meant and isinstance(whole, str) else whole[place]
             case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
-                return self._call("map" if isinstance(part, ast.Call) else "tuple", self._fold(each.iter))
+                return _call("map" if isinstance(part, ast.Call) else "tuple", fold(each.iter))
             case ast.Compare(left=left, ops=[how], comparators=[right]):
-                sides = self._fold(left), self._fold(right)
-                by_numbers = self.meant and not (
-                    isinstance(sides[1], str) and isinstance(how, ast.In | ast.NotIn)
-                )
-                return _OPERATORS[type(how)](*(map(_numbers, sides) if by_numbers else sides))
+                sides = fold(left), fold(right)
+                inside = isinstance(how, ast.In | ast.NotIn) and isinstance(sides[1], str)
+                return _OPERATORS[type(how)](*(map(_numbers, sides) if meant and not inside else sides))
             case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
-                texts = list(map(self._fold, (inner, *args)))
+                texts = list(map(fold, (inner, *args)))
                 if any(len(str(each)) > _LONGEST for each in texts):  # of replace after replace
                     raise LookupError
-                if self.meant and name == "startswith":
+                if meant and name == "startswith":
                     return _numbers(texts[0])[: len(start := _numbers(texts[1]))] == start
                 given = getattr(texts[0], name)(*texts[1:])
                 return tuple(given) if isinstance(given, list) else given
             case ast.Call(func=function, args=[*_, part]):
-                return self._call(dotted_name(function).rpartition(".")[2], self._fold(part))
+                return _call(dotted_name(function).rpartition(".")[2], fold(part))
         raise LookupError
 
-    def _call(self, name: str, value: Any) -> Any:  # noqa: ANN401
-        """Return what a function gives."""
-        if name in _VERSIONS:
-            return (*(numbers := numbers_of(value.lstrip("v"))), *(0,) * (6 - len(numbers)))
-        functions: dict[str, Callable[[Any], Any]] = {
-            "int": int, "float": float, "str": str, "tuple": tuple, "list": tuple,
-            "map": lambda parts: tuple(map(int, parts)),
-        }  # fmt: skip
-        return functions[name](value)
+
+def _call(name: str, value: Any) -> Any:  # noqa: ANN401
+    """Return what a function gives."""
+    if name in _VERSIONS:
+        return (*(numbers := numbers_of(value.lstrip("v"))), *(0,) * (6 - len(numbers)))
+    functions: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "tuple": tuple}
+    functions |= {"list": tuple, "map": lambda parts: tuple(map(int, parts))}
+    return functions[name](value)
 
 
 def _numbers(value: Any) -> Any:  # noqa: ANN401
     """Return a text, or each of several, as the numbers of a version."""
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple):
         return tuple(map(_numbers, value))
     return numbers_of(value) if isinstance(value, str) else value
 
@@ -219,6 +193,6 @@ def _cut(version: str, place: int | slice) -> str:
     """Cut a version between its numbers, where one with numbers of one digit is cut."""
     parts = version.split(".")
     if isinstance(place, slice):
-        ends = [None if end is None else (end + 1) // 2 for end in (place.start, place.stop)]
-        return ".".join(parts[slice(*ends)])
+        start, stop = (None if end is None else (end + 1) // 2 for end in (place.start, place.stop))
+        return ".".join(parts[start:stop])
     return parts[place // 2]

@@ -22,51 +22,37 @@ from trtmatrix.api.types import (
 
 
 class Names:
-    """Answers what happens to a name in a move."""
+    """Answers what happens to a name in a move; ``hints``: what is kept by hand in scan.yaml."""
 
     def __init__(
         self, before: Surface, after: Surface, changes: Sequence[ApiChange],
         behaviours: Sequence[Behaviour], hints: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Sort the changes by name, the worst of each. ``hints``: what is kept by hand in scan.yaml."""
-        self.surface, self.target, self.after = before, after, after.version
-        self.hints = hints
+        """Sort the changes by name, the worst of each."""
+        self.surface, self.target, self.after, self.hints = before, after, after.version, hints
         ruled = sorted(changes, key=lambda change: -WORST_FIRST.index(change.kind))
         self.changes = {c.name: c for c in ruled if c.kind is not ChangeKind.ADDED}
         self.flags = {name[8:]: c for name, c in self.changes.items() if name.startswith("trtexec ")}
-        self.behaviours = {
-            name: ApiChange(
-                name=each.topic, kind=ChangeKind.BEHAVIOUR, note=each.text, source=each.source, url=each.url
-            )
-            for each in behaviours
-            for name in each.names
+        told = {
+            name: ApiChange(name=b.topic, kind=ChangeKind.BEHAVIOUR, note=b.text, source=b.source, url=b.url)
+            for b in behaviours
+            for name in b.names
         }
-        self.owners = defaultdict[str, list[str]](list)
-        """The classes of each member that changes."""
-        self.sought = {
-            name.rpartition(".")[2] for name in (*self.changes, *self.behaviours) if " " not in name
-        }
-        """All names that change, without their classes."""
-        for name in self.changes:
-            owner, _, attribute = name.rpartition(".")
-            if owner and " " not in name:
-                self.owners[attribute].append(owner)
-        self.lost: dict[str, ApiChange] = {}
-        """Members that go with their class."""
-        for gone in [name for name in self.surface.classes if self._is_gone(name)]:
-            for member in self.surface.classes[gone].members:
-                if member[0] != "_":
-                    whole = f"{gone}.{member}"
-                    self.lost[whole] = replace(self.changes[gone], name=whole, note=f"{gone} is gone")
-        self.words = self.sought | {name.rpartition(".")[2] for name in self.lost}
+        lost = {
+            f"{gone}.{member}": replace(self.changes[gone], name=f"{gone}.{member}", note=f"{gone} is gone")
+            for gone, known in before.classes.items()
+            if gone in self.changes and self.changes[gone].kind is ChangeKind.REMOVED
+            for member in known.members
+            if member[0] != "_"
+        }  # members that go with their class
+        self.tables = (self.changes, lost, told)
+        self.owners = defaultdict[str, list[str]](list)  # the classes of each member that changes
+        for owner, _, attribute in (name.rpartition(".") for name in self.changes if " " not in name):
+            self.owners[attribute] += [owner] * bool(owner)
+        self.sought = {*self.owners, *(name.rpartition(".")[2] for name in told)}
+        self.words = self.sought | {name.rpartition(".")[2] for name in lost}
         self.alone = {word for word in self.sought if self.is_own(word) or word[0].isupper()}
-        """Names that TensorRT alone has: a file with one matters."""
-        roles = [f"(?P<{role}>{pattern})" for role, pattern in hints["roles"].items()]
-        self.roles = re.compile("|".join(roles))
-
-    def _is_gone(self, name: str) -> bool:
-        """Whether the move removes a class, or another whole name."""
-        return name in self.changes and self.changes[name].kind is ChangeKind.REMOVED
+        self._roles = re.compile("|".join(f"(?P<{role}>{form})" for role, form in hints["roles"].items()))
 
     def is_own(self, attribute: str) -> bool:
         """Whether TensorRT alone has a member of that name."""
@@ -74,7 +60,7 @@ class Names:
 
     def find_role(self, name: str) -> str:
         """Return the class of what a name such as ``trt_engine2`` says that it holds, or nothing."""
-        found = self.roles.fullmatch(name.lower().strip("_0123456789"))
+        found = self._roles.fullmatch(name.lower().strip("_0123456789"))
         return (found and found.lastgroup) or ""
 
     def changes_of(self, dotted: str) -> list[ApiChange]:
@@ -84,8 +70,7 @@ class Names:
         for base in line:  # the nearest that has it decides
             whole = f"{base}.{attribute}" if owner else dotted
             known = self.surface.classes.get(base, ApiClass())
-            tables = (self.changes, self.lost, self.behaviours)
-            found = [each[whole] for each in tables if whole in each]
+            found = [each[whole] for each in self.tables if whole in each]
             if found or attribute in known.members:
                 return found
             line += [each for each in known.bases if each not in line]

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from trtmatrix.api.compare import parse_signature
+from trtmatrix.api.compare import fits
 from trtmatrix.api.guards import Guards, Outcome
 from trtmatrix.api.names import Names, Page, dotted_name
 from trtmatrix.api.roles import BINDINGS, FOREIGN, MODULE, OWN, Roles, text_of
@@ -34,8 +34,7 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     """Note the uses in Python files; return which could not be parsed, with the reason."""
     pages = [page for page in pages if _matters(page, names)]
-    shared, unread = dict[str, Outcome](), list[tuple[str, str]]()
-    asking = dict[str, PythonFile]()
+    shared, asking, unread = dict[str, Outcome](), dict[str, PythonFile](), list[tuple[str, str]]()
     for page in pages:
         if _ASKS.search(page.code):
             with contextlib.suppress(*UNREADABLE):  # it is told below
@@ -52,29 +51,22 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
 
 def _matters(page: Page, names: Names) -> bool:
     """Say whether a name that changes stands in a file that imports TensorRT, or is used as one where not."""
-    imports = _IMPORTS.search(page.code)
+    imports = bool(_IMPORTS.search(page.code))
     if not imports and not _NEAR.search(page.code):
         return False
-    plain = (
-        "trtexec",
-        "engine[",
-        "len(engine",
-        *("__version__", "with trt.", "with tensorrt.") * bool(imports),
-    )
-    if any(word in page.code for word in plain):
+    plain = ("trtexec", "engine[", "len(engine", *("__version__", "with trt.", "with tensorrt.") * imports)
+    words = names.sought & {*re.findall(r"\w+", page.code)}
+    if any(word in page.code for word in plain) or (imports and words & names.alone):
         return True
-    words = "|".join(names.sought & {*re.findall(r"\w+", page.code)})
-    if not words or (imports and any(word in names.alone for word in words.split("|"))):
-        return bool(words)
-    used = re.findall(rf"(\w*)[)\]]*[.\"']({words})\b", page.code)
+    used = re.findall(rf"(\w*)[)\]]*[.\"']({'|'.join(words)})\b", page.code) if words else []
     return any(imports or name in names.alone or names.find_role(holder) for holder, name in used)
 
 
 def reason(error: BaseException) -> str:
     """Say in one line why a file could not be read."""
-    if isinstance(error, SyntaxError):
-        return f"it does not parse as Python 3, line {error.lineno}: {error.msg}"
-    return f"it does not parse as Python 3: {error or 'its expressions are nested too deeply'}"
+    line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+    what = getattr(error, "msg", str(error)) or "its expressions are nested too deeply"
+    return f"it does not parse as Python 3{line}: {what}"
 
 
 class PythonFile:
@@ -86,16 +78,12 @@ class PythonFile:
         self.tree = ast.parse(page.code)
         self.roles = Roles(self.tree, names)
         self.guards = Guards(self.roles, names, page.code, shared)
-        self.guard = ""
-        """What keeps the place that is looked at from running at the version moved to."""
-        self.inside: tuple[str, ...] = ()
-        """The functions and classes around it."""
-        self.outer: dict[ast.AST, ast.AST] = {}
-        """What calls or compares an expression."""
-        self.reads = defaultdict[str, list[tuple[str, tuple[str, ...]]]](list)
-        """The guard, and what is around, wherever a function or class of the file is read."""
+        self.guard = ""  # what keeps the place that is looked at from running at the version moved to
+        self.inside: tuple[str, ...] = ()  # the functions and classes around it
+        self.outer: dict[ast.AST, ast.AST] = {}  # what calls or compares an expression
+        self.reads = defaultdict[str, list[tuple[str, tuple[str, ...]]]](list)  # guard and inside of each
         self.uses: list[tuple[int, ApiChange, str, tuple[str, ...]]] = []
-        self._called_behind: dict[str, bool] = {}
+        self._behind: dict[str, bool] = {}
 
     def scan(self) -> None:
         """Note the uses."""
@@ -108,12 +96,12 @@ class PythonFile:
 
     def _is_called_behind(self, name: str) -> bool:
         """Say whether a function is only read behind tests that keep it from running."""
-        if name not in self._called_behind:
-            self._called_behind[name] = False  # of what calls itself
+        if name not in self._behind:
+            self._behind[name] = False  # of what calls itself
             calls = [(guard, inside) for guard, inside in self.reads[name] if name not in inside]
             behind = all(guard or any(map(self._is_called_behind, inside)) for guard, inside in calls)
-            self._called_behind[name] = bool(calls) and behind
-        return self._called_behind[name]
+            self._behind[name] = bool(calls) and behind
+        return self._behind[name]
 
     # ---- where the scan stands ----
 
@@ -240,20 +228,19 @@ class PythonFile:
         if role == MODULE:
             self._note_name(node, name)
         elif role and names.surface.find(f"{owner}.{name}"):
-            of_self = of_users and dotted_name(node) == f"self.{name}"
-            if of_self or (role != owner and owner in names.changes):
-                return  # a member of the user's; or the class was told of itself
-            unsure = guessed and owner == "IBuilderConfig" and not is_own
-            if not unsure or _is_set(node):  # a configuration of the user's is as likely
+            if of_users and dotted_name(node) == f"self.{name}":
+                return
+            unsure = guessed and owner == "IBuilderConfig" and not is_own  # the user's own, as likely
+            told = role != owner and owner in names.changes  # with its class
+            if not told and (not unsure or _is_set(node)):
                 by_name = _BY_NAME * (unsure or (guessed and not self.imports))
                 self._note_name(node, f"{owner}.{name}", why or by_name)
         elif role and not guessed:
             self._note_name(node, f"{owner}.{name}", why)  # an older name
         elif not of_users and (owners := names.owners.get(name)):
             dotted = f"{owner if owner in owners else owners[0]}.{name}"
-            if name.isupper() and not dotted_name(node).endswith(dotted):
-                return  # a constant of the user's, as likely
-            if is_own:
+            users = name.isupper() and not dotted_name(node).endswith(dotted)  # a constant, as likely
+            if is_own and not users:
                 why = why or "the file does not import TensorRT itself" * (not self.imports)
                 self._note_name(node, dotted, why)
             elif self.imports and name in names.hints["anywhere"]:
@@ -265,19 +252,9 @@ class PythonFile:
         if "can no longer be set" in change.note:
             return _is_set(node)
         return not isinstance(call, ast.Call) or not any(
-            _fits(call, signature) for signature in change.after.splitlines()
+            fits(call, each) for each in change.after.splitlines()
         )
 
 
 def _is_set(node: ast.AST) -> bool:
     return not isinstance(getattr(node, "ctx", None), ast.Load)
-
-
-def _fits(call: ast.Call, signature: str) -> bool:
-    """Say whether a call surely fits a signature by number and names of arguments."""
-    parameters = parse_signature(signature)
-    rest = {each.name: each.optional for each in parameters[len(call.args) :]}
-    given = {each.arg for each in call.keywords}
-    lacking = [name for name, optional in rest.items() if not optional and name not in given]
-    starred = any(isinstance(each, ast.Starred) for each in call.args)
-    return not lacking and not starred and len(call.args) <= len(parameters) and given <= {*rest}

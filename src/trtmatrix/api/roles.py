@@ -21,7 +21,6 @@ MODULE, OWN, FOREIGN = "tensorrt", "own", "foreign"
 """The bindings; what the scanned code defines; what other libraries and Python have."""
 BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?(\.tensorrt)?\s*([<>=!~].*)?$")
 _PLAIN = re.compile(r"dict|str|int|float|bool|range|open|bytes|len|set|list|tuple|(pathlib\.)?Path|onnx\.\w+")
-_PARTS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 class Roles:
@@ -29,19 +28,12 @@ class Roles:
 
     def __init__(self, tree: ast.Module, names: Names) -> None:
         """Gather what is given to names, and by functions."""
-        self.names, self.surface = names, names.surface
-        self.bound = defaultdict[str, list[ast.expr | str]](list)
-        """What is given to each name, and by each ``function()``."""
-        self.shared: set[str] = set()
-        """Names of the module itself."""
-        self.defined: set[str] = set()
-        """Names of functions and classes."""
-        self.imported: dict[str, str] = {}
-        """What names from other modules are called there."""
-        self.members: set[str] = set()
-        """Attributes that classes of the file give their own objects."""
-        self.self_role = OWN
-        """What ``self`` is where the scan stands."""
+        self.names, self.surface, self.self_role = names, names.surface, OWN
+        self.bound = defaultdict[str, list[ast.expr | str]](list)  # to each name, and by each ``function()``
+        self.imported: dict[str, str] = {}  # what names from other modules are called there
+        self.shared: set[str] = set()  # names of the module itself, and its functions
+        self.defined: set[str] = set()  # names of functions and classes
+        self.members: set[str] = set()  # attributes that classes of the file give their own objects
         self._held: dict[str, str] = {}
         self._gather(tree.body, "", None)
 
@@ -50,6 +42,7 @@ class Roles:
     def _gather(self, statements: Iterable[ast.AST], function: str, test: ast.expr | None) -> None:
         """Note what statements give to names; ``test``: of the ``if`` that they stand in."""
         for node in statements:
+            inner = function
             match node:
                 case ast.Assign(targets=targets, value=value):
                     if test and isinstance(value, ast.Constant) and isinstance(value.value, int):
@@ -57,7 +50,7 @@ class Roles:
                     for target in targets:
                         self._bind(target, value, function)
                 case ast.AnnAssign(target=target, annotation=annotation, value=value):
-                    self._bind(target, value or self._annotated(annotation), function)
+                    self._bind(target, value or "", function)
                     self._bind(target, self._annotated(annotation), function)
                 case ast.With(items=items) | ast.AsyncWith(items=items):
                     for item in items:
@@ -66,10 +59,11 @@ class Roles:
                     self._bind(target, _item(value, 0), function)
                 case ast.Return(value=ast.expr() as value):
                     self.bound[f"{function}()"].append(value)
-                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                    self.defined.add(name)
-                    self.bound[f"{name}()"].append(self._annotated(node.returns))
-                    self.bound[name].append(OWN)
+                case ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner):
+                    self.defined.add(inner)
+                    self.shared.add(f"{inner}()")
+                    self.bound[f"{inner}()"].append(self._annotated(node.returns))
+                    self.bound[inner].append(OWN)
                     for given in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                         self.bound[given.arg].append(self._annotated(given.annotation))
                 case ast.ClassDef(name=name, bases=bases, body=body):
@@ -78,53 +72,47 @@ class Roles:
                     self.members |= {each.name for each in body if isinstance(each, ast.FunctionDef)}
                 case ast.Import(names=aliases):
                     for each in aliases:
-                        self._bind(
-                            ast.Name(each.asname or each.name.partition(".")[0]), self._library(each.name)
+                        self.bound[each.asname or each.name.partition(".")[0]].append(
+                            self._library(each.name)
                         )
-                case ast.ImportFrom(names=aliases):
+                case ast.ImportFrom(names=aliases, module=module, level=level):
                     for each in aliases:
-                        self._import(node, each)
-            inner = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+                        self.imported[each.asname or each.name] = each.name
+                        given = "" if level else self._imported(module or "", each.name)
+                        self.bound[each.asname or each.name].append(given)
             asked = node.test if isinstance(node, ast.If) else None
-            for part in _PARTS:
+            for part in ("body", "orelse", "finalbody", "handlers", "cases"):
                 self._gather(getattr(node, part, ()), inner, asked)
 
-    def _bind(self, target: ast.expr | None, value: ast.expr | str | None, function: str = "") -> None:
+    def _bind(self, target: ast.expr | None, value: ast.expr | str, function: str) -> None:
         """Note what is given to the names in a target."""
         match target:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, ast.expr):
                 given = value.elts if isinstance(value, ast.Tuple) else []
                 for place, part in enumerate(parts):
-                    each = given[place] if len(given) == len(parts) else _item(value, place)
-                    self._bind(part, each, function)
-            case ast.Name(id=name) | ast.Attribute(attr=name) if value is not None:
+                    self._bind(
+                        part, given[place] if len(given) == len(parts) else _item(value, place), function
+                    )
+            case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
-                if not function:
-                    self.shared.add(name)
-                if dotted_name(target) == f"self.{name}":
-                    self.members.add(name)
+                self.shared |= set() if function else {name}
+                self.members |= {name} if dotted_name(target) == f"self.{name}" else set()
 
-    def _import(self, node: ast.ImportFrom, each: ast.alias) -> None:
-        """Note what a name that is imported from a module holds."""
-        module, local = node.module or "", each.asname or each.name
-        self.imported[local] = each.name
-        if BINDINGS.match(module) and not node.level:
-            whole = [*self.surface.classes, *self.surface.names] if local == "*" else []
-            for name in whole or [each.name]:
-                self.bound[name if whole else local].append(self._named(name))
-        elif module.startswith("polygraphy.backend.trt"):
-            snake = re.sub(r"(?<!^)(?=[A-Z])", "_", each.name).lower()
+    def _imported(self, module: str, name: str) -> str:
+        """Return what a name from a module holds."""
+        if BINDINGS.match(module):
+            return self._named(name)
+        if module.startswith("polygraphy.backend.trt"):
+            snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
             hints = self.names.hints["polygraphy"].items()
-            self.bound[local] += [f"{given}()" for start, given in hints if snake.startswith(start)]
-        else:
-            self.bound[local].append("" if node.level else self._library(module))
+            return next((f"{given}()" for start, given in hints if snake.startswith(start)), "")
+        return self._library(module)
 
     def _library(self, dotted: str) -> str:
         """Return what another module is; nothing where it may be a part of the scanned code."""
         root = dotted.partition(".")[0]
-        if BINDINGS.match(dotted):
-            return MODULE
-        return FOREIGN if root in sys.stdlib_module_names or root in self.names.hints["others"] else ""
+        known = root in sys.stdlib_module_names or root in self.names.hints["others"]
+        return MODULE if BINDINGS.match(dotted) else FOREIGN * known
 
     def _annotated(self, node: ast.expr | None) -> str:
         """Return what an annotation says a value is."""
@@ -141,21 +129,16 @@ class Roles:
 
     def role(self, node: ast.expr) -> str:
         """Return what an expression holds, maybe by its name alone."""
-        return self.known(node) or self._guess(node)
-
-    def _guess(self, node: ast.expr) -> str:
         name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
-        return self.names.find_role(name)
+        return self.known(node) or self.names.find_role(name)
 
     def known(self, node: ast.expr) -> str:
         """Return what an expression holds by what is given to its names."""
         match node:
             case ast.Constant(value=value):
-                return "" if value is None else FOREIGN
-            case ast.Name(id="self"):
-                return self.self_role
+                return FOREIGN * (value is not None)
             case ast.Name(id=name):
-                return self.held(name)
+                return self.self_role if name == "self" else self.held(name)
             case ast.Attribute(value=holder, attr=name):
                 return self._attribute(self.role(holder), name)
             case ast.Subscript(value=whole, slice=index):
@@ -174,8 +157,7 @@ class Roles:
         """Return what a name holds, or what ``function()`` gives: what is TensorRT's before all else."""
         if name not in self._held:
             self._held[name] = ""  # of what hangs on itself
-            given = self.bound.get(name, ())
-            roles = [each if isinstance(each, str) else self.known(each) for each in given]
+            roles = [each if isinstance(each, str) else self.known(each) for each in self.bound.get(name, ())]
             self._held[name] = min(filter(None, roles), key=(OWN, FOREIGN).__contains__, default="")
         return self._held[name] or MODULE * (name in ("trt", "tensorrt"))
 
@@ -196,10 +178,8 @@ class Roles:
 
     def _attribute(self, base: str, name: str) -> str:
         """Return what an attribute of something holds."""
-        if base == MODULE:
-            return MODULE if name == "tensorrt" else self._named(name)
-        if base == FOREIGN:
-            return FOREIGN
+        if base in (MODULE, FOREIGN):
+            return base if base == FOREIGN or name == "tensorrt" else self._named(name)
         return self._named(f"{base.removesuffix('()')}.{name}") or self.held(name)
 
     def _named(self, dotted: str) -> str:
@@ -207,10 +187,11 @@ class Roles:
         if (member := self.surface.find(dotted)) is None:
             return ""
         owner, returns = dotted.rpartition(".")[0], member.returns
-        if member.kind is MemberKind.CLASS:
-            return f"{returns}()"
-        if member.kind is MemberKind.VALUE:
-            return owner if owner in self.surface.classes else returns
+        match member.kind:
+            case MemberKind.CLASS:
+                return f"{returns}()"
+            case MemberKind.VALUE:
+                return owner if owner in self.surface.classes else returns
         given = self._type(returns or " ".join(text.rpartition("->")[2] for text in member.signatures))
         return given if member.kind is MemberKind.PROPERTY else f"{given}()"
 
