@@ -30,10 +30,9 @@ _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
 
 
 class Guards:
-    """Works out the tests in one file."""
+    """Works out the tests in a file; ``shared``: names and ``functions()`` of others, and what they give."""
 
     def __init__(self, roles: Roles, names: Names, code: str, shared: Mapping[str, Outcome]) -> None:
-        """Take a file. ``shared``: names and ``functions()`` of other files that hang on the version."""
         self.roles, self.names, self.shared = roles, names, shared
         self._flags: dict[str, Outcome | None] = {}
         self._asks = bool(_MAY_ASK.search(code)) or any(name.rstrip("()") in code for name in shared)

@@ -22,29 +22,29 @@ from trtmatrix.api.types import (
 
 
 class Names:
-    """Answers what happens to a name in a move; ``hints``: what is kept by hand in scan.yaml."""
+    """What happens to each name in a move, the worst of each; ``hints``: what is kept in scan.yaml."""
 
     def __init__(
         self, before: Surface, after: Surface, changes: Sequence[ApiChange],
         behaviours: Sequence[Behaviour], hints: Mapping[str, Any],
     ) -> None:  # fmt: skip
-        """Sort the changes by name, the worst of each."""
         self.surface, self.target, self.after, self.hints = before, after, after.version, hints
         ruled = sorted(changes, key=lambda change: -WORST_FIRST.index(change.kind))
         self.changes = {c.name: c for c in ruled if c.kind is not ChangeKind.ADDED}
         self.flags = {name[8:]: c for name, c in self.changes.items() if name.startswith("trtexec ")}
-        told = {
-            name: ApiChange(name=b.topic, kind=ChangeKind.BEHAVIOUR, note=b.text, source=b.source, url=b.url)
-            for b in behaviours
-            for name in b.names
-        }
-        lost = {
-            f"{gone}.{member}": replace(self.changes[gone], name=f"{gone}.{member}", note=f"{gone} is gone")
-            for gone, known in before.classes.items()
-            if gone in self.changes and self.changes[gone].kind is ChangeKind.REMOVED
-            for member in known.members
-            if member[0] != "_"
-        }  # members that go with their class
+        told, lost = (
+            dict[str, ApiChange](),
+            dict[str, ApiChange](),
+        )  # what behaves otherwise; goes with its class
+        for each in behaviours:
+            change = ApiChange(
+                name=each.topic, kind=ChangeKind.BEHAVIOUR, note=each.text, source=each.source, url=each.url
+            )
+            told |= dict.fromkeys(each.names, change)
+        for gone, known in before.classes.items():
+            if gone in self.changes and self.changes[gone].kind is ChangeKind.REMOVED:
+                for dotted in (f"{gone}.{member}" for member in known.members if member[0] != "_"):
+                    lost[dotted] = replace(self.changes[gone], name=dotted, note=f"{gone} is gone")
         self.tables = (self.changes, lost, told)
         self.owners = defaultdict[str, list[str]](list)  # the classes of each member that changes
         for owner, _, attribute in (name.rpartition(".") for name in self.changes if " " not in name):
@@ -79,15 +79,12 @@ class Names:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A file that is scanned. ``code``: its text; of a notebook the Python in it, line by line as ``lines``.
-
-    ``cells``: of a notebook, each line's cell and line in it. ``found`` takes the uses of all files.
-    """
+    """A file that is scanned; of a notebook the Python in it. ``found`` takes the uses of all files."""
 
     file: str
     code: str
     lines: Sequence[str]
-    cells: Sequence[tuple[int, int]] = ()
+    cells: Sequence[tuple[int, int]] = ()  # of a notebook, each line's cell and line in it
     found: list[ApiUse] = field(default_factory=list)
 
     def note(self, line: int, change: ApiChange, why: str = "") -> None:

@@ -70,10 +70,9 @@ def reason(error: BaseException) -> str:
 
 
 class PythonFile:
-    """A file that is parsed; ``imports``: whether it imports TensorRT, or only speaks of it."""
+    """A file that is parsed, or raises what the parser does; ``imports``: whether TensorRT itself."""
 
     def __init__(self, page: Page, names: Names, shared: Mapping[str, Outcome]) -> None:
-        """Parse a file and gather what its names hold; raises what the parser raises."""
         self.page, self.names, self.imports = page, names, bool(_IMPORTS.search(page.code))
         self.tree = ast.parse(page.code)
         self.roles = Roles(self.tree, names)
@@ -135,16 +134,14 @@ class PythonFile:
 
     def _look_at(self, node: ast.AST) -> dict[str, str] | None:
         """Note what a node itself uses; return what guards its fields."""
-        words = self.names.words
         match node:
-            case ast.Name(id=name, ctx=ast.Load()):
-                self._read(name)
-                if name in words and self.roles.held(name) == f"{name}()":
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                if f"{name}()" in self.roles.shared:
+                    self.reads[name].append((self.guard, self.inside))
+                if name in self.names.words and isinstance(node, ast.Attribute):
+                    self._note_attribute(node, node.value, name)
+                elif name in self.names.words and self.roles.held(name) == f"{name}()":
                     self._note_name(node, name)
-            case ast.Attribute(value=holder, attr=name):
-                self._read(name)
-                if name in words:
-                    self._note_attribute(node, holder, name)
             case ast.Call():
                 self.outer[node.func] = node
                 self._note_call(node)
@@ -159,12 +156,10 @@ class PythonFile:
                 self._note(node, self.guards.find_flip(node))
             case ast.If(test=test) | ast.IfExp(test=test):
                 return dict(zip(("body", "orelse"), self.guards.judge(test), strict=True))
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 self.inside += (name,)
-            case ast.ClassDef(name=name):
-                self.inside += (name,)
-                held = self.roles.held(name)
-                self.roles.self_role = held[:-2] if held.endswith("()") else OWN
+                if isinstance(node, ast.ClassDef):
+                    self.roles.self_role = self.roles.held(name).removesuffix("()")
             case ast.ImportFrom(module=str() as module, level=0) if BINDINGS.match(module):
                 for named in node.names:
                     self._note_name(named, named.name)
@@ -179,19 +174,17 @@ class PythonFile:
                     return dict.fromkeys(("body", "handlers"), "except AttributeError")
         return None
 
-    def _read(self, name: str) -> None:
-        if name in self.roles.defined:
-            self.reads[name].append((self.guard, self.inside))
-
     # ---- what is noted ----
 
     def _note_call(self, node: ast.Call) -> None:
         """Note what a call uses besides its parts: ``getattr``, ``len``, names in texts."""
         name, texts = dotted_name(node.func).rpartition(".")[2], [text_of(each) for each in node.args]
         if name in ("getattr", "setattr", "hasattr") and texts[1:] and texts[1]:
-            why = "guarded by getattr's default" if name == "getattr" and texts[2:] else ""
-            asked = "it is only asked for" if name == "hasattr" else why
-            self._note_attribute(node, node.args[0], texts[1], asked)
+            asks = {
+                "hasattr": "it is only asked for",
+                "getattr": "guarded by getattr's default" * len(texts[2:]),
+            }
+            self._note_attribute(node, node.args[0], texts[1], asks.get(name, ""))
         elif name == "len" and node.args:
             self._note_object(node, node.args[0], "__len__")
         elif name in ("int", "startswith") and not isinstance(self.outer.get(node), ast.Compare):
@@ -205,8 +198,7 @@ class PythonFile:
         """Note a use; a guard makes it possible."""
         if change is not None:
             line = (node.end_lineno if isinstance(node, ast.Attribute) else getattr(node, "lineno", 0)) or 1
-            behind = f"behind {self.guard}" if self.guard else why
-            self.uses.append((line, change, behind, self.inside))
+            self.uses.append((line, change, f"behind {self.guard}" if self.guard else why, self.inside))
 
     def _note_name(self, node: ast.AST, dotted: str, why: str = "") -> None:
         """Note a name of the module, or a member of a class, if what is done with it no longer works."""
@@ -231,8 +223,7 @@ class PythonFile:
             if of_users and dotted_name(node) == f"self.{name}":
                 return
             unsure = guessed and owner == "IBuilderConfig" and not is_own  # the user's own, as likely
-            told = role != owner and owner in names.changes  # with its class
-            if not told and (not unsure or _is_set(node)):
+            if not unsure or _is_set(node):
                 by_name = _BY_NAME * (unsure or (guessed and not self.imports))
                 self._note_name(node, f"{owner}.{name}", why or by_name)
         elif role and not guessed:

@@ -27,12 +27,10 @@ class Roles:
     """What each name of a file is given, and what its expressions hold by that."""
 
     def __init__(self, tree: ast.Module, names: Names) -> None:
-        """Gather what is given to names, and by functions."""
         self.names, self.surface, self.self_role = names, names.surface, OWN
         self.bound = defaultdict[str, list[ast.expr | str]](list)  # to each name, and by each ``function()``
         self.imported: dict[str, str] = {}  # what names from other modules are called there
-        self.shared: set[str] = set()  # names of the module itself, and its functions
-        self.defined: set[str] = set()  # names of functions and classes
+        self.shared: set[str] = set()  # names of the module itself; its functions and classes as ``name()``
         self.members: set[str] = set()  # attributes that classes of the file give their own objects
         self._held: dict[str, str] = {}
         self._gather(tree.body, "", None)
@@ -60,26 +58,24 @@ class Roles:
                 case ast.Return(value=ast.expr() as value):
                     self.bound[f"{function}()"].append(value)
                 case ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner):
-                    self.defined.add(inner)
                     self.shared.add(f"{inner}()")
                     self.bound[f"{inner}()"].append(self._annotated(node.returns))
                     self.bound[inner].append(OWN)
                     for given in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                         self.bound[given.arg].append(self._annotated(given.annotation))
                 case ast.ClassDef(name=name, bases=bases, body=body):
-                    self.defined.add(name)
+                    self.shared.add(f"{name}()")
                     self.bound[name] += [OWN, *bases]
                     self.members |= {each.name for each in body if isinstance(each, ast.FunctionDef)}
                 case ast.Import(names=aliases):
                     for each in aliases:
-                        self.bound[each.asname or each.name.partition(".")[0]].append(
-                            self._library(each.name)
-                        )
+                        name = each.asname or each.name.partition(".")[0]
+                        self.bound[name].append(self._library(each.name))
                 case ast.ImportFrom(names=aliases, module=module, level=level):
                     for each in aliases:
                         self.imported[each.asname or each.name] = each.name
-                        given = "" if level else self._imported(module or "", each.name)
-                        self.bound[each.asname or each.name].append(given)
+                        held = "" if level else self._imported(module or "", each.name)
+                        self.bound[each.asname or each.name].append(held)
             asked = node.test if isinstance(node, ast.If) else None
             for part in ("body", "orelse", "finalbody", "handlers", "cases"):
                 self._gather(getattr(node, part, ()), inner, asked)
@@ -90,9 +86,8 @@ class Roles:
             case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, ast.expr):
                 given = value.elts if isinstance(value, ast.Tuple) else []
                 for place, part in enumerate(parts):
-                    self._bind(
-                        part, given[place] if len(given) == len(parts) else _item(value, place), function
-                    )
+                    each = given[place] if len(given) == len(parts) else _item(value, place)
+                    self._bind(part, each, function)
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
                 self.shared |= set() if function else {name}

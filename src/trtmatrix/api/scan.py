@@ -22,7 +22,6 @@ from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surfac
 
 LARGEST = 4 << 20
 """Bytes of a file that is still read; notebooks with pictures in them are large."""
-_MATTERS = (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")
 
 
 class Scan(NamedTuple):
@@ -34,10 +33,7 @@ class Scan(NamedTuple):
 
 @dataclass(kw_only=True)
 class CodeFiles:
-    """Texts of files that can matter, by path with ``/`` between folders.
-
-    ``unread``: what was left out, and why; ``seen``: how many files were looked at.
-    """
+    """Texts of files that can matter, by path; what was left out, and why; how many were looked at."""
 
     texts: dict[str, str] = field(default_factory=dict)
     unread: list[tuple[str, str]] = field(default_factory=list)
@@ -70,7 +66,7 @@ def scan_code(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the user's escapes in texts: not our concern
         for path in sorted(files):
-            text = files[path].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+            text = re.sub(r"\r\n?", "\n", files[path]).removeprefix("\ufeff")
             page = Page(file=path, code=text, lines=text.split("\n"), found=found)
             kind = kind_of_file(path, text[:200])
             if kind == "notebook":
@@ -91,35 +87,27 @@ def scan_code(
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
         unread.append((f"{cpp} C++ file{'s' * (cpp != 1)}", by_name))
-    return Scan(uses=_list_uses(found), unread=tuple(sorted(unread)))
-
-
-def _list_uses(found: Sequence[ApiUse]) -> tuple[ApiUse, ...]:
-    """Return the uses by file and line, one a line and name; of each changed behaviour the first of all."""
-    uses: dict[tuple[str, str, int, int], ApiUse] = {}
+    uses: dict[tuple[str, str, int, int], ApiUse] = {}  # one a line and name; of a behaviour the first of all
     for use in sorted(found, key=lambda use: (use.file, use.cell, use.line, use.change.name, not use.sure)):
         once = use.change.kind is ChangeKind.BEHAVIOUR
         uses.setdefault((use.change.name, *(("", 0, 0) if once else (use.file, use.cell, use.line))), use)
-    return tuple(uses.values())
+    return Scan(uses=tuple(uses.values()), unread=tuple(sorted(unread)))
 
 
 def _read_notebook(page: Page, unread: list[tuple[str, str]]) -> tuple[Page, str]:
     """Return a notebook's Python with the cell and line of each line, and what it gives to a shell."""
     python, shell, shown, places = list[str](), list[str](), list[str](), list[tuple[int, int]]()
     for number, cell in enumerate(json.loads(page.code)["cells"], 1):
-        if cell["cell_type"] != "code":
-            continue
-        lines = "".join(cell["source"]).split("\n")
-        code, other = _split_cell(lines)
-        try:
-            ast.parse("\n".join(code))
-        except UNREADABLE as error:
-            unread.append((page.file, f"cell {number}: {reason(error)}"))
-            code = [""] * len(code)
-        python += code
-        shell += other
-        shown += lines
-        places += [(number, inner) for inner in range(1, len(code) + 1)]
+        if cell["cell_type"] == "code":
+            lines = "".join(cell["source"]).split("\n")
+            code, other = _split_cell(lines)
+            try:
+                ast.parse("\n".join(code))
+            except UNREADABLE as error:
+                unread.append((page.file, f"cell {number}: {reason(error)}"))
+                code = [""] * len(code)
+            python, shell, shown = python + code, shell + other, shown + lines
+            places += [(number, inner) for inner in range(1, len(code) + 1)]
     return replace(page, code="\n".join(python), lines=shown, cells=places), "\n".join(shell)
 
 
@@ -159,15 +147,13 @@ def _walk(root: Path, found: CodeFiles) -> Iterator[Path]:
         found.unread.append((str(error.filename or root), f"it cannot be read: {error.strerror}"))
 
     for folder, folders, files in os.walk(root, onerror=tell):
-        inside = Path(folder)
-        for each in sorted(folders):
-            environment = (inside / each / "pyvenv.cfg").exists() or (inside / each / "conda-meta").exists()
-            if each in read_hints()["left_out"] or environment:
-                folders.remove(each)
-                left_out = "left out: a cache, or other people's packages"
-                found.unread.append(((inside / each).as_posix(), left_out))
+        for inside in [Path(folder, each) for each in sorted(folders)]:
+            environment = any((inside / mark).exists() for mark in ("pyvenv.cfg", "conda-meta"))
+            if environment or inside.name in read_hints()["left_out"]:
+                folders.remove(inside.name)
+                found.unread.append((inside.as_posix(), "left out: a cache, or other people's packages"))
         folders.sort()
-        yield from (inside / file for file in sorted(files))
+        yield from (Path(folder, file) for file in sorted(files))
 
 
 def _read(file: Path, found: CodeFiles) -> bool:
@@ -187,6 +173,6 @@ def _read(file: Path, found: CodeFiles) -> bool:
     found.seen += 1
     if len(data) > LARGEST:
         found.unread.append((name, f"it has more than the {LARGEST >> 20} MiB that are read"))
-    elif any(word in data.lower() for word in _MATTERS):
+    elif any(word in data.lower() for word in (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")):
         found.texts[name] = data.decode("utf-8-sig", "replace")
     return True

@@ -50,8 +50,8 @@ def scan_script(text: str, page: Page, names: Names, why: str = "") -> None:
     pattern = _CALL.replace(r"\w*TRT_?EXEC\w*", "|".join([r"\w*TRT_?EXEC\w*", *_NAMED.findall(text)]))
     for found in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE):
         if not _SAID.search(found["before"]):
-            line = text.count("\n", 0, found.start("options")) + 1
-            _note_options(found["options"], line, page, names, why)
+            before = text.count("\n", 0, found.start("options"))
+            _note_options(found["options"], before + 1, page, names, why)
     for number, line in enumerate(text.split("\n"), 1):
         if re.match(r"\s*(\w+ )?\w+\s*\+?[:?]?=", line):
             _note_options(line, number, page, names, _SPEAKS)
