@@ -18,7 +18,9 @@ from tests.containers.conftest import BUILD, IMAGE
 from trtmatrix.launchers.docker_engine import open_client
 
 ROOT = Path(__file__).resolve().parents[2]
-STANDIN = "trtmatrix/test-operators:latest"
+SPOILT = "trtmatrix/test-operators:latest"
+ORT, RTX, STAND_IN = "onnxruntime-1.31.1", "tensorrt-rtx-1.7", "onnxruntime-1.31.2"
+"""The versions; the last has the image in which some models are spoilt."""
 SITE = "/usr/local/lib/python3.11/dist-packages/onnxruntime"
 MATRIX = """\
 schema: 1
@@ -48,9 +50,9 @@ class Project:
 
     def __init__(self, folder: Path, cache: Path) -> None:
         self.folder, self.results, self.cache = folder, folder / "results", cache
-        ort, rtx = ("onnxruntime-1.31.1", "onnxruntime"), ("tensorrt-rtx-1.7", "tensorrt-rtx")
-        text = MATRIX + VERSION % (*ort, IMAGE, "1.31.1") + VERSION % (*rtx, IMAGE, "1.7.1.116")
-        text += VERSION % ("onnxruntime-1.31.2", "onnxruntime", STANDIN, "1.31.1")
+        text = MATRIX + VERSION % (ORT, "onnxruntime", IMAGE, "1.31.1")
+        text += VERSION % (RTX, "tensorrt-rtx", IMAGE, "1.7.1.116")
+        text += VERSION % (STAND_IN, "onnxruntime", SPOILT, "1.31.1")
         (folder / "matrix.yaml").write_text(text)
 
     def operators(self, *words: str) -> Done:
@@ -90,7 +92,7 @@ def make_images() -> None:
             facts.size, facts.mode = len(changed), 0o644
             archive.addfile(facts, io.BytesIO(changed))
         container.put_archive(SITE, room.getvalue())
-        container.commit(*STANDIN.split(":"))
+        container.commit(*SPOILT.split(":"))
     finally:
         container.remove()
 
@@ -101,4 +103,4 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     make_images()
     folder = tmp_path_factory.mktemp("operators")
     yield Project(folder, folder / "cache")
-    open_client(120).images.remove(STANDIN, force=True)
+    open_client(120).images.remove(SPOILT, force=True)

@@ -128,7 +128,7 @@ def select(suite: Suite, patterns: Sequence[str], limit: int) -> list[Case]:
     cases = [
         case for case in suite.cases
         if not patterns
-        or any(fnmatch.fnmatchcase(name, p) for p in patterns for name in (case.name, case.operator))
+        or any(fnmatch.fnmatchcase(n, p) for p in patterns for n in (case.name, case.base, case.operator))
     ]  # fmt: skip
     if not cases:
         raise UsageError(

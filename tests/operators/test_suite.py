@@ -1,0 +1,69 @@
+"""ONNX's tests through real containers: ONNX Runtime, TensorRT-RTX, and models that crash or hang."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.operators.conftest import ORT, RTX, STAND_IN, Project
+
+LIMIT = ("--limit=200", "--workers=2")
+PLANTED = ("--case=test_acos,test_add,test_asin,test_atan", "--case=test_abs,test_relu", "--seconds=4")
+"""Models that the stand-in spoils, two others, and a limit for the one that hangs."""
+
+
+@pytest.fixture(scope="module")
+def spoilt(project: Project) -> dict[str, Any]:
+    """Return the record of the stand-in."""
+    return project.measured(f"--trt={STAND_IN}", *PLANTED, "--workers=2")
+
+
+def test_onnx_runtime_is_right_wherever_it_takes_the_model(project: Project) -> None:
+    record = project.measured(f"--trt={ORT}", *LIMIT)
+    assert sum(record["counts"].values()) > 150
+    assert set(record["counts"]) <= {"right", "refused by the parser", "refused at run time"}
+    assert record["counts"]["right"] > 0.8 * sum(record["counts"].values())
+    assert record["facts"]["observed"]["library"] == "1.31.1"
+    assert record["facts"]["digests"]["runtime"] == "container"
+
+
+def test_tensorrt_rtx_parses_and_builds_without_a_gpu(project: Project) -> None:
+    record = project.measured(f"--trt={RTX}", *LIMIT)
+    assert set(record["counts"]) <= {"built", "refused by the parser", "refused by the builder", "hung"}
+    assert record["counts"]["built"] > 50
+    assert record["facts"]["seconds"]["bound"] < record["facts"]["seconds"]["wall"]
+
+
+@pytest.mark.parametrize(
+    ("case", "verdict", "detail"),
+    [
+        ("test_acos", "crashed", "killed by SIGSEGV; Assertion `d.nbDims < 9` failed"),
+        ("test_add", "hung", "not done after 8 s"),
+        ("test_asin", "wrong", "y has the shape [1, 3, 4, 5] instead of [3, 4, 5]"),
+        ("test_atan", "right", ""),
+        ("test_relu", "right", ""),
+        ("test_abs@9", "right", ""),
+    ],
+)
+def test_a_spoilt_model_costs_itself_alone(
+    spoilt: dict[str, Any], case: str, verdict: str, detail: str
+) -> None:
+    assert (spoilt["cases"][case]["verdict"], spoilt["cases"][case]["detail"]) == (verdict, detail)
+
+
+def test_what_is_wrong_beside_others_and_right_alone_is_flaky(spoilt: dict[str, Any]) -> None:
+    flaky = {name: case["before"] for name, case in spoilt["cases"].items() if case["before"]}
+    assert set(flaky) & {"test_atan", "test_atan@9"}
+    assert set(flaky.values()) == {"wrong"}
+
+
+def test_a_run_of_a_part_is_not_stored_and_one_of_another_library_is_none(project: Project) -> None:
+    assert not list(project.results.rglob("operators.json.gz"))
+    text = (project.folder / "matrix.yaml").read_text()
+    (project.folder / "other.yaml").write_text(text.replace('"1.31.1", known', '"1.30.0", known'))
+    done = project.operators(f"--trt={ORT}", "--case=test_abs", "--matrix=other.yaml", "--json")
+    assert done.code == 3
+    assert "pinned for 1.30.0, the image or wheel ships 1.31.1" in done.told
+    assert not json.loads(done.out)["records"]
