@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -40,8 +41,8 @@ def test_tensorrt_rtx_parses_and_builds_without_a_gpu(project: Project) -> None:
     ("case", "verdict", "detail"),
     [
         ("test_acos", "crashed", "killed by SIGSEGV; Assertion `d.nbDims < 9` failed"),
-        ("test_add", "hung", "not done after 8 s"),
-        ("test_asin", "wrong", "y has the shape [1, 3, 4, 5] instead of [3, 4, 5]"),
+        ("test_add", "hung", "not done after [48] s"),
+        ("test_asin", "wrong", r"y has the shape \[1, 3, 4, 5\] instead of \[3, 4, 5\]"),
         ("test_atan", "right", ""),
         ("test_relu", "right", ""),
         ("test_abs@9", "right", ""),
@@ -50,7 +51,9 @@ def test_tensorrt_rtx_parses_and_builds_without_a_gpu(project: Project) -> None:
 def test_a_spoilt_model_costs_itself_alone(
     spoilt: dict[str, Any], case: str, verdict: str, detail: str
 ) -> None:
-    assert (spoilt["cases"][case]["verdict"], spoilt["cases"][case]["detail"]) == (verdict, detail)
+    found = spoilt["cases"][case]
+    assert found["verdict"] == verdict
+    assert re.fullmatch(detail, found["detail"])
 
 
 def test_what_is_wrong_beside_others_and_right_alone_is_flaky(spoilt: dict[str, Any]) -> None:

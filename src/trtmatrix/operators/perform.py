@@ -257,7 +257,8 @@ class _Session:
     def take_result(self, task: _Task, result: Result) -> None:
         """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""
         del self.waiting[task.index]
-        before = task.first if task.first not in {None, result.verdict} else None
+        slow = task.first is Verdict.HUNG and result.seconds > self.seconds / 2
+        before = task.first if task.first not in {None, result.verdict} and not slow else None
         self.results[task.case.name] = replace(result, before=before)
         self.run.progress.step(STEPS, f"{task.case.name}: {result.verdict.value}")
 
