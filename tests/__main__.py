@@ -171,7 +171,7 @@ SUITES = (
     Suite(
         name="launchers", seconds=240, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True
     ),
-    Suite(name="operators", seconds=400, command=(*PYTEST, "tests/operators"), lacking=_docker, waits=True),
+    Suite(name="operators", seconds=600, command=(*PYTEST, "tests/operators"), lacking=_docker, waits=True),
     Suite(name="bundles", seconds=900, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
     Suite(name="browser", seconds=500, command=(*BY_FILE, "tests/browser"), lacking=_browser),
     Suite(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 
 from tests.operators.conftest import ORT, RTX, STAND_IN, Project
@@ -62,11 +63,38 @@ def test_what_is_wrong_beside_others_and_right_alone_is_flaky(spoilt: dict[str, 
     assert set(flaky.values()) == {"wrong"}
 
 
+def test_two_runs_of_the_whole_suite_agree_and_every_form_of_a_right_test_is_right(project: Project) -> None:
+    first = project.measured(f"--trt={ORT}")
+    cases = first["cases"]
+    assert first["counts"]["right"] > 2000
+    right = {name for name, case in cases.items() if case["verdict"] == "right"}
+    assert not [name for name in cases if name.partition("@")[0] in right and name not in right]
+    (file,) = project.results.rglob("operators.json.gz")
+    assert file.stat().st_size < 300_000
+    assert "to be confirmed" not in project.operators(f"--trt={ORT}").told  # it is served
+    again = project.measured(f"--trt={ORT}", "--rerun")
+    verdicts = {name: (case["verdict"], case["before"]) for name, case in again["cases"].items()}
+    assert verdicts == {name: (case["verdict"], None) for name, case in cases.items()}
+
+
+def test_a_case_is_written_as_files_that_give_what_is_expected(project: Project) -> None:
+    folder = project.folder / "written"
+    assert project.operators("--case=test_clip", f"--write={folder}").code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["test_clip", "test_clip@11", "test_clip@11c"]
+    for case in folder.iterdir():
+        session = onnxruntime.InferenceSession(case / "model.onnx", providers=["CPUExecutionProvider"])
+        inputs, expected = (dict(np.load(case / f"{name}.npz")) for name in ("inputs", "expected"))
+        (y,) = session.run(None, inputs)
+        np.testing.assert_allclose(y, expected["y"])
+    assert project.operators("--case=test_clip", f"--write={folder}").code == 2
+
+
 def test_a_run_of_a_part_is_not_stored_and_one_of_another_library_is_none(project: Project) -> None:
-    assert not list(project.results.rglob("operators.json.gz"))
+    before = [file.stat().st_mtime_ns for file in project.results.rglob("operators.json.gz")]
+    project.operators(f"--trt={ORT}", "--case=test_abs", "--rerun")
+    assert [file.stat().st_mtime_ns for file in project.results.rglob("operators.json.gz")] == before
     text = (project.folder / "matrix.yaml").read_text()
     (project.folder / "other.yaml").write_text(text.replace('"1.31.1", known', '"1.30.0", known'))
-    done = project.operators(f"--trt={ORT}", "--case=test_abs", "--matrix=other.yaml", "--json")
+    done = project.operators(f"--trt={ORT}", "--case=test_abs", "--matrix=other.yaml")
     assert done.code == 3
     assert "pinned for 1.30.0, the image or wheel ships 1.31.1" in done.told
-    assert not json.loads(done.out)["records"]

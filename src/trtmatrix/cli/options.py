@@ -269,6 +269,8 @@ COMMANDS: dict[str, Command] = {
              type=_count(256), default=0),
          opt("--seconds S", "time limit of a case; twice as much where it is run again alone", type=_seconds,
              default=30.0),
+         opt("--write DIR", "write model, inputs and expected outputs of the chosen cases; nothing is run",
+             type=Path),
          opt("--rerun", "also run versions that have a record of this suite"),
          opt("--no-run", "show stored records; run nothing", action="store_false", dest="run"),
          opt("--output -o FILE", "also write .html, .md or .json; may be repeated", type=Path, **LIST), FULL,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.paths import check_writable, write_output
+from trtmatrix.common.paths import check_writable, default_cache, write_output
 from trtmatrix.common.progress import open_progress
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import available_memory, count_workers, run_launches
@@ -48,6 +48,7 @@ class OperatorsOptions:
     limit: int
     workers: int
     seconds: float
+    write: Path | None
     rerun: bool
     run: bool
     output: tuple[Path, ...]
@@ -62,6 +63,8 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     selection = options.project.selection
     if options.file is not None:
         return _check_model(options, options.file)
+    if options.write is not None:
+        return _write_cases(options, options.write)
     plain = replace(selection, repros=PLAIN.repros, cases=PLAIN.cases)
     context = open_context(replace(options.project, controls=False, selection=plain))
     stored = read_operator_records(context.project.results)
@@ -75,6 +78,17 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     overview = make_overview([record for record in known.values() if record.version in wanted])
     _show(options, overview)
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
+
+
+def _write_cases(options: OperatorsOptions, folder: Path) -> ExitCode:
+    """Write the cases that were chosen, each to a folder of its name; nothing is run."""
+    suite = open_suite(options.project.cache or default_cache())
+    for case in select(suite, options.which, options.limit):
+        if (folder / case.name).exists():
+            raise UsageError(f"{folder / case.name} is there already: name another folder by --write")
+        suite.write_case(case, folder / case.name)
+        print(folder / case.name)
+    return ExitCode.AS_EXPECTED
 
 
 def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:

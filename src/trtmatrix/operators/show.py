@@ -22,7 +22,8 @@ from trtmatrix.tables.markdown import plain, table
 
 SCHEMA = 1
 TITLE = "ONNX's tests of its operators"
-HEIGHT = 40
+HEIGHT, NAMED = 40, 4
+"""Lines of a screen, and how many cases of a change are named on it."""
 MODELS = "(models of several nodes)"
 """What stands for an operator where a test has several."""
 
@@ -144,10 +145,13 @@ def _kind_of_change(was: Verdict, now: Verdict) -> str:
     if Verdict.NOTHING in {was, now} or _group(was) == _group(now):
         return ""
     if now.is_bad:
-        return f"new: {now.value}"
+        return f"newly {WORDS.get(now, now.value)}"
     if was.is_bad:
         return "fixed" if now.is_good else "newly refused"
     return "newly refused" if now.is_refused else "newly accepted"
+
+
+WORDS = {Verdict.CRASHED: "crashing", Verdict.HUNG: "hanging"}
 
 
 def _group(verdict: Verdict) -> str:
@@ -160,28 +164,41 @@ def _group(verdict: Verdict) -> str:
 def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
     """Return counts, what is wrong, and what changed, on one screen; ``full``: every operator and case."""
     wrap = partial(textwrap.wrap, width=width, subsequent_indent="    ", break_on_hyphens=False)
-    lines = [*_suites(overview), tabulate(_counts(overview), headers="firstrow", tablefmt="plain")]
-    more = list[list[str]]()
-    for row, places in overview.bad_rows():
-        result = row.result
-        more.append(wrap(f"  {result.verdict.value} at {', '.join(places)}: {row.words}: {result.detail}"))
+    lines = [
+        *_suites(overview),
+        *tabulate(_counts(overview), headers="firstrow", tablefmt="plain").splitlines(),
+    ]
+    more = [wrap(f"  {verdict} at {places}: {', '.join(told)}") for (verdict, places), told in _bad(overview)]
     for (kind, before, after), names in _changed(overview).items():
-        told = names if full else names[:6]
+        told = names if full else names[:NAMED]
         rest = f" and {len(names) - len(told)} more" if len(names) > len(told) else ""
-        more.append(wrap(f"  {before} to {after}, {kind}: {', '.join(told)}{rest}"))
+        more.append(
+            wrap(f"  {before} to {after}, {counted(len(names), 'case')} {kind}: {', '.join(told)}{rest}")
+        )
     if full:
+        for row, places in overview.bad_rows():
+            at = f"{row.result.verdict.value} at {', '.join(places)}"
+            more.append(wrap(f"  {row.words}: {at}: {row.result.detail}"))
+        marks = [[name, *(mark.text for mark in marks)] for name, marks in overview.operators]
         heads = ["operator", *overview.names]
-        more.append([tabulate(
-            [[name, *(mark.text for mark in marks)] for name, marks in overview.operators], headers=heads,
-            tablefmt="plain",
-        )])  # fmt: skip
-    text = "\n".join(lines).splitlines()
+        more.append(["", *tabulate(marks, headers=heads, tablefmt="plain").splitlines()])
     for number, block in enumerate(more):
-        if not full and len(text) + len(block) > HEIGHT - 2:
-            text.append(f"  … {counted(len(more) - number, 'more line')}: --full, or -o operators.html")
+        if not full and len(lines) + len(block) > HEIGHT - 2:
+            lines.append(f"  … {counted(len(more) - number, 'more line')}")
             break
-        text += block
-    return "\n".join(text) + "\n"
+        lines += block
+    lines += [] if full else ["Details: --full, or -o operators.html"]
+    return "\n".join(lines) + "\n"
+
+
+def _bad(overview: Overview) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Yield verdicts and versions with the operators concerned: such as ``GridSample (4 tests)``."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for row, places in overview.bad_rows():
+        key = (row.result.verdict.value, ", ".join(places))
+        found.setdefault(key, Counter())[row.operator or MODELS] += 1
+    for key, operators in found.items():
+        yield key, [f"{name} ({counted(number, 'test')})" for name, number in operators.most_common()]
 
 
 def _suites(overview: Overview) -> list[str]:
