@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from operators.operatorrecords import NEW, OLD
 from playwright.sync_api import Browser, Page
 from projects import ROOT
 from reports import bare_upgrade, full_upgrade
@@ -18,6 +19,8 @@ from shown import sample_entries
 
 from tests.browser.chromium import chromium
 from trtmatrix.judge.calibration import NOT_CALIBRATED
+from trtmatrix.operators.show import make_overview
+from trtmatrix.operators.show import render_html as render_operators
 from trtmatrix.tables.plots import make_plots
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.upgrade.render import render_page
@@ -52,6 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "upgrade": render_page(full_upgrade()),
         "upgrade-bare": render_page(bare_upgrade()),
+        "operators": render_operators(make_overview([OLD, NEW]), generated=NOW),
         "sample": render_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
     }
     for name, text in made.items():

@@ -14,7 +14,7 @@ from pypdf import PdfReader
 
 from tests.browser.conftest import Open, open_all
 
-NAMES = ("upgrade", "upgrade-bare", "sample", "shipped")
+NAMES = ("upgrade", "upgrade-bare", "sample", "shipped", "operators")
 SCHEMES = ("light", "dark")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,9 @@ SCHEMA = 1
 TITLE = "ONNX's tests of its operators"
 HEIGHT, NAMED = 40, 4
 """Lines of a screen, and how many cases of a change are named on it."""
+REFUSED = "Refused by the parser, by the builder, at run time, or not fed: the engine takes no such inputs."
+ALIKE = 120
+"""Letters by which messages are told apart on a page."""
 MODELS = "(models of several nodes)"
 """What stands for an operator where a test has several."""
 
@@ -207,7 +211,12 @@ def _suites(overview: Overview) -> list[str]:
     most = max(overview.records, key=lambda record: len(record.rows), default=None)
     tests = len({row.base for row in most.rows.values()}) if most else 0
     cases = len(most.rows) if most else 0
-    return [f"{TITLE} · {onnx} · {tests:,} tests as {cases:,} models (docs/operators.md)"]
+    return [
+        f"{TITLE} · {onnx} · {tests:,} tests as {cases:,} models (docs/operators.md)",
+        REFUSED
+        if any(v.is_refused and record.counts[v] for record in overview.records for v in Verdict)
+        else "",
+    ]
 
 
 def _counts(overview: Overview) -> list[list[object]]:
@@ -263,10 +272,18 @@ def render_html(overview: Overview, *, generated: str) -> str:
     return render_page(TITLE, [body], style=make_style())
 
 
-def _cases(record: OperatorRecord, operator: str) -> list[Row]:
-    """Return the cases of an operator that are not right."""
-    rows = (row for row in record.rows.values() if (row.operator or MODELS) == operator)
-    return [row for row in rows if not row.result.verdict.is_good]
+def _cases(record: OperatorRecord, operator: str) -> list[tuple[str, str, list[str]]]:
+    """Return the cases of an operator that are not right, by verdict and message: verdict, message, names.
+
+    Numbers in messages, such as a node's, do not tell them apart.
+    """
+    found: dict[tuple[str, str], tuple[str, str, list[str]]] = {}
+    for row in record.rows.values():
+        result = row.result
+        if (row.operator or MODELS) == operator and not result.verdict.is_good:
+            key = (result.verdict.value, re.sub(r"\d+", "", result.detail)[:ALIKE])
+            found.setdefault(key, (result.verdict.value, result.detail, []))[2].append(row.name)
+    return list(found.values())
 
 
 def render_json(overview: Overview) -> str:
