@@ -1,4 +1,4 @@
-"""What ONNX's tests say of a model's operators: which are right, wrong or refused, and where."""
+"""What ONNX's tests say of a model's operators: which are right, wrong or refused, and where. Pure."""
 
 from __future__ import annotations
 
