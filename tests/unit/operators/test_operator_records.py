@@ -62,11 +62,15 @@ def test_runs_of_other_cases_versions_or_images_say_nothing_of_each_other(other:
     assert NEW.after(other).flaky == ()  # type: ignore[arg-type] # one of its type
 
 
-@pytest.mark.parametrize("content", [
-    b"no gzip", gzip.compress(b"no json"), gzip.compress(b"{}"), gzip.compress(b'{"schema": 1}'),
-    gzip.compress(record_text(OLD).replace('"right"', '"splendid"').encode()),
-    gzip.compress(record_text(OLD).encode())[:-20], gzip.compress(b" " * (1 << 27)),
-])  # fmt: skip
+DAMAGED = {
+    "no gzip": b"no gzip", "no json": gzip.compress(b"no json"), "empty": gzip.compress(b"{}"),
+    "nothing beside the schema": gzip.compress(b'{"schema": 1}'),
+    "a word": gzip.compress(record_text(OLD).replace('"right"', '"splendid"').encode()),
+    "cut off": gzip.compress(record_text(OLD).encode())[:-20], "too large": gzip.compress(b" " * (1 << 27)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_record_is_named_with_what_to_do(tmp_path: Path, content: bytes) -> None:
     file = write_record(tmp_path, OLD)
     file.write_bytes(content)
