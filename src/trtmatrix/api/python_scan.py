@@ -209,8 +209,7 @@ class PythonFile:
     def _note_object(self, node: ast.AST, base: ast.expr, name: str) -> None:
         """Note what Python calls on an object of TensorRT's: its length, an item, ``with``."""
         if (role := self.roles.role(base)) not in ("", MODULE, OWN, FOREIGN) and not role.endswith("()"):
-            guessed = not self.imports and not self.roles.known(base)
-            self._note_name(node, f"{role}.{name}", _BY_NAME * guessed)
+            self._note_name(node, f"{role}.{name}", _BY_NAME * (not self.roles.known(base)))
 
     def _note_attribute(self, node: ast.AST, base: ast.expr, name: str, why: str = "") -> None:
         """Note an attribute of what is TensorRT's, or of anything where its name is TensorRT's alone."""

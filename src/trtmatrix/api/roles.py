@@ -31,7 +31,7 @@ class Roles:
         self.bound = defaultdict[str, list[ast.expr | str]](list)  # to each name, and by each ``function()``
         self.imported: dict[str, str] = {}  # what names from other modules are called there
         self.shared: set[str] = set()  # names of the module itself; its functions and classes as ``name()``
-        self.members: set[str] = set()  # attributes that classes of the file give their own objects
+        self.members: set[str] = set()  # methods of the file's classes
         self._held: dict[str, str] = {}
         self._gather(tree.body, "", None)
 
@@ -91,7 +91,6 @@ class Roles:
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 self.bound[name].append(value)
                 self.shared |= set() if function else {name}
-                self.members |= {name} if dotted_name(target) == f"self.{name}" else set()
 
     def _imported(self, module: str, name: str) -> str:
         """Return what a name from a module holds."""
@@ -132,6 +131,8 @@ class Roles:
         match node:
             case ast.Constant(value=value):
                 return FOREIGN * (value is not None)
+            case ast.Dict() | ast.DictComp():
+                return OWN
             case ast.Name(id=name):
                 return self.self_role if name == "self" else self.held(name)
             case ast.Attribute(value=holder, attr=name):

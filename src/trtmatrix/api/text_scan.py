@@ -53,7 +53,7 @@ def scan_script(text: str, page: Page, names: Names, why: str = "") -> None:
             before = text.count("\n", 0, found.start("options"))
             _note_options(found["options"], before + 1, page, names, why)
     for number, line in enumerate(text.split("\n"), 1):
-        if re.match(r"\s*(\w+ )?\w+\s*\+?[:?]?=", line):
+        if not why and re.match(r"\s*(\w+ )?\w+\s*\+?[:?]?=", line):
             _note_options(line, number, page, names, _SPEAKS)
 
 

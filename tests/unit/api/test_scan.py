@@ -128,6 +128,7 @@ def test_ways_to_an_engine(text: str, certainty: str) -> None:
         "import onnx\ndef f(onnx_engine: onnx.ModelProto): return onnx_engine.num_bindings",
         "class A:\n    num_bindings = 1\n    def f(self): return self.num_bindings",
         "def f(data): return data.name, data.shape, data.size",
+        "class A:\n    def f(self): self.my_engine = {}\n    def g(self): return self.my_engine['clip']",
         "engine.num_io_tensors",
         "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.max_batch_size",
         "import torch\ntorch_engine = torch.load('x')\ntorch_engine.num_bindings",
@@ -160,6 +161,11 @@ def test_indexing_by_name_is_gone(key: str) -> None:
     text = f"{ENGINE}for name in engine:\n    engine[{key}]\n"
     assert (4, "sure", "ICudaEngine.__getitem__") in told(scan(text))
     assert not told(scan(text.replace(key, "0")))
+
+
+def test_indexing_something_that_is_only_called_an_engine_is_possible() -> None:
+    text = f"{TRT}def f(engine): return engine['x']\n"
+    assert told(scan(text)) == [(2, "possible", "ICudaEngine.__getitem__")]
 
 
 def test_a_use_that_only_became_read_only() -> None:
@@ -263,7 +269,7 @@ def test_shell(text: str, expected: list[int]) -> None:
     [
         (".github/workflows/ci.yml", "jobs:\n  - run: trtexec --explicitBatch\n", 2, "sure"),
         ("ci.yml", "script:\n  - |\n    trtexec --onnx=a \\\n      --explicitBatch\n", 4, "sure"),
-        ("README.md", "```\ntrtexec --explicitBatch\n```\n", 2, "possible"),
+        ("README.md", "```\ntrtexec --explicitBatch\n```\nA=1 other --explicitBatch\n", 2, "possible"),
         ("Makefile", "T := trtexec\nall:\n\t$(T) --explicitBatch\n", 3, "sure"),
         ("a.py", "import os\nos.system('trtexec --explicitBatch %s' % x)\n", 2, "sure"),
         ("a.py", "cmd = f'{BIN}/trtexec --onnx={x} --explicitBatch'\n", 1, "sure"),
