@@ -139,21 +139,26 @@ def read(case: Any, *, lowered: bool) -> Published:
     )  # fmt: skip
 
 
-def upgrade(project: Path, name: str, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> int:
+def words_of(project: Path, name: str, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[str]:
+    """Write a model and its inputs; return the options that name them and where all else lies."""
     folder = project / name
     folder.mkdir()
     onnx.save(model, folder / "model.onnx")
-    words = [f"--from={OLDER}", f"--to={CURRENT}", f"--model={folder / 'model.onnx'}", "--json"]
+    words = [f"--model={folder / 'model.onnx'}"]
     if inputs:
         np.savez(folder / "inputs.npz", **inputs)  # type: ignore[arg-type]  # arrays alone
         words.append(f"--inputs={folder / 'inputs.npz'}")
     places = {"matrix": "matrix.yaml", "cache": "cache", "results": f"{name}/results"}
-    words += [f"--{key}={project / place}" for key, place in places.items()]
+    return [*words, *(f"--{key}={project / place}" for key, place in places.items())]
+
+
+def upgrade(project: Path, name: str, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> int:
+    words = [f"--from={OLDER}", f"--to={CURRENT}", "--json", *words_of(project, name, model, inputs)]
     return int(run(["upgrade", f"--repros={REPOSITORY / 'repros'}", *words]))
 
 
 def record_of(project: Path, name: str, version: str) -> dict[str, Any]:
-    (file,) = (project / name / "results").rglob(f"{version}/*/*/*.json")
+    file = max((project / name / "results").rglob(f"{version}/*/*/*.json"))  # of several the newest
     record: dict[str, Any] = json.loads(file.read_text())
     return record
 
@@ -191,6 +196,23 @@ def test_what_cannot_be_fed_or_compared_is_refused_with_its_reason(
 ) -> None:
     assert upgrade(project, name, published[name].model, {}) == 2
     assert REFUSED[name] in capsys.readouterr().err
+
+
+def test_a_run_says_why_a_model_is_inconclusive(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sum that ties in float32 and not in float64: the floor is as large as the index itself."""
+    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 2])
+    index = onnx.helper.make_tensor_value_info("index", onnx.TensorProto.INT64, [4, 1])
+    small = onnx.numpy_helper.from_array(np.array([[0, 1e-9]], np.float32), "small")
+    nodes = [
+        onnx.helper.make_node("Add", ["x", "small"], ["sum"]),
+        onnx.helper.make_node("ArgMax", ["sum"], ["index"], axis=1),
+    ]
+    graph = onnx.helper.make_graph(nodes, "ties", [x], [index], [small])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    words = words_of(project, "ties", model, {"x": np.ones((4, 2), np.float32)})
+    assert run(["run", f"--trt={CURRENT}", *words]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "INVALID: the noise floor 1 is above 0.1: it hides too much" in told
 
 
 def test_there_are_35() -> None:
