@@ -93,7 +93,7 @@ def open_model(context: Context, options: ModelOptions) -> Context:
     """
     if options.model is None:
         about = {name: value for name, value in vars(options).items() if name != "precision"}
-        if given := [f"--{name}" for name, value in about.items() if value not in (None, (), False, {})]:
+        if given := [f"--{name}" for name, value in about.items() if value not in (None, "", (), False, {})]:
             raise UsageError(f"{', '.join(given)}: of which model? name it by --model my.onnx")
         return context
     from trtmatrix.onnxmodel.reading import read_model

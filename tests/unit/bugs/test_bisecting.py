@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +175,16 @@ NOT_ODD = "case {version} in 10.*|11.*) exit 1;; esac"
 
 def bisect(tmp_path: Path, *words: str) -> int:
     return cli.run(["bisect", f"--cache={tmp_path / 'cache'}", *words])
+
+
+def test_a_case_is_looked_up_in_stored_records_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    assert bisect(tmp_path, "--case", "controls/matmul-softmax-fp32", "--gpu", "H200", "--no-run") == 1
+    said = capsys.readouterr().out
+    assert "controls/matmul-softmax-fp32 (" in said
+    assert re.search(r"\n0 of \d+ versions run, \d+ known without a run", said)
 
 
 def test_a_report_for_others_says_nothing_private(
