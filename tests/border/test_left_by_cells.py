@@ -40,12 +40,12 @@ def measured(**fields: Any) -> Attack:
     return lambda left: with_(measurements={**left.record["measurements"], **fields})(left)
 
 
-def kept(write: Callable[[Path], object], name: str = "y") -> Attack:
+def kept(write: Callable[[Path], object]) -> Attack:
     """An output that is kept, as something else wrote it."""
 
     def attack(left: Left) -> None:
-        write(left.own / f"{name}.npy")
-        left.keep(name)
+        write(left.own / "y.npy")
+        left.keep("y")
 
     return attack
 

@@ -12,10 +12,10 @@ HEADS, LENGTH, HEAD_SIZE = 2, 24, 32
 """Heads of 32: tests.models.images.DEFECT takes 1/sqrt(32) for 1."""
 
 
-def write_attention(folder: Path, *, batch: int = 1, seed: int = 0) -> Path:
+def write_attention(folder: Path) -> Path:
     """Write ``model.onnx``, softmax((x w_q)(x w_k)ᵀ/√32)(x w_v), and ``inputs.npz`` beside it."""
-    random = np.random.default_rng(seed)
-    shape = (batch, HEADS, LENGTH, HEAD_SIZE)
+    random = np.random.default_rng(0)
+    shape = (1, HEADS, LENGTH, HEAD_SIZE)
     weights = {f"w_{part}": random.standard_normal((HEAD_SIZE, HEAD_SIZE)) * 0.2 for part in "qkv"}
     tensors = [numpy_helper.from_array(w.astype(np.float32), name) for name, w in weights.items()]
     tensors.append(numpy_helper.from_array(np.array(HEAD_SIZE**-0.5, np.float32), "scale"))

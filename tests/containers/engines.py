@@ -20,15 +20,6 @@ COMMAND = ENGINE.command
 BY_HAND: Mapping[str, str] = {"DOCKER": COMMAND, "CONTAINER_HOST": find_address()} if IS_PODMAN else {}
 """What that command and reproduce.sh need in the environment to reach the same engine."""
 
-ADDRESS = "CONTAINER_HOST" if IS_PODMAN else "DOCKER_HOST"
-"""The variable by which the engine's own command line finds it."""
-
-LASTING = ("ServerVersion", "DockerRootDir", "Runtimes", "DiscoveredDevices", "CDISpecDirs")
-"""What an engine says of itself every time; Podman has another ID for each answer."""
-
-ID_FROM = len("sha256:") if IS_PODMAN else 0
-"""Where an image's ID begins, as the engine's command line prints it."""
-
 INVENTS_DIGESTS = IS_PODMAN
 """Whether an image that came from no registry has a manifest's digest nonetheless."""
 

@@ -80,12 +80,13 @@ class Bench:
         return False
 
 
-def want(name: str, *, locked: bool = False, version: str = "1.0") -> Launch:
+def want(name: str, *, locked: bool = False) -> Launch:
     """Return the launch of a version in an image, as it is locked by its registry now where that is asked."""
     lock = Lock(images={name: Registry().resolve(name)} if locked else {})
     origin = ImageOrigin(image=name, pin=pin_of(lock, name, own_platform()))
-    made = Version(version=version, origin=origin, library=LIBRARY)
-    return Launch(version=made, gpu=CPU, cells=(), pull=True)
+    return Launch(
+        version=Version(version="1.0", origin=origin, library=LIBRARY), gpu=CPU, cells=(), pull=True
+    )
 
 
 @contextlib.contextmanager

@@ -18,9 +18,7 @@ from tests.containers.conftest import HERE, Project
 from tests.containers.test_pulls import FIRST, PASSES, SECOND, write_matrix
 from tests.registry.registries import Image, push_image, serve_registry
 from trtmatrix.images.checks import PROBE_LEAST_MEMORY
-from trtmatrix.images.registry import Registry
-from trtmatrix.plan.context import Context, open_context, own_platform
-from trtmatrix.plan.lockfile import Lock, pin_matrix
+from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, execute, look_ahead
 from trtmatrix.run.tasks import Run
@@ -43,14 +41,11 @@ def _no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
 
 
-def looked(project: Project, image: str, *, locked: bool = False) -> tuple[Context, Survey]:
-    """Return project and survey of one version with this image; ``locked``: by the registry itself."""
+def looked(project: Project, image: str) -> tuple[Context, Survey]:
+    """Return project and survey of one version with this image."""
     write_matrix(project, {FIRST: image})
     files = files_of(project.folder, HERE / "repros")
     context = open_context(project_of("run", *files, "--trt", FIRST, *PASSES))
-    if locked:
-        lock = Lock(images={image: Registry().resolve(image)})
-        context = replace(context, lock=lock, matrix=pin_matrix(context.matrix, lock, own_platform()))
     return context, take_survey(context, Pull.NAMED)
 
 

@@ -27,10 +27,8 @@ PULLED = ImageOrigin(image="example.org/a:1")
 ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)
 
 
-def printed(
-    *cells: Cell, excluded: tuple[Excluded, ...] = (), pull: bool = False, build: bool = False
-) -> str:
-    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells, pull=pull, build=build)
+def printed(*cells: Cell, excluded: tuple[Excluded, ...] = ()) -> str:
+    launch = Launch(version=ASKED.version, gpu=ASKED.gpu, cells=cells)
     return of_plan(Plan(launches=(launch,), excluded=excluded))
 
 

@@ -166,9 +166,9 @@ IMAGE = "example.org/tensorrt:10.7.0"
 BARE = Gpu(slug="nvidia-h200", name="NVIDIA H200")
 
 
-def seen_on(node: str, driver: str, variant: str = "140 GiB", run: str = "1") -> Stored:
+def seen_on(node: str, driver: str, run: str = "1") -> Stored:
     """The record that a job left on a node."""
-    facts = {"name": "NVIDIA H200", "variant": variant, "driver": driver, "host": node, "compute": "9.0"}
+    facts = {"name": "NVIDIA H200", "variant": "140 GiB", "driver": driver, "host": node, "compute": "9.0"}
     started = f"2026-01-01T00:00:0{run}.000Z"
     record = make_record(make_cell(gpu=BARE), gpu=facts, run=run, started=started)
     return Stored(record=record, local=True)
