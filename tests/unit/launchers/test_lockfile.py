@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from locks import digest_of, lock_of, make_build, make_image
 
@@ -55,6 +55,7 @@ locks = st.builds(
 )  # fmt: skip
 
 
+@settings(max_examples=40)
 @given(locks)
 def test_what_is_written_reads_back_the_same(lock: Lock) -> None:
     text = format_matrix_lock(lock)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import jsonschema
 import pytest
 from goldenfile import check_golden
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nowhere import go_nowhere
 from pagereading import Page, body_of, check_ids, check_safe
@@ -36,7 +36,7 @@ def parse(upgrade: Upgrade) -> dict[str, Any]:
     return data
 
 
-@PATIENT
+@settings(PATIENT, max_examples=30)
 @given(any_upgrade(), st.sampled_from((80, 120, 160)))
 def test_any_report_can_be_shown_in_every_format(upgrade: Upgrade, width: int) -> None:
     jsonschema.validate(parse(upgrade), SHIPPED)
