@@ -5,17 +5,14 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
-import pytest
 
 import torch
 from tests.models.conftest import REPOSITORY
-from tests.models.export import EXPORTS, FOUR
 
 EXAMPLE = REPOSITORY / "docs" / "examples" / "export_torch_module.py"
 
@@ -30,13 +27,6 @@ def compare(model: Path, module: torch.nn.Module, samples: list[Path]) -> None:
         rights = right if isinstance(right, tuple) else (right,)
         for y, r in zip(session.run(None, feeds), rights, strict=True):
             np.testing.assert_allclose(y, r.numpy(), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", FOUR)
-def test_an_export_computes_what_torch_does(exported: Callable[[str], Path], name: str) -> None:
-    path = exported(name)
-    torch.manual_seed(0)
-    compare(path, EXPORTS[name].make().eval(), sorted((path.parent / "inputs").glob("*.npz")))
 
 
 def load(file: Path) -> Any:

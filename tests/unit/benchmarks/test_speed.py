@@ -12,7 +12,6 @@ from bench.speed import bench as handed
 from bench.speed.bench import Bench
 from bench.speed.page import render_page
 from bench.speed.rows import CannotMeasure, Goal, Row, parse_rows
-from goldenfile import check_golden
 
 MACHINE = {"processor": "A processor", "cores": "2", "GPU": "", "commit": "0123456789ab"}
 FASTER = Goal(what="times faster", value=5.25, limit=4.0, at_least=True)
@@ -47,11 +46,6 @@ def test_a_goal_holds_at_its_limit_and_never_for_what_is_no_number(
     value: float, at_least: bool, met: bool
 ) -> None:
     assert Goal(what="x", value=value, limit=4.0, at_least=at_least).met is met
-
-
-def test_the_page_shows_goals_figures_machines_and_what_is_missing() -> None:
-    rows = [make_row("gpu:8.6.0", note=""), make_row("again", FASTER, SLOW), make_row("pull", goals=())]
-    check_golden("speed.md", render_page(rows, speed.NEEDS))
 
 
 def test_the_kept_page_is_that_of_the_kept_figures() -> None:
