@@ -154,7 +154,7 @@ SUITES = (
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
     Suite(name="hostile", seconds=700, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
     Suite(
-        name="faults", seconds=400, lacking=_faults, waits=True,
+        name="faults", seconds=600, lacking=_faults, waits=True,
         command=(*PYTEST, "-n", "4", "--dist", "loadgroup", "tests/faults"),  # most of the time it waits
     ),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
