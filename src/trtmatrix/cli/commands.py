@@ -236,18 +236,26 @@ def list_command(options: ListOptions) -> ExitCode:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaOptions:
-    """Those of ``schema``; ``site``: that of slurm.yaml."""
+    """Those of ``schema``; ``site``: that of slurm.yaml, ``models``: that of models.yaml."""
 
     site: bool
+    models: bool
 
 
 def schema_command(options: SchemaOptions) -> ExitCode:
-    """Print the JSON Schema of matrix.yaml, or of slurm.yaml."""
+    """Print the JSON Schema of matrix.yaml, of slurm.yaml, or of models.yaml."""
+    from trtmatrix.model.listing import Listing
     from trtmatrix.slurm.sitefile import Site
     from trtmatrix.suite.keys import keys_schema
     from trtmatrix.suite.matrix import Matrix
 
-    print(json.dumps(keys_schema(Site if options.site else Matrix), indent=2, sort_keys=True))
+    print(
+        json.dumps(
+            keys_schema(Site if options.site else Listing if options.models else Matrix),
+            indent=2,
+            sort_keys=True,
+        )
+    )
     return ExitCode.AS_EXPECTED
 
 

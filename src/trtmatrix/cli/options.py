@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
@@ -200,8 +201,10 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
             "what it was", type=_number(1.0, "factor of 1 or more, such as 1.10"), default=1.1),
         opt("--no-performance", "leave latency, memory, engine size and build time out"),
         opt("--full", "print the whole report instead of one screen"),
-        opt("--output -o FILE", "also write the report as .html, .md or .json, or the uses in code as "
-            ".sarif; may be repeated", type=Path, **LIST),
+        opt("--baseline REPORT.json", "the last accepted report: exit code 0 unless something is worse than "
+            "in it (docs/ci.md)", type=Path),
+        opt("--output -o FILE", "also write the report as .html, .md, .json or .xml (JUnit), or the uses in "
+            "code as .sarif; may be repeated", type=Path, **LIST),
         JSON,
     ]),
     "bisect": ("what to look for, and where", [
@@ -245,9 +248,9 @@ COMMANDS: dict[str, Command] = {
         "decide whether to move from one version to another", "files select model upgrade", (),
         "--from 8.6.1 --to 10.8.0 --gpu L4 --code src/", "upgrade.command",
         "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code given with --code must change first, "
-        "12 not\n enough evidence. With --api only the code decides: 0 nothing must change, 11 something "
-        "must, 12 no code\n could be scanned. A release whose API is known need not be in matrix.yaml for "
-        "--api, nor for --code alone."),
+        "12 not\n enough evidence, 2 a mistake in the command or a model's inputs. With --api only the code "
+        "decides:\n 0 nothing must change, 11 something must, 12 no code could be scanned. A release whose "
+        "API is known\n need not be in matrix.yaml for --api, nor for --code alone."),
     "check": Command(
         "find the nodes of a model that versions get wrong, from the file alone", "",
         (opt("file MODEL.onnx", "your model; its weights are not needed", type=Path),
@@ -332,8 +335,9 @@ COMMANDS: dict[str, Command] = {
         "sdpa-scale/sdpa-tf32"),
     "publish": Command("copy records measured here to where git tracks them", "files select where", (),
                        "--gpu H200"),
-    "schema": Command("print the JSON Schema of matrix.yaml, or of the site's settings", "",
-                      (opt("--site", "print the schema of slurm.yaml (docs/slurm.md)"),)),
+    "schema": Command("print the JSON Schema of matrix.yaml, of the site's settings, or of models.yaml", "",
+                      (opt("--site", "print the schema of slurm.yaml (docs/slurm.md)"),
+                       opt("--models", "print the schema of models.yaml (docs/upgrade.md)"))),
 }  # fmt: skip
 """Every command; of two words where it has several actions."""
 
@@ -363,6 +367,18 @@ class _Parser(argparse.ArgumentParser):
             meant = get_close_matches(wrong[1], COMMANDS, 1)
             message = f"there is no command {wrong[1]}" + (f"; perhaps you meant {meant[0]}" if meant else "")
         self.exit(2, f"trtmatrix: {message}{nox}\n  all options: {self.prog} --help\n")
+
+    def format_help(self) -> str:
+        """Return the help; that of ``upgrade`` names the versions that the project's matrix.yaml has."""
+        told = super().format_help()
+        if not self.prog.endswith(" upgrade"):
+            return told
+        try:
+            text = Path("matrix.yaml").read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            return f"{told}\nVersions: those of matrix.yaml, which is not in this folder\n"
+        names = re.findall(r"""^ *- *version: *["']?([a-z0-9.-]+)""", text, re.MULTILINE)
+        return told + "\n" + textwrap.fill(f"Versions in matrix.yaml: {', '.join(names)}", 100) + "\n"
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):

@@ -32,3 +32,27 @@ class WrongLayer:
     error: str = ""
     steps: tuple[str, ...] = ()
     why_not: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integers:
+    """How an output of integers compares with its reference at a version, over all samples.
+
+    ``differ``: elements that are not the reference's; ``beyond``: of these, those that no noise explains.
+    """
+
+    output: str
+    version: str
+    count: int
+    differ: int
+    beyond: int
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        if not self.differ:
+            return f"{self.output} is the reference in all {self.count} elements"
+        where = f"{self.output} differs from the reference in {self.differ} of {self.count} elements"
+        if self.beyond:
+            return f"{where}, in {self.beyond} of them by more than the noise of its precision explains"
+        return f"{where}, all of them ties within the noise of its precision"

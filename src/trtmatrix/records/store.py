@@ -273,6 +273,13 @@ def kept_file(cache: Path, digest: str) -> Path:
     return cache / "outputs" / f"{digest}.npz"
 
 
+def read_kept(cache: Path, facts: Mapping[str, Any]) -> NDArray[Any]:
+    """Return an output that was kept, whole; ``OSError`` or ``ValueError`` where it is gone or damaged."""
+    file = kept_file(cache, str(facts.get("sha256", "")))
+    with opened_npz(file) as archive, archive.member("output") as (stream, size):
+        return read_array(stream, size)
+
+
 def unpack_kept(cache: Path, digest: str, target: Path) -> None:
     """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
     with (

@@ -88,7 +88,13 @@ def render_junit(entries: Sequence[Entry]) -> str:
     from trtmatrix.tables.html_page import templates
 
     suites = [
-        (table.title, [(entry.cell, describe(entry), _result(entry)) for entry in table.entries()])
+        (
+            table.title,
+            [
+                (entry.cell.repro.id, str(entry.cell.id), describe(entry), _result(entry))
+                for entry in table.entries()
+            ],
+        )
         for table in make_tables(entries)
     ]
     return templates().get_template("junit.xml").render(suites=suites)

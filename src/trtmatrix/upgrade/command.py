@@ -28,13 +28,14 @@ from trtmatrix.suite.model import CPU, NO_GPU, Product
 from trtmatrix.suite.plan import Engine, Launch, Pull
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
+from trtmatrix.upgrade.gate import compare_with, render_junit
 from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
 
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
-SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".sarif"), (".json", ".sarif")
+SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
 
 def upgrade_command(options: UpgradeOptions) -> ExitCode:
@@ -60,6 +61,8 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
     )  # fmt: skip
     upgrade = decide(replace(question, owns=_run_models(options, context, question)))
     upgrade = replace(upgrade, lacking=_priced(upgrade.lacking, context, survey.host.engine, before, after))
+    if options.baseline is not None:
+        upgrade = replace(upgrade, baseline=compare_with(upgrade, options.baseline))
     show(options, upgrade)
     return upgrade.exit_code
 
@@ -86,7 +89,8 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
             yield f"{word} is about your own model: {remedy}"
     if options.tag and not options.models:
         yield "--tag is about models of a list: name it by --models models.yaml"
-    named = [("--code", path) for path in options.code] + [("--models", path) for path in options.models]
+    named = [("--baseline", options.baseline)] if options.baseline else []
+    named += [("--code", path) for path in options.code] + [("--models", path) for path in options.models]
     named += [("--check", options.model.check)] if options.model.check else []
     yield from (f"{option} {path}: there is no such file" for option, path in named if not path.exists())
     suffixes, only = (API_SUFFIXES, " with --api") if options.api else (SUFFIXES, "")
@@ -267,7 +271,7 @@ def show(options: UpgradeOptions, upgrade: Upgrade) -> None:
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     upgrade = replace(upgrade, generated=now)
-    writers = {".md": render_markdown, ".html": render_page, ".json": upgrade_json}
+    writers = {".md": render_markdown, ".html": render_page, ".json": upgrade_json, ".xml": render_junit}
     for file in options.output:
         write = writers.get(file.suffix)
         write_output(file, write(upgrade) if write else _sarif(options, upgrade.api))

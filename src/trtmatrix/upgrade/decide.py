@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome
-from trtmatrix.suite.model import Basis, Evidence, Product
+from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
 from trtmatrix.upgrade.performance import MEASURES, make_performance
@@ -111,9 +112,33 @@ def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection
     """Return a model's section with what its own measurements say; ``lines``: its figures."""
     if own.section.mistake:
         return own.section
+    if mistake := _refused_inputs(own.section):
+        return replace(own.section, mistake=mistake)
     reasons = [*_tell_model(own), *_tell_performance(lines, MODEL, Weight.AGAINST, own.limit)]
     reasons.sort(key=_place)
     return replace(own.section, reasons=tuple(reasons), decision=settle(reasons, own=True))
+
+
+REFUSED = re.compile(
+    r"input \S+ (?:holds|is float64)|does not take the shape|which is not given|shapes do not fit each other"
+)
+"""What the probe says where inputs do not fit an engine (``fit_feed`` and ``GpuEngine`` in trtprobe)."""
+
+
+def _refused_inputs(section: ModelSection) -> str:
+    """Return why a model's inputs are a mistake, or nothing: every version that was tried refuses them.
+
+    Either they do not fit the engines, or nobody can run the graph with them, this host's CPU included.
+    """
+    sides = [side for line in section.cases for side in (line.before, line.after)]
+    causes = {side.cause for side in sides}
+    nobody = causes == {Cause.CRASHED} and section.reference.startswith("none: ")
+    unfit = causes <= {Cause.CRASHED, Cause.UNSUPPORTED_BY_VERSION} and sides and all(
+        REFUSED.search(side.reason) for side in sides
+    )  # fmt: skip
+    if not (nobody or unfit):
+        return ""
+    return f"its inputs are refused by both versions{' and the CPU' if nobody else ''}: {sides[-1].reason}"
 
 
 def _sum_up_models(models: Sequence[ModelSection]) -> Iterator[FactLine]:
@@ -262,7 +287,12 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
     for line in sorted(section.cases, key=rank):
         text = f"{line.case}: {line.change.value}, {line.before.word or '·'} → {line.after.word or '·'}"
         text, weight = f"{text} ({line.why})" if line.why else text, line.weight
-        if standing_of(line.after) is Standing.VOID and (instead := _speaks_instead(own, line)):
+        beyond = {item.version: item for item in section.integers if item.beyond}
+        if standing_of(line.after) is Standing.VOID and line.after.version in beyond:
+            worse = line.before.version not in beyond
+            weight = Weight.AGAINST if worse else Weight.LACKING
+            text += f"; {beyond[line.after.version].text}{'' if worse else ', as before'}"
+        elif standing_of(line.after) is Standing.VOID and (instead := _speaks_instead(own, line)):
             enough = not line.after.counted or line.after.builds >= CONFIRMING_BUILDS
             weight = Weight.FOR if enough else Weight.LACKING
             text += f"; {instead}"
@@ -287,7 +317,11 @@ def _speaks_instead(own: Own, line: CaseLine) -> str:
     """
     if own.section.check is not None and own.section.check.passed:
         return "your acceptance decides"
+    told = [item for item in own.section.integers if item.version == line.after.version]
+    if told and {item.output for item in told} == {item.output for item in own.section.differences}:
+        return "; ".join(item.text for item in told)
     settled = [item.output for item in own.section.differences if item.is_settled]
+    settled += [item.output for item in told if item.output not in settled]
     within = {
         item.output for item in own.section.samples
         if item.version == line.after.version and item.unit == FLOORS and item.worst <= PASS_FACTOR
@@ -295,7 +329,7 @@ def _speaks_instead(own: Own, line: CaseLine) -> str:
     others = {item.output for item in own.section.differences} - {*settled, *within}
     if others or not settled or not line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
         return ""
-    return f"but {', '.join(settled)}: equal at both versions"
+    return "; ".join(item.text for item in told) or f"but {', '.join(settled)}: equal at both versions"
 
 
 def _tell_check(check: CheckOutcome) -> FactLine:

@@ -13,6 +13,7 @@ from trtmatrix.common.words import counted, short
 from trtmatrix.suite.model import Verdict
 from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE
 from trtmatrix.upgrade.report import (
+    Baseline,
     Change,
     Decision,
     FactLine,
@@ -72,6 +73,7 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
     ends = {"before": upgrade.before, "after": upgrade.after}
     several = len(upgrade.models) > 1
     made: tuple[tuple[str, str, Iterable[Block]], ...] = (
+        ("baseline", "Since the accepted report", _baseline(upgrade.baseline) if upgrade.baseline else ()),
         ("lacking", "To settle it", _lacking(upgrade)),
         ("models", "Your models", [model_table(upgrade)] if several else ()),
         *(
@@ -125,6 +127,13 @@ def _table(
 
 def _line(text: str) -> FactLine:
     return FactLine(topic="", text=text)
+
+
+def _baseline(since: Baseline) -> Iterator[Block]:
+    numbers = f"{len(since.new)} new, {len(since.gone)} gone, {len(since.same)} as before"
+    yield _line(f"{numbers}: {since.file}")
+    for word, lines in (("new", since.new), ("gone", since.gone)):
+        yield from (FactLine(topic=word, text=line) for line in lines)
 
 
 def _lacking(upgrade: Upgrade) -> Iterator[Block]:
@@ -247,6 +256,7 @@ def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
     known = [("model", f"{model.name} ({model.repro})"), *model.facts]
     known += [("reference", model.reference), ("noise floor", model.floor)]
     known += [("trouble", trouble) for trouble in model.troubles]
+    known += [(f"integers at {item.version}", item.text) for item in model.integers]
     for layer in model.wrong_layers:
         place = f"{layer.tensor} (node {layer.node}, operator {layer.operator})" if layer.tensor else ""
         said = "; ".join(part for part in (place, layer.error, layer.why_not, *layer.steps) if part)

@@ -27,14 +27,15 @@ from trtmatrix.judge.noise import NO_FLOOR, noise_troubles, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.listing import Wanted
-from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
+from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import NodeGroup, StaticCheck, describe_versions, name_nodes, sum_up
+from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.operators.models import check_operators, sum_up_operators
 from trtmatrix.operators.records import read_operator_records
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.records.store import open_kept, unpack_kept
+from trtmatrix.records.store import open_kept, read_kept, unpack_kept
 from trtmatrix.suite.model import Evidence, Product, Verdict
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line, name_source
@@ -180,6 +181,8 @@ def add_extras(
     parts: dict[str, tuple[str, Callable[[], Any]]] = {
         "differences": ("the two versions' outputs could not be compared", kept.compare)
     }
+    if any(entry.outcome is not None and entry.outcome.verdict is Verdict.INVALID for entry in both):
+        parts["integers"] = "integers could not be held against their reference", partial(kept.integers, both)
     if (script := options.check) is not None:
         parts["check"] = f"--check {script} could not be run", lambda: kept.check(script)
     if options.explain and run:
@@ -198,8 +201,6 @@ class KeptOutputs:
     """The outputs of the model that were kept at two versions; ``lacking``: why there are none."""
 
     def __init__(self, context: Context, entries: Sequence[Entry], versions: tuple[str, str]) -> None:
-        from trtmatrix.onnxmodel.preparing import mark_of
-
         self.cache, self.loaded, self.versions = context.project.cache, model_repro(context), versions
         self.troubles: list[str] = []
         self.samples = range(int(self.loaded.module.SAMPLES))
@@ -230,6 +231,39 @@ class KeptOutputs:
             own: [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
             for own, names in self.names.items()
         }
+
+    def integers(self, entries: Sequence[Entry]) -> tuple[Integers, ...]:
+        """Hold outputs of integers against their reference, those of every engine whose outputs were kept."""
+        import numpy as np
+
+        from trtmatrix.model.integers import compare_integers
+
+        case, module = self.loaded.repro.cases[0], self.loaded.module
+        folder, home = CaseCache(self.cache).folder(self.loaded, case), self.loaded.file.parent.parent
+        marks = [mark_of(sample, len(self.samples)) for sample in self.samples]
+        named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
+        reference = [
+            {own: np.load(folder / "reference" / f"{name}.npy") for own, name in sample.items()}
+            for sample in named
+        ]
+        feeds = [
+            {own: np.load(home / "inputs" / f"{file}{mark}.npy") for file, own in module.INPUTS.items()}
+            for mark in marks
+        ]
+        engines: dict[str, list[list[dict[str, Any]]]] = {}
+        for entry in entries:
+            for record in (
+                record for record in entry.records if record.ended == RAN and "kept" in record.data
+            ):
+                kept = record.data["kept"]
+                engines.setdefault(entry.cell.version.name, []).append(
+                    [
+                        {own: read_kept(self.cache, kept[name]) for own, name in sample.items()}
+                        for sample in named
+                    ]
+                )
+        precision = computed_in(module.FLOOR, entries[0].cell.version.product)
+        return compare_integers(home / "model" / "model.onnx", feeds, precision, reference, engines)
 
     def check(self, script: Path) -> CheckOutcome:
         """Hand the kept outputs, and the reference where there is one, to the deployer's script."""

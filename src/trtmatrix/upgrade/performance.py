@@ -130,6 +130,9 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     if was.cell.version.name == will.cell.version.name:
         old, new = old[::2], old[1::2]
     conditions = _other_conditions(was.records, will.records)
+    celsius = [[value for e in side if (value := _clock(e, "celsius")) is not None] for side in (old, new)]
+    warmth = f"{_span(celsius[0])} °C → {_span(celsius[1])} °C" if all(celsius) else ""
+    manner = "by turns" if _took_turns(was.records, will.records) else ""
     timed = [engine for engine in (*old, *new) if "run_ms" in engine]
     many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
     for measure, (unit, _) in MEASURES.items():
@@ -145,12 +148,21 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         before, after = _spread(ours), _spread(theirs)
         clocks = [[f.sm_mhz for f in side if f.sm_mhz is not None] for side in (ours, theirs)]
         told = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
+        told = "; ".join(filter(None, (told, warmth, manner)))
         yield PerformanceLine(
             repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, before=before,
             after=after, ratio=after.median / before.median, told_apart=p_value is not None, p_value=p_value,
             beyond_limit=not why_not and p_value_beyond(ours, theirs, limit) is not None,
             clocks=told or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
+
+
+def _took_turns(was: Sequence[Record], will: Sequence[Record]) -> bool:
+    """Whether both sides were measured in one session: each began before the other had ended."""
+    ours, theirs = ([(r.started, r.finished) for r in side if r.ended == RAN] for side in (was, will))
+    if not ours or not theirs:
+        return False
+    return min(ours)[0] < max(theirs)[1] and min(theirs)[0] < max(ours)[1] and len(ours) > 1 < len(theirs)
 
 
 def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:

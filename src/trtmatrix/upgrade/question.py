@@ -38,6 +38,7 @@ class UpgradeOptions:
     after: str
     models: tuple[Path, ...] = ()
     tag: tuple[str, ...] = ()
+    baseline: Path | None = None
     code: tuple[Path, ...] = ()
     output: tuple[Path, ...] = ()
     api: bool = False
@@ -60,7 +61,7 @@ class UpgradeOptions:
         gpus = self.project.selection.gpus
         words = ["--from", self.before, "--to", self.after, *(["--gpu", gpus[0]] if gpus else [])]
         words += [*self.restricted, *model_options(self.model), *typed(self.model, "check", "explain")]
-        words += typed(self, "models", "tag", "code", "max_slowdown", "no_run", "no_performance")
+        words += typed(self, "models", "tag", "baseline", "code", "max_slowdown", "no_run", "no_performance")
         return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(self.project)])}"
 
 

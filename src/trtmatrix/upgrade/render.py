@@ -49,9 +49,18 @@ def _titles(upgrade: Upgrade) -> tuple[str, str, str, str]:
     ends = (version.removeprefix(f"{upgrade.product.value}-") for version in (upgrade.before, upgrade.after))
     where = " · ".join(part for part in (upgrade.gpu.removeprefix("CPU"), upgrade.gpu_note) if part)
     answer = upgrade.decision.value[0].upper() + upgrade.decision.value[1:]
-    gone = upgrade.exit_code is not upgrade.decision.exit_code
-    exit_code = f"exit code {int(upgrade.exit_code)}{': your code must change first' if gone else ''}"
+    exit_code = f"exit code {int(upgrade.exit_code)}{_why_code(upgrade)}"
     return f"{PRODUCT_NAMES[upgrade.product]} {' → '.join(ends)}", where, answer, exit_code
+
+
+def _why_code(upgrade: Upgrade) -> str:
+    """Say why the exit code is not the answer's own, or nothing."""
+    if upgrade.exit_code is upgrade.decision.exit_code:
+        return ""
+    if upgrade.baseline is not None and not upgrade.baseline.new:
+        return ": nothing is worse than in the accepted report"
+    mistaken = any(model.mistake for model in upgrade.models)
+    return ": a mistake to mend first" if mistaken else ": your code must change first"
 
 
 def render_text(upgrade: Upgrade, *, colour: bool = False) -> str:
@@ -154,6 +163,10 @@ def render_screen(upgrade: Upgrade, width: int, *, colour: bool = False) -> str:
     summary = _cut(_wrap(upgrade.summary, 2, 2, width=width), 4, width)
     head = [*_head(upgrade, width, 2), *verdict, *summary]
     rests = [] if len(upgrade.models) > 1 else _rests(upgrade, width)
+    if (since := upgrade.baseline) is not None:
+        new = "; ".join(since.new) or "nothing"
+        told = f"Since {since.file}: {len(since.gone)} gone, {len(since.same)} as before, new: {new}"
+        rests += ["", *_cut(_wrap(told, 0, 2, width=width), 4, width)]
     title, steps = "To settle it", []
     for item in upgrade.lacking:
         command = _break_command(item.command, width, "    ") if item.command else ()
@@ -186,7 +199,7 @@ def _model_lines(upgrade: Upgrade, width: int) -> list[str]:
     texts = ["  ".join(f"{text:<{size}}" for text, size in zip(line, widths, strict=True)) for line in lines]
     left = len(table.rows) - len(rows)
     texts += [f"… {left} more: --full"] if left else []
-    texts += ["errors in noise floors; the rest after ÷ before, (not comparable), ! beyond the limit"]
+    texts += ["errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"]
     return ["", *(text.rstrip()[:width] for text in texts)]
 
 

@@ -15,7 +15,7 @@ from trtmatrix.common.errors import ExitCode, combine_exit_codes
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.record import write_number
-from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
+from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 
 SCHEMA = 4
@@ -209,6 +209,7 @@ class ModelSection:
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
     nodes: tuple[FactLine, ...] = ()
+    integers: tuple[Integers, ...] = ()
     tags: tuple[str, ...] = ()
     mistake: str = ""
     decision: Decision | None = None
@@ -225,6 +226,16 @@ class Lacking:
     what: str
     command: str
     whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What keeps from moving, since the report in ``file`` was accepted: what is new, gone and the same."""
+
+    file: str
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +256,7 @@ class Upgrade:
     api: ApiSection = field(default_factory=ApiSection)
     engines: tuple[FactLine, ...] = ()
     models: tuple[ModelSection, ...] = ()
+    baseline: Baseline | None = None
     lacking: tuple[Lacking, ...] = ()
     not_looked_at: tuple[str, ...] = ()
     command: str = ""
@@ -252,7 +264,12 @@ class Upgrade:
 
     @property
     def exit_code(self) -> ExitCode:
-        """What ``upgrade`` ends with: the answer's code, 11 where code must change first, 2 for a mistake."""
+        """What ``upgrade`` ends with: the answer's code, 11 where code must change first, 2 for a mistake.
+
+        It is 0 where nothing is new since an accepted report.
+        """
+        if self.baseline is not None and not self.baseline.new:
+            return ExitCode.AS_EXPECTED
         gate = {ExitCode.DONT} if self.api.must_change else set[ExitCode]()
         gate |= {ExitCode.USAGE} if any(model.mistake for model in self.models) else set()
         return combine_exit_codes({self.decision.exit_code, *gate})

@@ -1,0 +1,110 @@
+"""A report as a gate: against the last one that was accepted, and as JUnit XML for continuous integration."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from trtmatrix.api.types import MUST_CHANGE, PINS, Certainty
+from trtmatrix.common.errors import UsageError
+from trtmatrix.upgrade.report import SCHEMA, Baseline, Decision, Upgrade, Weight, plain
+
+AGAINST = {Weight.AGAINST.value, Weight.LACKING.value}
+"""Weights that keep a model from moving."""
+
+
+def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
+    """Return what is worse, better and the same since an accepted report.
+
+    :class:`UsageError` where the file is no report of this product and GPU, or of another schema.
+    """
+    try:
+        accepted = json.loads(file.read_text(encoding="utf-8"))
+        same = {name: accepted[name] for name in ("schema", "product", "gpu")}
+        old = dict(find_problems(accepted)) if same["schema"] == SCHEMA else {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError(f"--baseline {file}: no report of upgrade -o report.json: {why}") from error
+    now = plain(upgrade)
+    for name, value in {"schema": SCHEMA, "product": now["product"], "gpu": now["gpu"]}.items():
+        if same[name] != value:
+            raise UsageError(
+                f"--baseline {file}: its {name} is {same[name]}, here it is {value}: make it again"
+            )
+    new = dict(find_problems(now))
+    return Baseline(
+        file=str(file), new=tuple(new[key] for key in new if key not in old),
+        gone=tuple(old[key] for key in old if key not in new),
+        same=tuple(new[key] for key in new if key in old),
+    )  # fmt: skip
+
+
+def find_problems(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each problem of a report's data: what it is known by from report to report, and its words."""
+    slower = [line for line in report["performance"] if line["beyond_limit"]]
+    for model in report["models"]:
+        name = model["name"]
+        if model["mistake"]:
+            yield (name, "mistake"), f"{name}: mistake: {model['mistake']}"
+        for case in model["cases"]:
+            if case["weight"] in AGAINST:
+                yield (name, case["change"], case["weight"]), f"{name}: {case['change']}: {case['why']}"
+        for line in slower:
+            if line["repro"] == model["repro"]:
+                text = f"{name}: {line['measure']} {line['ratio']:.2f}× as much"
+                yield (name, line["measure"]), text
+        for reason in model["reasons"]:
+            if reason["topic"] != "your model" and reason["weight"] in AGAINST:
+                yield (name, reason["topic"]), f"{name}: {reason['topic']}: {reason['text']}"
+    for finding in report["findings"]:
+        if finding["weight"] in {Weight.AGAINST.value, Weight.WORKAROUND.value}:
+            yield (finding["repro"], finding["weight"]), f"{finding['repro']}: {finding['why']}"
+    for fact in report["gpu_and_driver"]:
+        if fact["weight"] == Weight.AGAINST.value:
+            yield (fact["topic"],), f"{fact['topic']}: {fact['text']}"
+    for use in report["api"]["uses"]:
+        kind, change = use["change"]["kind"], use["change"]["name"]
+        if use["certainty"] == Certainty.SURE.value and kind in MUST_CHANGE and not change.startswith(PINS):
+            yield ("code", use["file"], change), f"your code: {use['file']}: {change}"
+
+
+def render_junit(upgrade: Upgrade) -> str:
+    """Return JUnit XML: a test case a model, or, where no model was named, a finding.
+
+    What counts against the move is a failure, a mistake an error, what is lacking is skipped; code that must
+    change is a failure too.
+    """
+    from trtmatrix.tables.html_page import templates
+
+    title = f"upgrade {upgrade.before} to {upgrade.after} on {upgrade.gpu}"
+    cases = list(_model_cases(upgrade) if upgrade.models else _finding_cases(upgrade))
+    if upgrade.api.code:
+        number = len(upgrade.api.must_change)
+        cases.append(
+            ("code", "code", [], ("failure", f"{number} uses must change", "code") if number else None)
+        )
+    return templates().get_template("junit.xml").render(suites=[(title, cases)])
+
+
+Case = tuple[str, str, Sequence[tuple[str, str]], tuple[str, str, str] | None]
+"""A test case: its class, its name, facts, and what it ended in unless all was well."""
+
+
+def _model_cases(upgrade: Upgrade) -> Iterator[Case]:
+    kinds = {None: "error", Decision.DONT: "failure", Decision.NOT_ENOUGH: "skipped"}
+    for model in upgrade.models:
+        why = model.mistake or "; ".join(r.text for r in model.reasons if r.weight.value in AGAINST)
+        kind = kinds.get(model.decision)
+        known = model.decision.value if model.decision else "mistake"
+        facts = [("verdict", known), *(("record", line.after.cell) for line in model.cases)]
+        yield "model", model.name, facts, (kind, why or known, known) if kind else None
+
+
+def _finding_cases(upgrade: Upgrade) -> Iterator[Case]:
+    kinds = {Weight.AGAINST: "failure", Weight.LACKING: "skipped"}
+    for finding in upgrade.findings:
+        kind = kinds.get(finding.weight)
+        facts = [("verdict", finding.change.value)]
+        yield "finding", finding.repro, facts, (kind, finding.why, finding.change.value) if kind else None

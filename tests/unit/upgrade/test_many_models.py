@@ -1,0 +1,212 @@
+"""Many models in one report: each answers for itself, the worst decides, a baseline or JUnit is a gate."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree.ElementTree import fromstring as read_xml
+
+import pytest
+from builders import make_case, make_cell, make_repro
+from upgrades import NEW, OLD, ask, entries_for, own
+
+from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.judge.noise import NO_FLOOR
+from trtmatrix.model.outcomes import Integers
+from trtmatrix.suite.model import Cause
+from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.document import model_table, words_of
+from trtmatrix.upgrade.findings import Entries
+from trtmatrix.upgrade.gate import compare_with, render_junit
+from trtmatrix.upgrade.question import Own
+from trtmatrix.upgrade.render import render_markdown, render_page, render_screen, render_text
+from trtmatrix.upgrade.report import Decision, Upgrade, Weight, upgrade_json
+
+GO, DONT, ENOUGH = Decision.GO, Decision.DONT, Decision.NOT_ENOUGH
+CRASHED = Cause.CRASHED.value
+
+
+def model(name: str, before: str = "good3", after: str = "good3", mistake: str = "") -> Own:
+    made = own(before, after)
+    return replace(made, section=replace(made.section, name=name, repro=name, mistake=mistake))
+
+
+def answer(*models: Own, finding: str = "good3") -> Upgrade:
+    """The report on a move with a list of models."""
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": finding})
+    return decide(ask(entries, owns=models, models=(Path("models.yaml"),)))
+
+
+@pytest.mark.parametrize(
+    ("models", "decision", "code"),
+    [
+        ((model("a"), model("b")), GO, 0),
+        ((model("a"), model("b", "good3", "bad3")), DONT, 11),
+        ((model("a"), model("b", "good3", "unknown")), ENOUGH, 12),
+        ((model("a"), model("b", "good3", "unknown"), model("c", "good3", CRASHED)), DONT, 11),
+        ((model("a"), model("b", mistake="no such file")), GO, 2),
+        ((model("b", mistake="no such file"),), ENOUGH, 2),
+    ],
+)
+def test_the_worst_decides(models: tuple[Own, ...], decision: Decision, code: int) -> None:
+    upgrade = answer(*models)
+    assert (upgrade.decision, upgrade.exit_code) == (decision, code)
+
+
+def test_each_answers_for_itself_and_the_findings_are_notes() -> None:
+    upgrade = answer(model("good"), model("worse", "good3", "bad3"), model("gone", "good3", CRASHED),
+                     model("silent", "good3", "void"), finding="bad3")  # fmt: skip
+    assert [m.decision for m in upgrade.models] == [GO, DONT, DONT, ENOUGH]
+    assert {r.topic for r in upgrade.reasons if r.weight is Weight.AGAINST} == {"worse", "gone"}
+    assert {f.weight for f in upgrade.findings} == {Weight.NOTE}, "models are the better evidence"
+    assert answer(model("good"), finding="bad3").decision is GO
+    assert upgrade.summary == (
+        "1 of 4 models can move to 10.8.0; don't move worse, gone; too little is known of silent."
+    )
+
+
+def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
+    upgrade = answer(model("mine-0"), model("mine-1", "good3", "bad3"), model("odd", mistake="no such file"))
+    rows = [[words_of(value) for value in row] for row in model_table(upgrade).rows]
+    assert [row[:2] for row in rows] == [["odd", "mistake"], ["mine-1", "don't"], ["mine-0", "go"]]
+    for text in (
+        render_text(upgrade),
+        render_markdown(upgrade),
+        render_page(upgrade),
+        render_screen(upgrade, 80),
+    ):
+        assert "no such file" in text
+        assert text.index("mine-1") < text.index("mine-0")
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_sixty_models_fit_on_a_screen(width: int) -> None:
+    models = [
+        model(f"model-{n:02}-of-a-long-name-{n:02}", "good3", "bad3" if n % 2 else "good3") for n in range(60)
+    ]
+    lines = render_screen(answer(*models), width).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= width
+    assert "… 38 more: --full" in lines
+
+
+def refused(before: str, after: str, reference: str) -> Upgrade:
+    mine = model("m", CRASHED, CRASHED)
+    (line,) = mine.section.cases
+    sides = (replace(line.before, reason=before), replace(line.after, reason=after))
+    line = replace(line, before=sides[0], after=sides[1])
+    return answer(replace(mine, section=replace(mine.section, cases=(line,), reference=reference)))
+
+
+SHAPE = "input x: the engine does not take the shape [3]; it was built for [2]"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reference", "code"),
+    [
+        ("signal 11", "index 99 is out of bounds", "none: index 99 is out of bounds", 2),
+        (SHAPE, SHAPE, "ONNX Runtime, float64", 2),
+        ("signal 11", SHAPE, "ONNX Runtime, float64", 11),
+        ("signal 11", "signal 11", "ONNX Runtime, float64", 11),
+    ],
+)
+def test_inputs_that_nobody_takes_are_a_mistake(before: str, after: str, reference: str, code: int) -> None:
+    upgrade = refused(before, after, reference)
+    assert upgrade.exit_code == code
+    assert ("its inputs are refused by both versions" in upgrade.models[0].mistake) is (code == 2)
+
+
+@pytest.mark.parametrize(("beyond", "decision"), [((0, 0), GO), ((0, 2), DONT), ((2, 2), ENOUGH)])
+def test_integers_are_judged_by_what_noise_cannot_explain(
+    beyond: tuple[int, int], decision: Decision
+) -> None:
+    mine = own("void", "void")
+    (line,) = mine.section.cases
+    reason = f"{NO_FLOOR}; the reference has ties"
+    line = replace(line, after=replace(line.after, reason=reason, builds=3))
+    found = tuple(
+        Integers(output="class", version=version, count=9, differ=3, beyond=number)
+        for version, number in zip((OLD, NEW), beyond, strict=True)
+    )
+    from trtmatrix.judge.differences import Difference
+
+    apart = Difference(
+        output="class", max_abs=3, mean_abs=1, rel_l2=1, worst_sample=0, samples=1, integers=True
+    )
+    section = replace(mine.section, cases=(line,), integers=found, differences=(apart,))
+    assert answer(replace(mine, section=section)).decision is decision
+
+
+def accepted(folder: Path, *models: Own) -> Path:
+    file = folder / "accepted.json"
+    file.write_text(upgrade_json(answer(*models)))
+    return file
+
+
+def test_what_was_accepted_is_no_reason_to_stop(tmp_path: Path) -> None:
+    bad, worse = model("bad", "good3", "bad3"), model("worse", "good3", "bad3")
+    file = accepted(tmp_path, bad, model("worse"), model("mended", "good3", "bad3"))
+    now = answer(bad, worse, model("mended"))
+    since = compare_with(now, file)
+    assert [[text.partition(":")[0] for text in found] for found in (since.new, since.gone, since.same)] == [
+        ["worse"], ["mended"], ["bad"],
+    ]  # fmt: skip
+    stopped = replace(now, baseline=since)
+    assert stopped.exit_code is ExitCode.DONT
+    assert "1 gone, 1 as before, new: worse" in " ".join(render_screen(stopped, 160).split())
+    same = answer(bad, model("worse"))
+    passed = replace(same, baseline=compare_with(same, file))
+    assert (passed.exit_code, passed.decision) == (ExitCode.AS_EXPECTED, DONT)
+    assert "DON'T  (exit code 0: nothing is worse than in the accepted report)" in render_text(passed)
+
+
+def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
+    from upgrade.test_upgrade_performance import timed
+
+    case = make_case()
+    repro = make_repro(case)
+    cells = (make_cell(repro, case, OLD), make_cell(repro, case, NEW))
+    fast, slow = (Entries([timed(cells[0], (1.0,) * 3), timed(cells[1], (t,) * 3)]) for t in (1.0, 2.0))
+    quick = own("good3", "good3")
+    quick = replace(quick, entries=fast, limit=1.1, section=replace(quick.section, name="m", repro=repro.id))
+    now = answer(replace(quick, entries=slow), model("odd", mistake="gone"))
+    assert now.models[0].decision is DONT
+    since = compare_with(now, accepted(tmp_path, quick))
+    assert since.new == ("m: latency 2.00× as much", "odd: mistake: gone")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{}", "no report of upgrade"), ("no JSON", "no report of upgrade"),
+        ('{"schema": 3, "product": "tensorrt", "gpu": "NVIDIA H200"}', "its schema is 3, here it is 4"),
+        ('{"schema": 4, "product": "tensorrt", "gpu": "NVIDIA L4", "performance": [], "models": [], '
+         '"findings": [], "gpu_and_driver": [], "api": {"uses": []}}', "its gpu is NVIDIA L4, here"),
+    ],
+)  # fmt: skip
+def test_another_file_is_no_baseline(text: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(UsageError, match=words):
+        compare_with(answer(model("a")), tmp_path / "r.json")
+
+
+def test_junit_has_a_case_a_model_or_a_finding() -> None:
+    upgrade = answer(model("good"), model("worse", "good3", "bad3"), model("silent", "good3", "unknown"),
+                     model("odd", mistake="no <file>"))  # fmt: skip
+    (suite,) = read_xml(render_junit(upgrade))  # noqa: S314 - our own text
+    ended = {case.get("name"): [child.tag for child in case if child.tag != "properties"] for case in suite}
+    assert ended == {"good": [], "worse": ["failure"], "silent": ["skipped"], "odd": ["error"]}
+    assert suite.attrib | {"name": ""} == {
+        "name": "",
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "bad3"})
+    (suite,) = read_xml(render_junit(decide(ask(entries))))  # noqa: S314 - our own text
+    assert [(case.get("classname"), case.get("name"), case[-1].tag) for case in suite] == [
+        ("finding", "sdpa-scale", "failure")
+    ]
+    assert json.loads(upgrade_json(upgrade))["models"][1]["decision"] == "don't"
