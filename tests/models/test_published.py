@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,49 @@ def test_a_run_says_why_a_model_is_inconclusive(project: Path, capsys: pytest.Ca
     assert run(["run", f"--trt={CURRENT}", *words]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "INVALID: the noise floor 1 is above 0.1: it hides too much" in told
+
+
+MANY = {
+    "top_k": "go", "argmax_keepdims_random": "go", "attention_4d": "don't",
+    "maxpool_2d_ceil_output_size_reduce_by_one": "don't",
+}  # fmt: skip
+"""Each with its answer where one goes back to the older release."""
+
+
+def test_many_at_once_each_answer_by_themselves_and_a_second_run_measures_only_what_is_new(
+    published: dict[str, Any], project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project / "many"
+    folder.mkdir()
+    for name in MANY:
+        known = read(published[name], lowered=name not in KEPT)
+        onnx.save(known.model, folder / f"{name}.onnx")
+        np.savez(folder / f"{name}.npz", **known.inputs)  # type: ignore[arg-type]  # arrays alone
+    places = {"matrix": "matrix.yaml", "cache": "cache", "results": "many-results"}
+    files = [f"--{key}={project / place}" for key, place in places.items()]
+    words = ["upgrade", f"--from={CURRENT}", f"--to={OLDER}", f"--models={folder}", "--json", *files]
+    words.append(f"--repros={REPOSITORY / 'repros'}")
+    assert run(words) == 11
+    told = json.loads(capsys.readouterr().out)
+    assert {model["name"]: model["decision"] for model in told["models"]} == MANY
+    records = sorted((project / "many-results").rglob("*.json"))
+    started = [json.loads(file.read_text()) for file in records if "top-k" in str(file)]
+    started.sort(key=lambda record: str(record["started"]))
+    seen = [record["cell"]["version"] for record in started]
+    assert len(seen) == 6
+    assert all(one != other for one, other in pairwise(seen)), "A B A B"
+
+    np.savez(folder / "top_k.npz", wrong=np.zeros(3))
+    known = read(published["gather_0"], lowered=True)
+    onnx.save(known.model, folder / "gather_0.onnx")
+    np.savez(folder / "gather_0.npz", **known.inputs)  # type: ignore[arg-type]
+    assert run(words) == 2, "a mistake costs its model alone"
+    told = json.loads(capsys.readouterr().out)
+    named = {model["name"]: model for model in told["models"]}
+    assert named["gather_0"]["decision"] == "go"
+    assert "wrong is no input of the graph" in named["top_k"]["mistake"]
+    fresh = set((project / "many-results").rglob("*.json")) - set(records)
+    assert {file.parts[-3].rpartition("-")[0] for file in fresh} == {"gather-0"}
 
 
 def test_there_are_35() -> None:
