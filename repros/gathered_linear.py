@@ -49,9 +49,7 @@ FACTS = {
                 {"op": ["ReduceSum"]},
             ],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.5.3.1", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.1.*", "effect": "wrong", "basis": "reported"},
                 {"versions": ">=8.5,<8.6.2", "effect": "wrong", "basis": "assumed"},
             ],

@@ -249,6 +249,16 @@ def _turned_back(_: Wiring, node: NodeProto, first: NodeProto) -> bool:
     return [before[axis] for axis in after] == list(range(len(before)))
 
 
+def _moves_data(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
+    """Whether a Transpose changes the order of axes of more than one element; otherwise it is a Reshape."""
+    shape, order = wiring.shape(node), attribute_of(node, "perm")
+    if shape is None:
+        return None
+    axes = order if isinstance(order, list) else list(reversed(range(len(shape))))
+    long = [axis for axis in axes if shape[axis] != 1]
+    return long != sorted(long)
+
+
 def _scaled_alike(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool:
     """Whether both factors of a product were multiplied by the same number, which is not 1.
 
@@ -278,6 +288,7 @@ CONDITIONS: Mapping[Condition, Callable[[Wiring, NodeProto, NodeProto], bool | N
     "some axes": _some_axes, "part of the shape": _part_of_shape, "uneven parts": _uneven,
     "one row or column": _one_row, "several rows": lambda *asked: not _one_row(*asked),
     "bounded from 0": _bounded, "turned back": _turned_back, "scaled alike": _scaled_alike,
+    "moves data": _moves_data,
     "no output": lambda wiring, node, _: not wiring.outputs & set(node.output),
 }  # fmt: skip
 """What a rule may ask of a node, with the first of its chain; None: the file does not say."""

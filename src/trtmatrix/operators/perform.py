@@ -39,6 +39,8 @@ OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
 
 STEPS = "operator cases"
+REASON = 120
+"""As many characters of a reason stand on a line of progress."""
 
 
 def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
@@ -240,7 +242,7 @@ class _Session:
         if result.verdict.is_doubtful and not task.alone and done.get("before") != 0:
             del self.waiting[task.index]
             self.run.progress.more(STEPS, 1)
-            self.run.progress.step(STEPS, f"{task.case.name}: {result.verdict.value}, to be confirmed")
+            self.run.progress.step(STEPS, f"{_line(task, result)}, to be confirmed")
             return self.add([task.case], alone=True, first=result.verdict)
         self.take_result(task, result)
         return []
@@ -260,7 +262,7 @@ class _Session:
         slow = task.first is Verdict.HUNG and result.seconds > self.seconds / 2
         before = task.first if task.first not in {None, result.verdict} and not slow else None
         self.results[task.case.name] = replace(result, before=before)
-        self.run.progress.step(STEPS, f"{task.case.name}: {result.verdict.value}")
+        self.run.progress.step(STEPS, _line(task, result))
 
     def record(self, started: str, wall: float) -> OperatorRecord:
         """Return the record of all results; :class:`MachineryError` of another library than is pinned."""
@@ -291,3 +293,9 @@ class _Session:
                 "starts": self.starts, "seconds": {key: round(value, 2) for key, value in seconds.items()},
             },
         )  # fmt: skip
+
+
+def _line(task: _Task, result: Result) -> str:
+    """Return how a case came out on one line; of what went wrong also the beginning of the reason."""
+    reason = "" if result.verdict.is_good else " ".join(result.detail.split())[:REASON]
+    return f"{task.case.name}: {result.verdict.value}{f' ({reason})' if reason else ''}"
