@@ -128,15 +128,19 @@ def test_each_known_defect_of_each_case_shows_by_its_size_or_its_shape() -> None
 
 
 def test_a_calibrated_floor_is_what_right_engines_show() -> None:
-    """Over all published engines that are right, the median error of a repro's outputs is one floor."""
+    """Over all published engines that are right, the median error of a repro's outputs is about one floor.
+
+    Products of one row (gemv-pair) have half of it: their kernels add up in float32 in FP16 too.
+    """
     noises, shown = read_calibration().noises, defaultdict[str, list[float]](list)
     for entry in entries():
         noise = noises.get(entry.cell.case.noise_key)
         if noise and noise.precision != "fp16-flag" and entry.expected is Verdict.PASS:
             for record in (record for record in entry.records if record.ended == RAN):
                 for output, values in ((o, v) for build in record.builds for o, v in build.outputs.items()):
-                    if floor := noise.floor(output):
+                    # A builder may choose a finer precision than it may use: float32 kernels under TF32.
+                    if (floor := noise.floor(output)) and values["rel_l2"] > 0.01 * floor:
                         shown[entry.cell.repro.id].append(values["rel_l2"] / floor)
     medians = {repro: median(quotients) for repro, quotients in shown.items()}
-    assert {repro: m for repro, m in medians.items() if not 0.6 < m < 1.3} == {}
+    assert {repro: m for repro, m in medians.items() if not 0.4 < m < 1.3} == {}
     assert len(medians) >= 6

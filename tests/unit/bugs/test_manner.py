@@ -116,7 +116,8 @@ def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:
             kinds[entry.cell.repro.id, found.kind] += 1
             assert found.words
             assert same_manner(found, found) == ""
-            assert all(output in (entry.record.outputs if entry.record else ()) for output in found.outputs)
+            measured = entry.record.outputs if entry.record else {}  # not those of another shape
+            assert found.kind is Kind.SHAPE or set(found.outputs) <= set(measured)
     assert {repro for repro, _ in kinds} >= {"controls", "sdpa-scale", "streams", "flash-attention"}
     assert {kind for repro, kind in kinds if repro == "streams"} == {Kind.LIMIT}
     assert {kind for repro, kind in kinds if repro in {"sdpa-scale", "controls"}} == {Kind.DEFECT}

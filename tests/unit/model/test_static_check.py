@@ -280,7 +280,7 @@ class TestCommand:
         assert len(group["nodes"]) == 5
         assert group["at"] == [
             {
-                "version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200, by hand",
+                "version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200",
                 "sure": True, "depends": "", "source": "https://github.com/NVIDIA/TensorRT/issues/3467",
             }
         ]  # fmt: skip
