@@ -55,7 +55,7 @@ FACTS = {
             "versions": ">=8.5,<8.6.1",
             "verdict": "FAIL",
             "basis": "assumed",
-            "note": "wrong on an H200 at 8.6.0 in three builds of three; a graph like this was wrong at 8.5.2.2",
+            "note": "wrong on an H200 at 8.6.0 in three builds of three; a graph like this at 8.5.2.2 too",
         },
         {
             "cases": ["layernorm-typed", "block-typed"],

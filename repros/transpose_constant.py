@@ -18,8 +18,9 @@ FACTS = {
         "https://github.com/NVIDIA/TensorRT/issues/3453",
     ],
     "summary": "Reported of int32 at 8.6.1 and fixed in 9.1; a maintainer reproduced it at 8.6. On an H200 "
-    "8.6.0 gets it wrong in float32 and float16 too, with Mul and Add, where the Transposes change the order of "
-    "axes of more than one element. Where both operands are inputs it is right. 8.5.2.2 was right.",
+    "8.6.0 gets it wrong in float32 and float16 too, with Mul and Add, where the Transposes change the order "
+    "of axes of more than one element. Where both operands are inputs it is right. So were graphs like these "
+    "at 8.5.2.2.",
     "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
     "expectations": [  # the first that fits counts
         {
@@ -41,14 +42,14 @@ FACTS = {
         },
         {
             "cases": [
-                "constant-*-102", "constant-*-120", "constant-*-210", "wide-*", "matrix-*", "images-*", "add-*",
-                "onehot-identity",
+                "constant-*-102", "constant-*-120", "constant-*-210", "wide-*", "matrix-*", "images-*",
+                "add-*", "onehot-identity",
             ],
             "versions": ">=8.6,<9.1",
             "verdict": "FAIL",
             "basis": "assumed",
             "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
-            "note": "wrong on an H200 at 8.6.0 in three builds of three; graphs like these were right at 8.5.2.2",
+            "note": "wrong on an H200 at 8.6.0 in three builds of three; graphs like these at 8.5.2.2 right",
         },
     ],
     "workarounds": [
