@@ -265,8 +265,8 @@ def run_task(task: Dict[str, Any], backend: Backend, members: ZipFile, channel: 
     try:
         engine = backend.build(model, precision="fp32", profile=task["profile"])
         done["build_seconds"] = time.perf_counter() - started
-        for name in ("_has_latency", "_timed"):  # nothing is timed here
-            if hasattr(engine, name):
+        for name in ("_has_latency", "_timed"):  # nothing is timed here; one engine has a method _timed
+            if isinstance(getattr(engine, name, None), bool):
                 setattr(engine, name, True)
         outputs = engine.run(inputs)
         for place, name in enumerate(task["outputs"]):
