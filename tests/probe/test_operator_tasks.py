@@ -1,4 +1,4 @@
-"""The tasks of the suite of operators, run by the backend of TensorRT over stand-ins of it and of the driver."""
+"""The tasks of the suite of operators, run over stand-ins of TensorRT and of the CUDA driver."""
 
 from __future__ import annotations
 
