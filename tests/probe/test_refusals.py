@@ -76,7 +76,7 @@ from trtprobe.backends import open_backend
 from trtprobe.plans import Plans
 backend, told = open_backend("onnxruntime"), {}
 for path in map(Path, sys.argv[1:]):
-    backend.begin(Plans(None, path.parent.name))
+    backend.begin(Plans(path.parent, path.parent.name))
     try:
         y = backend.build(path).run({"x": np.ones((2, 3), np.float32)})["y"]
         told[path.parent.name] = ["ran", y.tolist(), backend.facts]
