@@ -145,7 +145,10 @@ def disturbing(project: Project, folders: Mapping[str, Path]) -> Iterator[None]:
     def watch() -> None:
         done = set[str]()
         while not over.wait(0.01):
-            for case in set(waiting(project)) - done:
+            begun = set[str]()
+            with contextlib.suppress(FileNotFoundError):  # the folder of a job goes while it is looked through
+                begun.update(waiting(project))
+            for case in begun - done:
                 done.add(case)
                 let_go(project, case, disturb(case, folders[case]))
 
