@@ -7,7 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +146,7 @@ def disturbing(project: Project, folders: Mapping[str, Path]) -> Iterator[None]:
         done = set[str]()
         while not over.wait(0.01):
             begun = set[str]()
-            with contextlib.suppress(FileNotFoundError):  # the folder of a job goes while it is looked through
+            with suppress(FileNotFoundError):  # a job's folder goes while it is looked through
                 begun.update(waiting(project))
             for case in begun - done:
                 done.add(case)
