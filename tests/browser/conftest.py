@@ -55,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "upgrade": render_page(full_upgrade()),
         "upgrade-bare": render_page(bare_upgrade()),
-        "operators": render_operators(make_overview([OLD, NEW]), generated=NOW),
+        "operators": render_operators(make_overview([OLD, NEW])),
         "sample": render_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
     }
     for name, text in made.items():

@@ -23,6 +23,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx.backend.test.case.test_case import TestCase
 from onnx.defs import OpSchema, SchemaError, get_schema
 
 from trtmatrix.common.paths import whole_file
@@ -63,16 +64,13 @@ class Case:
 
     ``base``: the case of ONNX that this one is a form of; itself where it is ONNX's own. ``operator``: the
     one that it tests; nothing where it has several nodes. ``model``, ``inputs``, ``outputs`` (by name):
-    members of the archive. ``rtol``, ``atol``: ``|y - r| <= atol + rtol·|r|``. ``constants``: its small
-    inputs are constants.
+    members of the archive. ``rtol``, ``atol``: ``|y - r| <= atol + rtol·|r|``.
     """
 
     name: str
     base: str
     operator: str
-    operators: tuple[str, ...]
     opset: int
-    constants: bool
     rtol: float
     atol: float
     model: str
@@ -89,7 +87,7 @@ class Suite:
     onnx: str
     digest: str
     cases: tuple[Case, ...]
-    left_out: Mapping[str, tuple[str, ...]]
+    left_out: Mapping[str, Sequence[str]]
 
     @staticmethod
     def expected(case: Case, archive: ZipFile) -> dict[str, Array]:
@@ -118,9 +116,7 @@ def open_suite(cache: Path) -> Suite:
                 _write(archive)
     with ZipFile(file) as archive:
         told = json.loads(archive.read("suite.json"))
-    cases = tuple(Case(**{**one, "operators": tuple(one["operators"])}) for one in told["cases"])
-    left_out = {reason: tuple(names) for reason, names in told["left_out"].items()}
-    return Suite(file=file, onnx=told["onnx"], digest=told["digest"], cases=cases, left_out=left_out)
+    return Suite(**{**told, "file": file, "cases": tuple(Case(**one) for one in told["cases"])})
 
 
 def _write(archive: ZipFile) -> None:
@@ -129,35 +125,35 @@ def _write(archive: ZipFile) -> None:
     left_out: dict[str, list[str]] = {}
     total = sha256()
 
+    def put_array(name: str, array: Array) -> str:
+        stream = BytesIO()
+        np.save(stream, array, allow_pickle=False)
+        return put(name, stream.getvalue())
+
     def put(name: str, content: bytes) -> str:
         archive.writestr(name, content)
         if "/y" not in name:  # what is expected may differ in its last digit from one NumPy to the next
             total.update(name.encode() + content)
         return name
 
-    for test in _tests():
-        reason = next((why for why, names in LEFT_OUT.items() if re.search(names, test.name)), "")
-        given = None if reason else _arrays(test)
-        if reason or isinstance(given, str):
-            left_out.setdefault(reason or str(given), []).append(test.name)
+    for test, model, given, wanted in _tests():
+        if reason := _why_left_out(test.name, [*_fed(model), *model.graph.output]):
+            left_out.setdefault(reason, []).append(test.name)
             continue
-        inputs, outputs = given  # type: ignore[misc] # neither None nor a reason here
-        members = {k: put(f"{test.name}/x{n}.npy", _npy(a)) for n, (k, a) in enumerate(inputs.items())}
-        expected = {k: put(f"{test.name}/y{n}.npy", _npy(a)) for n, (k, a) in enumerate(outputs.items())}
-        least = max(
-            (opset for names, opset in CHANGED_TESTS.items() if re.search(names, test.name)), default=0
+        inputs, outputs = _arrays(_fed(model), given), _arrays(model.graph.output, wanted)
+        members, expected = (
+            {name: put_array(f"{test.name}/{letter}{n}.npy", a) for n, (name, a) in enumerate(arrays.items())}
+            for letter, arrays in (("x", inputs), ("y", outputs))
         )
-        for model, constants in forms_of(test.model, inputs, least):
-            mark = "" if model is test.model else f"@{opset_of(model)}" + ("c" if constants else "")
-            left = {info.name for info in _fed(model)}
-            nodes = [node.op_type for node in all_nodes(model)]
-            content = model.SerializeToString(deterministic=True)
+        least = max([opset for names, opset in CHANGED_TESTS.items() if re.search(names, test.name)] + [0])
+        for form, constants in forms_of(model, inputs, least):
+            mark = "" if form is model else f"@{opset_of(form)}" + ("c" if constants else "")
+            content = form.SerializeToString(deterministic=True)
             cases.append(Case(
-                name=test.name + mark, base=test.name, operator=_operator(model),
-                operators=tuple(sorted(set(nodes))), opset=opset_of(model), constants=constants,
+                name=test.name + mark, base=test.name, operator=_operator(form), opset=opset_of(form),
                 rtol=test.rtol, atol=test.atol, model=put(f"{test.name}/model{mark}.onnx", content),
-                inputs={name: file for name, file in members.items() if name in left}, outputs=expected,
-                profile=_profile(model, inputs),
+                inputs={info.name: members[info.name] for info in _fed(form)}, outputs=expected,
+                profile=_profile(form, inputs),
             ))  # fmt: skip
     cases.sort(key=lambda case: case.name)
     told = {"onnx": onnx.__version__, "digest": total.hexdigest(), "left_out": left_out}
@@ -167,37 +163,22 @@ def _write(archive: ZipFile) -> None:
 # --- ONNX's tests
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Test:
-    name: str
-    model: ModelProto
-    inputs: Sequence[object]
-    outputs: Sequence[object]
-    rtol: float
-    atol: float
-
-
-def _tests() -> Iterator[_Test]:
-    """Yield the tests of the installed onnx by name, each with its first set of data."""
+def _tests() -> Iterator[tuple[TestCase, ModelProto, Sequence[Any], Sequence[Any]]]:
+    """Yield the tests of the installed onnx by name, each with its model, inputs and outputs."""
     from onnx.backend.test.loader import load_model_tests
 
     found = (test for kind in KINDS for test in load_model_tests(kind=kind))
     for test in sorted(found, key=lambda one: one.name):
-        model, inputs, outputs = test.model, list[object](), list[object]()
-        if test.data_sets:
-            inputs, outputs = (list[object](arrays) for arrays in test.data_sets[0])
+        if test.data_sets and test.model is not None:
+            yield test, test.model, *test.data_sets[0]
         elif test.model_dir:
             folder = Path(test.model_dir)
             model = onnx.load(folder / "model.onnx")
-            for into, what in ((inputs, "input"), (outputs, "output")):
-                files = sorted(
-                    (folder / "test_data_set_0").glob(f"{what}_*.pb"), key=lambda f: (len(f.name), f.name)
-                )
-                into += [onnx.load_tensor(file) if _is_tensors(model) else None for file in files]
-        if model is not None:
-            yield _Test(
-                name=test.name, model=model, inputs=inputs, outputs=outputs, rtol=test.rtol, atol=test.atol
+            inputs, outputs = (
+                [onnx.load_tensor(folder / f"test_data_set_0/{what}_{n}.pb") for n in range(len(infos))]
+                for what, infos in (("input", _fed(model)), ("output", model.graph.output))
             )
+            yield test, model, inputs, outputs
 
 
 def _fed(model: ModelProto) -> list[ValueInfoProto]:
@@ -212,29 +193,23 @@ def _operator(model: ModelProto) -> str:
     return nodes[0] if len(nodes) == 1 else "" if nodes else "Constant"
 
 
-def _is_tensors(model: ModelProto) -> bool:
-    return all(info.type.HasField("tensor_type") for info in [*_fed(model), *model.graph.output])
-
-
-def _arrays(test: _Test) -> tuple[dict[str, Array], dict[str, Array]] | str:
-    """Return inputs and outputs by name; or why a test is left out, in words."""
-    if not _is_tensors(test.model):
+def _why_left_out(name: str, infos: Sequence[ValueInfoProto]) -> str:
+    """Return why a test of these inputs and outputs is left out; nothing where it is run."""
+    types = {info.type.tensor_type.elem_type for info in infos}
+    if reason := next((why for why, names in LEFT_OUT.items() if re.search(names, name)), ""):
+        return reason
+    if not all(info.type.HasField("tensor_type") for info in infos):
         return SEQUENCES
-    both: list[dict[str, Array]] = []
-    for infos, values in ((_fed(test.model), test.inputs), (test.model.graph.output, test.outputs)):
-        arrays = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values]
-        if any(info.type.tensor_type.elem_type == TensorProto.STRING for info in infos):
-            return STRINGS
-        if any(array.dtype.isbuiltin != 1 or array.dtype.kind not in "biuf" for array in arrays):
-            return TYPES
-        both.append(dict(zip([info.name for info in infos], arrays, strict=True)))
-    return both[0], both[1]
+    if TensorProto.STRING in types:
+        return STRINGS
+    dtypes = map(onnx.helper.tensor_dtype_to_np_dtype, types)
+    return "" if all(dtype.isbuiltin == 1 and dtype.kind in "biuf" for dtype in dtypes) else TYPES
 
 
-def _npy(array: Array) -> bytes:
-    stream = BytesIO()
-    np.save(stream, array, allow_pickle=False)
-    return stream.getvalue()
+def _arrays(infos: Sequence[ValueInfoProto], values: Sequence[Any]) -> dict[str, Array]:
+    """Return inputs or outputs by name."""
+    arrays = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values]
+    return dict(zip([info.name for info in infos], arrays, strict=True))
 
 
 def _profile(model: ModelProto, inputs: Mapping[str, Array]) -> dict[str, list[list[int]]]:
@@ -312,33 +287,31 @@ def _is_same(older: OpSchema, newer: OpSchema, node: NodeProto, types: Mapping[s
     has = {attribute.name for attribute in node.attribute}
     if set(older.attributes) - set(newer.attributes) or has - set(older.attributes):
         return False
-    for name, attribute in older.attributes.items():
-        was, now = (a.default_value.SerializeToString() for a in (attribute, newer.attributes[name]))
-        if name not in has and (was != now or attribute.required):
+    for name in older.attributes.keys() - has:
+        was, now = older.attributes[name], newer.attributes[name]
+        if was.required or was.default_value != now.default_value:
             return False
+    both = ((older.inputs, newer.inputs, node.input), (older.outputs, newer.outputs, node.output))
     return all(
-        _takes(was, now, names, types)
-        for was, now, names in (
-            (older.inputs, newer.inputs, node.input), (older.outputs, newer.outputs, node.output),
-        )
-    )  # fmt: skip
+        _takes(_formal(was, place), _formal(now, place), name, types)
+        for was, now, names in both
+        for place, name in enumerate([*names, *[""] * (len(was) - len(names))])
+    )
+
+
+def _formal(formals: Sequence[OpSchema.FormalParameter], place: int) -> OpSchema.FormalParameter | None:
+    """Return what a schema says of an input or output; the last may be there more than once."""
+    if place >= len(formals) > 0 and formals[-1].option == OpSchema.FormalParameterOption.Variadic:
+        return formals[-1]
+    return formals[place] if place < len(formals) else None
 
 
 def _takes(
-    was: Sequence[OpSchema.FormalParameter], now: Sequence[OpSchema.FormalParameter], names: Sequence[str],
+    was: OpSchema.FormalParameter | None, now: OpSchema.FormalParameter | None, name: str,
     types: Mapping[str, int],
 ) -> bool:  # fmt: skip
-    """Whether a node's inputs, or outputs, are those of an older schema."""
-    single = OpSchema.FormalParameterOption.Single
-    if any(formal.option == single for formal in was[len(names) :]):
-        return False
-    for place, name in enumerate(names):
-        if not name:
-            continue
-        index = min(place, len(was) - 1)
-        if index < 0 or (place > index and was[index].option != OpSchema.FormalParameterOption.Variadic):
-            return False
-        kind = TensorProto.DataType.Name(types.get(name, 0)).lower()
-        if was[index].name != now[min(place, len(now) - 1)].name or f"tensor({kind})" not in was[index].types:
-            return False
-    return all(name or was[place].option != single for place, name in enumerate(names[: len(was)]))
+    """Whether a node's input or output, or its absence, is one of an older schema."""
+    if not name:
+        return was is None or was.option != OpSchema.FormalParameterOption.Single
+    kind = TensorProto.DataType.Name(types.get(name, 0)).lower()
+    return was is not None and now is not None and was.name == now.name and f"tensor({kind})" in was.types

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from functools import partial
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
@@ -15,10 +14,9 @@ from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import check_writable, default_cache, write_output
 from trtmatrix.common.progress import open_progress
 from trtmatrix.operators.cases import Case, Suite, open_suite
-from trtmatrix.operators.perform import available_memory, count_workers, run_launches
+from trtmatrix.operators.perform import count_workers, run_launches
 from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record
 from trtmatrix.operators.show import (
-    Overview,
     make_overview,
     render_html,
     render_json,
@@ -26,14 +24,17 @@ from trtmatrix.operators.show import (
     render_text,
 )
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.plan.survey import Survey, take_survey
-from trtmatrix.run.perform import Options, able, check_paths, make_run, tell_pins, tidy
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.prepare.case_pool import free_memory
+from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of
 from trtmatrix.suite.plan import Pull
 from trtmatrix.tables.screen import terminal_width
 
-SUFFIXES = (".html", ".md", ".json")
+WRITERS = {".html": render_html, ".md": render_markdown, ".json": render_json}
+MEMORY = 4 << 30
+"""Bytes of a container's memory for each process that runs cases, and as much again."""
 PLAIN = Selection(repros=("controls",), cases=("matmul-softmax-fp32",))
 """The test by which is planned what can run here: the suite runs wherever this one does."""
 
@@ -58,8 +59,8 @@ class OperatorsOptions:
 
 def operators_command(options: OperatorsOptions) -> ExitCode:
     """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
-    if wrong := [file for file in options.output if file.suffix not in SUFFIXES]:
-        raise UsageError(f"--output {wrong[0]}: the suffix must be one of {', '.join(SUFFIXES)}")
+    if wrong := [file for file in options.output if file.suffix not in WRITERS]:
+        raise UsageError(f"--output {wrong[0]}: the suffix must be one of {', '.join(WRITERS)}")
     selection = options.project.selection
     if options.file is not None:
         return _check_model(options, options.file)
@@ -76,7 +77,14 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     wanted = {version.name for version in select_versions(context.matrix, context.selection)}
     known = {(record.gpu, record.version): record for record in [*stored, *new]}
     overview = make_overview([record for record in known.values() if record.version in wanted])
-    _show(options, overview)
+    for file in options.output:
+        write_output(file, WRITERS[file.suffix](overview))
+    if options.json:
+        print(render_json(overview), end="")
+    elif overview.records:
+        print(render_text(overview, terminal_width(), full=options.full), end="")
+    else:
+        print("no version named here has been run: nox -s operators -- --trt VERSION runs one")
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
 
 
@@ -95,7 +103,7 @@ def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
     """Say what tests and repros know of a model's operators and nodes; exit code 1 where some are bad."""
     from trtmatrix.model.static_check import check_json, check_model, render_check
     from trtmatrix.onnxmodel.reading import load_model
-    from trtmatrix.operators.models import check_operators, operators_json, render_operators
+    from trtmatrix.operators.models import check_operators, render_operators
     from trtmatrix.suite.repro_files import read_facts
 
     selected = options.project.selection
@@ -110,28 +118,12 @@ def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
     code = ExitCode.SURPRISE if found.is_bad or (check and check.is_sure) else ExitCode.AS_EXPECTED
     if options.json:
         static = check_json(check) if check else None
-        print(to_json({**operators_json(found), "check": static, "exit_code": int(code)}), end="")
+        print(to_json({**asdict(found), "check": static, "exit_code": int(code)}), end="")
         return code
     print(render_operators(found, terminal_width()), end="")
     if check:
         print(f"\nWhat is known of its nodes beside that:\n{render_check(check, terminal_width())}", end="")
     return code
-
-
-def _show(options: OperatorsOptions, overview: Overview) -> None:
-    """Write the files asked for, and print the answer."""
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    writers: dict[str, Callable[[Overview], str]] = {
-        ".json": render_json, ".md": render_markdown, ".html": partial(render_html, generated=now),
-    }  # fmt: skip
-    for file in options.output:
-        write_output(file, writers[file.suffix](overview))
-    if options.json:
-        print(render_json(overview), end="")
-    elif overview.records:
-        print(render_text(overview, terminal_width(), full=options.full), end="")
-    else:
-        print("no version named here has been run: nox -s operators -- --trt VERSION runs one")
 
 
 def select(suite: Suite, patterns: Sequence[str], limit: int) -> list[Case]:
@@ -160,47 +152,23 @@ def _run(
     survey = take_survey(context, Pull.NAMED)
     whole = len(cases) == len(suite.cases)
     done = {(r.gpu, r.version) for r in stored if r.suite == suite.digest and whole and not options.rerun}
-    launches = [
-        launch for launch in survey.plan.here if (launch.gpu.slug, launch.version.name) not in done
-    ]  # fmt: skip
-    survey = replace(survey, plan=replace(survey.plan, launches=tuple(launches)))
+    launches = tuple(it for it in survey.plan.here if (it.gpu.slug, it.version.name) not in done)
+    survey = replace(survey, plan=replace(survey.plan, launches=launches))
     for item in survey.plan.excluded:
         print(f"trtmatrix: {item.cell.version.name}: {item.why.value}: {item.detail}", file=sys.stderr)
     code = ExitCode.MACHINERY if survey.plan.excluded else ExitCode.AS_EXPECTED
     if not launches:
         return [], code
-    how = Options(memory=_memory(options, survey))
-    check_paths(context.project, launches)
-    tell_pins(context, launches, how)
-    tidy(survey, launches)
-    survey = able(context, survey, how, frozenset())
-    progress, records = (
-        open_progress(log=context.project.local / "last-operators.txt"),
-        list[OperatorRecord](),
-    )
-    run = make_run(context, survey, how, progress)
-    if run.images is not None:
-        run.images.expect(survey.plan.here)
+    processes = [options.workers or count_workers(launch.gpu) for launch in launches if launch.image]
+    memory = min(MEMORY * (max(processes, default=0) + 1), free_memory())
+    how = Options(memory=max(Options().memory, memory))
+    survey = make_ready(context, survey, how)
     before = {(record.gpu, record.version): record for record in stored}
-    try:
-        for fresh in run_launches(
-            run, survey.plan.here, survey.plan.boards, suite, cases, options.workers, options.seconds
-        ):
-            record = fresh.after(before.get((fresh.gpu, fresh.version)))
-            records.append(record)
+    records: list[OperatorRecord] = []
+    with closing(open_progress(log=context.project.local / "last-operators.txt")) as progress:
+        run = make_run(context, survey, how, progress)
+        for fresh in run_launches(run, survey.plan, suite, cases, options.workers, options.seconds):
+            records.append(fresh.after(before.get((fresh.gpu, fresh.version))))
             if whole:
-                progress.note(f"{record.version}: {write_record(context.project.local, record)}")
-    finally:
-        progress.close()
+                progress.note(f"{fresh.version}: {write_record(context.project.local, records[-1])}")
     return records, ExitCode.MACHINERY if run.not_ready else code
-
-
-MEMORY = 4 << 30
-"""Bytes of a container's memory for each process that runs cases, and as much again."""
-
-
-def _memory(options: OperatorsOptions, survey: Survey) -> int:
-    """Return the memory limit of a container, in bytes."""
-    launches = [launch for launch in survey.plan.here if launch.image]
-    most = max((options.workers or count_workers(launch.gpu) for launch in launches), default=0)
-    return max(Options().memory, min(MEMORY * (most + 1), available_memory()))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any
 
 from onnx import ModelProto
 from onnx.defs import SchemaError, get_schema
 
 from trtmatrix.common.words import counted
 from trtmatrix.onnxmodel.graphs import OWN, all_nodes, opset_of
-from trtmatrix.operators.records import OperatorRecord, Row
+from trtmatrix.operators.records import OperatorRecord
+from trtmatrix.operators.verdicts import Row
 from trtmatrix.suite.model import release_of
 
 NAMED = 4
@@ -30,8 +30,10 @@ class State(str, Enum):
     UNTESTED = "in no test at this opset"
     RIGHT = "right"
 
-
-BAD = frozenset({State.WRONG, State.REFUSED})
+    @property
+    def is_bad(self) -> bool:
+        """Whether a version should not be trusted with the operator."""
+        return self in {State.WRONG, State.REFUSED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +49,9 @@ class OperatorAt:
     @property
     def words(self) -> str:
         """Say what is the matter, with the first tests."""
-        told = [f"{row.name} ({row.result.verdict.value})" for row in self.rows[:NAMED]]
+        told = ", ".join(f"{row.name} ({row.verdict.value})" for row in self.rows[:NAMED])
         more = f" and {len(self.rows) - NAMED} more" if len(self.rows) > NAMED else ""
-        of = f": {len(self.rows)} of {self.tests}: {', '.join(told)}{more}" if told else ""
+        of = f": {len(self.rows)} of {self.tests}: {told}{more}" if told else ""
         return f"at {self.version} {self.state.value}{of}"
 
 
@@ -67,13 +69,14 @@ class ModelOperators:
     @property
     def is_bad(self) -> bool:
         """Whether an operator went wrong, or was refused in every test, at one of the versions."""
-        return any(item.state in BAD for each in self.at.values() for item in each)
+        return any(item.state.is_bad for each in self.at.values() for item in each)
 
-    def count(self, version: str, state: State) -> int:
-        """Return how many operators are so at a version."""
-        return sum(
-            item.version == version and item.state is state for each in self.at.values() for item in each
-        )
+    def counts(self) -> Iterator[str]:
+        """Say of each version how many operators are right and how many are not."""
+        for version, *items in zip(self.versions, *self.at.values(), strict=True):
+            states = Counter(item.state for item in items)
+            told = ", ".join(f"{states[state]} {state.value}" for state in reversed(State) if states[state])
+            yield f"{version} ({items[0].gpu if items else 'no operator'}): {told}"
 
 
 def check_operators(
@@ -87,22 +90,19 @@ def check_operators(
 
     ``gpus``: slugs, the one that is meant first; of the others a record is taken where that one has none.
     """
-    nodes = Counter(node.op_type for node in all_nodes(model) if node.domain in OWN)
+
+    def rank(record: OperatorRecord) -> tuple[int, str]:
+        return gpus.index(record.gpu) if record.gpu in gpus else len(gpus), record.gpu
+
+    nodes = dict(Counter(node.op_type for node in all_nodes(model) if node.domain in OWN))
     opset, names = opset_of(model), sorted(dict.fromkeys(versions), key=release_of)
-    found = {version: record for version in names if (record := _choose(records, version, gpus))}
-    at = {
-        operator: tuple(_operator_at(record, operator, opset) for record in found.values())
-        for operator in sorted(nodes)
-    }
+    best = {record.version: record for record in sorted(records, key=rank, reverse=True)}
+    found = [name for name in names if name in best]
     return ModelOperators(
-        model=name, opset=opset, nodes=nodes, at=at, versions=tuple(found),
-        lacking=tuple(version for version in names if version not in found),
+        model=name, opset=opset, nodes=nodes, versions=tuple(found),
+        at={op: tuple(_operator_at(best[version], op, opset) for version in found) for op in sorted(nodes)},
+        lacking=tuple(version for version in names if version not in best),
     )  # fmt: skip
-
-
-def _choose(records: Sequence[OperatorRecord], version: str, gpus: Sequence[str]) -> OperatorRecord | None:
-    mine = [record for record in records if record.version == version]
-    return min(mine, key=lambda r: (gpus.index(r.gpu) if r.gpu in gpus else len(gpus), r.gpu), default=None)
 
 
 def _operator_at(record: OperatorRecord, operator: str, opset: int) -> OperatorAt:
@@ -113,10 +113,10 @@ def _operator_at(record: OperatorRecord, operator: str, opset: int) -> OperatorA
     rows = [row for row in record.rows.values() if row.operator == operator and row.opset <= opset]
     since = _since(operator, opset)
     rows = [row for row in rows if _since(operator, row.opset) == since] or rows
-    bad = tuple(row for row in rows if row.result.verdict.is_bad)
-    good = any(row.result.verdict.is_good for row in rows)
+    bad = [row for row in rows if row.verdict.is_bad]
+    good = any(row.verdict.is_good for row in rows)
     state = State.WRONG if bad else State.RIGHT if good else State.REFUSED if rows else State.UNTESTED
-    told = bad or (tuple(rows) if state is State.REFUSED else ())
+    told = () if state is State.RIGHT else tuple(bad or rows)
     return OperatorAt(version=record.version, gpu=record.gpu, state=state, tests=len(rows), rows=told)
 
 
@@ -128,18 +128,11 @@ def _since(operator: str, opset: int) -> int:
 
 
 def sum_up_operators(found: ModelOperators) -> str:
-    """Say in one sentence how many operators are right at each version: ``31 of 31 right at 8.6.0``."""
-    if not found.versions:
-        return f"nothing is known: ONNX's tests have not been run at {', '.join(found.lacking)}"
-    right = {version: found.count(version, State.RIGHT) for version in found.versions}
-    many = f"of {len(found.nodes)} right in ONNX's tests"
-    told = [f"{number} {many} at {version}" for version, number in right.items()]
-    if len(right) > 1 and len(set(right.values())) == 1:
-        told = [f"{next(iter(right.values()))} {many} at {' and '.join(right)}"]
+    """Say in one sentence what each version makes of the operators, and name those that are bad."""
+    told = [f"in ONNX's tests at {count}" for count in found.counts()]
     for operator, items in found.at.items():
-        told += [f"{operator} {item.words}" for item in items if item.state in BAD]
-    told += [f"not run at {', '.join(found.lacking)}"] if found.lacking else []
-    return "; ".join(told)
+        told += [f"{operator} {item.words}" for item in items if item.state.is_bad]
+    return "; ".join([*told, *([f"not run at {', '.join(found.lacking)}"] if found.lacking else [])])
 
 
 def render_operators(found: ModelOperators, width: int) -> str:
@@ -152,21 +145,12 @@ def render_operators(found: ModelOperators, width: int) -> str:
         f"ONNX's tests at {', '.join(found.versions) or 'no version'}"
     )
     for operator, items in found.at.items():
-        shown = [item for item in items if item.state is not State.RIGHT]
-        if shown:
+        if shown := [item for item in items if item.state is not State.RIGHT]:
             lines += ["", f"{operator} ×{found.nodes[operator]}"]
             lines += [line for item in shown for line in wrap(f"    {item.words}")]
     lines += [""] if found.versions else []
-    for version in found.versions:
-        gpu = next((item.gpu for each in found.at.values() for item in each if item.version == version), "")
-        states = ((state, found.count(version, state)) for state in reversed(State))
-        lines += wrap(f"{version} ({gpu}): {', '.join(f'{n} {state.value}' for state, n in states if n)}")
+    lines += [line for count in found.counts() for line in wrap(count)]
     if found.lacking:
         command = f"nox -s operators -- --trt {','.join(found.lacking)}"
         lines += wrap(f"Not run at {', '.join(found.lacking)}: {command}")
     return "\n".join(lines) + "\n"
-
-
-def operators_json(found: ModelOperators) -> dict[str, Any]:
-    """Return all of it as a JSON object."""
-    return {**asdict(found), "nodes": dict(found.nodes)}

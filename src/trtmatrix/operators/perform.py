@@ -6,8 +6,9 @@ import os
 import queue
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,18 @@ from trtmatrix.common.border import ARRAY, BorderError, opened, read_array, read
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import ending
 from trtmatrix.common.paths import make_job_folder
+from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.launcher import Ended, Ready
 from trtmatrix.operators.cases import Case, Suite
-from trtmatrix.operators.records import OperatorRecord, Row
-from trtmatrix.operators.verdicts import WORDS, Result, Verdict, judge
+from trtmatrix.operators.records import OperatorRecord
+from trtmatrix.operators.verdicts import Row, Verdict, judge, row_of
+from trtmatrix.prepare.case_pool import free_memory
 from trtmatrix.run.tasks import Run, utc_now
 from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Launch, Plan
 from trtprobe.files import write_json
 
-SECONDS = 30.0
-"""What a case may take, alone twice as long: the median takes 0.04 s."""
 SILENT_SECONDS = 420.0
 """A probe that has answered nothing for so long is ended: its processes have 300 s to become ready."""
 STARTS = 3
@@ -39,43 +40,31 @@ OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
 
 STEPS = "operator cases"
-REASON = 120
-"""As many characters of a reason stand on a line of progress."""
 
 
 def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
     """Return how many processes run cases: by cores, the GPU's memory and the host's, at least one."""
     cores = len(os.sched_getaffinity(0)) // side_by_side
-    room = available_memory() // PROCESS_HOST // side_by_side
+    room = free_memory() // PROCESS_HOST // side_by_side
     told = re.match(r"(\d+) GiB", gpu.variant)
     on_gpu = (int(told[1]) << 30) // PROCESS_GPU if told else cores
     return max(1, min(cores, room, on_gpu))
 
 
-def available_memory() -> int:
-    """Return the bytes of this host's memory that processes can have."""
-    told = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    return int(told[1]) << 10 if told else 16 << 30
-
-
 def run_launches(
-    run: Run,
-    launches: Sequence[Launch],
-    boards: Sequence[Gpu],
-    suite: Suite,
-    cases: Sequence[Case],
-    workers: int = 0,
-    seconds: float = SECONDS,
+    run: Run, plan: Plan, suite: Suite, cases: Sequence[Case], workers: int, seconds: float
 ) -> Iterator[OperatorRecord]:
     """Run the cases on each launch and yield each record as it is made; what cannot be run is noted.
 
     Launches on the GPU go side by side, one a board of their model; those on the CPU one after another.
     ``workers``: processes of each; 0 for as many as there is room for. ``seconds``: what a case may take.
     """
-    slots: dict[str, queue.Queue[Gpu]] = {}
-    for board in (*boards, CPU):
+    launches, slots = plan.here, dict[str, queue.Queue[Gpu]]()
+    for board in (*plan.boards, CPU):
         slots.setdefault(board.slug, queue.Queue()).put(board)
-    at_once = max(1, min(len(boards), sum(launch.gpu.present for launch in launches)))
+    at_once = max(1, min(len(plan.boards), sum(launch.gpu.present for launch in launches)))
+    if run.images is not None:
+        run.images.expect(launches)
 
     def work(launch: Launch) -> OperatorRecord | None:
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
@@ -96,7 +85,7 @@ def run_launches(
             if run.images is not None:
                 run.images.ended(launch)
 
-    with ending(run.hurry) as interrupted, ThreadPoolExecutor(len(boards) + 1) as threads:
+    with ending(run.hurry) as interrupted, ThreadPoolExecutor(len(plan.boards) + 1) as threads:
         try:
             for future in as_completed([threads.submit(work, launch) for launch in launches]):
                 if (record := future.result()) is not None:
@@ -110,10 +99,20 @@ def run_launches(
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
+    """A case to run; ``first``: the doubtful verdict that it confirms, alone in a fresh process."""
+
     index: int
     case: Case
-    alone: bool
     first: Verdict | None = None
+
+    def message(self, seconds: float) -> dict[str, Any]:
+        """Return what the probe is told; alone it has twice as long."""
+        case, alone = self.case, self.first is not None
+        return {
+            "index": self.index, "model": case.model, "inputs": case.inputs, "outputs": list(case.outputs),
+            "profile": case.profile, "alone": alone, "soon": self.first is Verdict.HUNG,
+            "seconds": seconds * (2 if alone else 1),
+        }  # fmt: skip
 
 
 @dataclass(kw_only=True, eq=False)
@@ -126,9 +125,9 @@ class _Session:
     archive: ZipFile
     workers: int
     seconds: float
-    tasks: list[_Task] = field(default_factory=list)
-    waiting: dict[int, None] = field(default_factory=dict)  # in order
-    results: dict[str, Result] = field(default_factory=dict)
+    tasks: int = 0
+    waiting: dict[int, _Task] = field(default_factory=dict)
+    rows: dict[str, Row] = field(default_factory=dict)
     builders: dict[tuple[int, int], float] = field(default_factory=dict)  # by start and process
     observed: dict[str, Any] = field(default_factory=dict)
     starts: int = 0
@@ -142,26 +141,27 @@ class _Session:
         version = self.ready.launch.version.name
         self.run.progress.note(f"{version}: {len(cases):,} cases in {self.workers} processes")
         self.run.progress.more(STEPS, len(cases))
-        self.add(cases, alone=False)
+        self._add(cases)
         started, began = utc_now(), time.monotonic()
         for _ in range(STARTS):
             if self.waiting:
-                self.start()
-        for index in list(self.waiting):
-            self.take_result(self.tasks[index], Result(verdict=Verdict.NOTHING, detail=self.trouble))
-        return self.record(started.strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic() - began)
+                self._start()
+        for task in list(self.waiting.values()):
+            self._keep(task, row_of(task.case, Verdict.NOTHING, self.trouble))
+        return self._record(started.strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic() - began)
 
-    def add(self, cases: Sequence[Case], *, alone: bool, first: Verdict | None = None) -> list[_Task]:
+    def _add(self, cases: Iterable[Case], first: Verdict | None = None) -> list[_Task]:
         """Make tasks of cases."""
-        new = [
-            _Task(index=len(self.tasks) + n, case=c, alone=alone, first=first) for n, c in enumerate(cases)
-        ]
-        self.tasks += new
-        self.waiting.update(dict.fromkeys(task.index for task in new))
+        new = [_Task(index=n, case=case, first=first) for n, case in enumerate(cases, self.tasks)]
+        self.tasks += len(new)
+        self.waiting |= {task.index: task for task in new}
         return new
 
-    def start(self) -> None:
-        """Start the probe over all tasks that wait, and take what it answers until it ends."""
+    def _start(self) -> None:
+        """Start the probe over all tasks that wait, and take what it answers until it ends.
+
+        :class:`MachineryError` where it has answered nothing: it would not the next time.
+        """
         run, launch = self.run, self.ready.launch
         self.starts += 1
         self.batches = 0
@@ -171,38 +171,23 @@ class _Session:
                 "product": launch.version.product.value, "output_bytes": OUTPUT,
                 "operators": {"suite": self.suite.file.name, "workers": self.workers},
             })  # fmt: skip
-            self._hand_out(folder, [self.tasks[index] for index in self.waiting])
-            intake = Intake(folder, OUTPUT)
+            self._hand_out(folder, self.waiting.values())
             self.answered = time.monotonic()
-            try:
+            with closing(Intake(folder, OUTPUT)) as intake:
                 ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder, intake))
-            except MachineryError as error:  # what has been answered is no less true
-                ended = Ended(code=-1, log=str(error))
-            finally:
-                intake.close()
-            self._explain(ended)
+        except MachineryError as error:  # what has been answered is no less true
+            ended = Ended(code=-1, log=str(error))
         finally:
             remove_tree(folder)
-
-    def _explain(self, ended: Ended) -> None:
-        """Keep why the probe ended where tasks are left; one that never answered is not started again."""
-        lines = [line.strip() for line in ended.log.splitlines() if line.strip()]
+        last = " ".join(" ".join(ended.log.splitlines()[-3:]).split())[-300:]
         memory = "; the kernel ended it for memory" if ended.out_of_memory else ""
-        self.trouble = f"the probe ended with code {ended.code}{memory}: {' '.join(lines[-3:])[-300:]}"
+        self.trouble = f"the probe ended with code {ended.code}{memory}: {last}"
         if self.waiting and not self.builders:
             raise MachineryError(self.trouble)
 
-    def _hand_out(self, folder: Path, tasks: Sequence[_Task]) -> None:
-        content = [
-            {
-                "index": task.index, "model": task.case.model, "inputs": task.case.inputs,
-                "outputs": list(task.case.outputs), "profile": task.case.profile, "alone": task.alone,
-                "soon": task.first is Verdict.HUNG,
-                "seconds": self.seconds * (2 if task.alone else 1),
-            }
-            for task in tasks
-        ]  # fmt: skip
-        write_json(folder / "job" / f"{self.batches}.cell.json", {"tasks": content})
+    def _hand_out(self, folder: Path, tasks: Iterable[_Task]) -> None:
+        content = {"tasks": [task.message(self.seconds) for task in tasks]}
+        write_json(folder / "job" / f"{self.batches}.cell.json", content)
         self.batches += 1
 
     def _poll(self, folder: Path, intake: Intake) -> None:
@@ -215,7 +200,7 @@ class _Session:
             index, _, kind = entry.name.partition(".")
             if kind == "record.json" and index.isdecimal() and int(index) in self.waiting:
                 self.answered = time.monotonic()
-                again += self._take(self.tasks[int(index)], folder / "out")
+                again += self._take(self.waiting[int(index)], folder / "out")
         if again:
             self._hand_out(folder, again)
         if not self.waiting:
@@ -233,43 +218,38 @@ class _Session:
                 if (place / f"{number}.npy").exists():
                     with opened(place / f"{number}.npy", ARRAY, below=out) as (stream, size):
                         outputs[name] = read_array(stream, size)
-            result = judge(task.case, self.suite.expected(task.case, self.archive), done, outputs)
+            row = judge(task.case, self.suite.expected(task.case, self.archive), done, outputs)
         except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            result = Result(verdict=Verdict.NOTHING, detail=f"what it left cannot be used: {error!r}"[:WORDS])
+            row = row_of(task.case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
         (out / f"{task.index}.record.json").unlink(missing_ok=True)
         remove_tree(place)
-        self._note(done, result)
-        if result.verdict.is_doubtful and not task.alone and done.get("before") != 0:
-            del self.waiting[task.index]
-            self.run.progress.more(STEPS, 1)
-            self.run.progress.step(STEPS, f"{_line(task, result)}, to be confirmed")
-            return self.add([task.case], alone=True, first=result.verdict)
-        self.take_result(task, result)
-        return []
-
-    def _note(self, done: Mapping[str, Any], result: Result) -> None:
-        """Add up what processes and cases took."""
-        self.case_seconds += result.seconds
+        self.case_seconds += row.seconds
         if isinstance(process := done.get("process"), int):
             builder = done.get("builder_seconds")
             self.builders[self.starts, process] = float(builder) if isinstance(builder, (int, float)) else 0.0
         if isinstance(seen := done.get("observed"), dict) and not self.observed:
             self.observed = {key: value for key, value in seen.items() if value is not None}
+        if row.verdict.is_doubtful and not task.first and done.get("before") != 0:
+            del self.waiting[task.index]
+            self.run.progress.more(STEPS, 1)
+            self.run.progress.step(STEPS, f"{row.line}, to be confirmed")
+            return self._add([task.case], row.verdict)
+        self._keep(task, row)
+        return []
 
-    def take_result(self, task: _Task, result: Result) -> None:
+    def _keep(self, task: _Task, row: Row) -> None:
         """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""
         del self.waiting[task.index]
-        slow = task.first is Verdict.HUNG and result.seconds > self.seconds / 2
-        before = task.first if task.first not in {None, result.verdict} and not slow else None
-        self.results[task.case.name] = replace(result, before=before)
-        self.run.progress.step(STEPS, _line(task, result))
+        slow = task.first is Verdict.HUNG and row.seconds > self.seconds / 2
+        before = task.first if task.first is not row.verdict and not slow else None
+        self.rows[row.name] = replace(row, before=before)
+        self.run.progress.step(STEPS, row.line)
 
-    def record(self, started: str, wall: float) -> OperatorRecord:
+    def _record(self, started: str, wall: float) -> OperatorRecord:
         """Return the record of all results; :class:`MachineryError` of another library than is pinned."""
         launch = self.ready.launch
-        pinned, seen = launch.version.library.value, str(self.observed.get("library", ""))
-        if any(ours != theirs for ours, theirs in zip(pinned.split("."), seen.split("."), strict=False)):
-            raise MachineryError(f"pinned for {pinned}, the image or wheel ships {seen}: nothing is recorded")
+        if wrong := wrong_library(str(self.observed.get("library", "")), launch.version):
+            raise MachineryError(f"{wrong}: nothing is recorded")
         gpu, builders = launch.gpu, sum(self.builders.values())
         board = {
             "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
@@ -279,23 +259,13 @@ class _Session:
             "wall": wall, "builders": builders, "cases": self.case_seconds,
             "bound": (builders + self.case_seconds) / self.workers,
         }  # fmt: skip
-        cases = {task.case.name: task.case for task in self.tasks}
         return OperatorRecord(
             version=launch.version.name, product=launch.version.product,
             gpu=gpu.slug if gpu.present else CPU.slug, onnx=self.suite.onnx, suite=self.suite.digest,
-            rows={
-                name: Row(name=name, operator=case.operator, opset=case.opset, result=self.results[name])
-                for name, case in cases.items()
-            },
+            rows=self.rows,
             facts={
                 "started": started, "gpu": board if gpu.present else {}, "digests": dict(self.ready.digests),
                 "observed": self.observed, "workers": self.workers, "processes": len(self.builders),
                 "starts": self.starts, "seconds": {key: round(value, 2) for key, value in seconds.items()},
             },
         )  # fmt: skip
-
-
-def _line(task: _Task, result: Result) -> str:
-    """Return how a case came out on one line; of what went wrong also the beginning of the reason."""
-    reason = "" if result.verdict.is_good else " ".join(result.detail.split())[:REASON]
-    return f"{task.case.name}: {result.verdict.value}{f' ({reason})' if reason else ''}"

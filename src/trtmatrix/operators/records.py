@@ -7,10 +7,9 @@ it. It lies where the reader of cells' records finds none.
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,42 +17,15 @@ from typing import Any
 
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.common.jsontext import parse_json
+from trtmatrix.common.jsontext import parse_json, to_json
 from trtmatrix.common.paths import whole_file
-from trtmatrix.operators.verdicts import Result, Verdict
+from trtmatrix.operators.verdicts import Row, Verdict
 from trtmatrix.suite.model import Product
 
 FILE = "operators.json.gz"
 SCHEMA = 1
 LARGEST, UNPACKED = 1 << 22, 1 << 26
 """Bytes of such a file, and of what is in it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A case with its result. ``name``: ``test_abs``, ``test_abs@9``, or ``test_clip@11c`` with constants."""
-
-    name: str
-    operator: str
-    opset: int
-    result: Result
-
-    @property
-    def base(self) -> str:
-        """The name of ONNX's own test."""
-        return self.name.partition("@")[0]
-
-    @property
-    def has_constants(self) -> bool:
-        """Whether its small inputs are constants."""
-        return "@" in self.name and self.name.endswith("c")
-
-    @property
-    def words(self) -> str:
-        """The case in words: ``test_clip, opset 11, its small inputs constants``."""
-        return (
-            f"{self.base}, opset {self.opset}{', its small inputs constants' if self.has_constants else ''}"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,32 +43,29 @@ class OperatorRecord:
     @cached_property
     def counts(self) -> Counter[Verdict]:
         """How many cases have each verdict."""
-        return Counter(row.result.verdict for row in self.rows.values())
+        return Counter(row.verdict for row in self.rows.values())
 
     @cached_property
     def flaky(self) -> tuple[str, ...]:
         """The cases that did not come out the same twice."""
-        return tuple(name for name, row in self.rows.items() if row.result.before is not None)
+        return tuple(name for name, row in self.rows.items() if row.before is not None)
 
-    def is_comparable(self, other: OperatorRecord) -> bool:
-        """Whether both are runs of the same cases by the same image on boards that are alike."""
-        alike = ("name", "variant", "driver")
-        ours, theirs = (tuple(one.facts["gpu"].get(key) for key in alike) for one in (self, other))
-        same = self.facts["digests"].get("image") == other.facts["digests"].get("image")
-        return same and (self.version, self.suite, ours) == (other.version, other.suite, theirs)
+    @property
+    def what_ran(self) -> tuple[object, ...]:
+        """Version, suite, image and kind of GPU: two runs of the same should have the same verdicts."""
+        board = (self.facts["gpu"].get(key) for key in ("name", "variant", "driver"))
+        return self.version, self.suite, self.facts["digests"].get("image"), *board
 
     def after(self, earlier: OperatorRecord | None) -> OperatorRecord:
         """Return the record, cases marked as flaky that came out otherwise in a comparable earlier run."""
-        if earlier is None or not self.is_comparable(earlier):
+        if earlier is None or self.what_ran != earlier.what_ran:
             return self
         rows = dict(self.rows)
-        for name, row in self.rows.items():
-            was = earlier.rows[name].result if name in earlier.rows else row.result
-            before = row.result.before or (
-                was.verdict if was.verdict is not row.result.verdict else was.before
-            )
-            if before is not None and before is not row.result.verdict:
-                rows[name] = replace(row, result=replace(row.result, before=before))
+        for name in self.rows.keys() & earlier.rows.keys():
+            row, was = self.rows[name], earlier.rows[name]
+            before = row.before or (was.verdict if was.verdict is not row.verdict else was.before)
+            if before is not row.verdict:
+                rows[name] = replace(row, before=before)
         return replace(self, rows=rows)
 
 
@@ -109,41 +78,37 @@ def write_record(root: Path, record: OperatorRecord) -> Path:
 
 
 def record_text(record: OperatorRecord) -> str:
-    """Return a record as JSON, a line a case: verdict, operator, opset, seconds, message, earlier verdict."""
-    messages = {row.result.detail: 0 for row in record.rows.values() if row.result.detail}
-    messages = {text: number for number, text in enumerate(sorted(messages))}
-    head = {
+    """Return a record as JSON. A case is a list of verdict, operator, opset, seconds and message.
+
+    Where it is flaky, the earlier verdict follows. A message is a number in ``messages``; -1: there is none.
+    """
+    messages = sorted({row.detail for row in record.rows.values()} - {""})
+    places = {"": -1, **{text: number for number, text in enumerate(messages)}}
+    return to_json({
         "schema": SCHEMA, "version": record.version, "product": record.product.value, "gpu_slug": record.gpu,
-        "onnx": record.onnx, "suite": record.suite, "facts": dict(record.facts),
-        "counts": {verdict.value: record.counts[verdict] for verdict in Verdict if record.counts[verdict]},
-        "messages": list(messages),
-    }  # fmt: skip
-    lines = []
-    for name, row in sorted(record.rows.items()):
-        result = row.result
-        place = messages.get(result.detail, -1)
-        fields = [result.verdict.value, row.operator, row.opset, result.seconds, place]
-        fields += [result.before.value] if result.before else []
-        lines.append(f"{json.dumps(name)}: {json.dumps(fields)}")
-    top = json.dumps(head, indent=1, ensure_ascii=False, allow_nan=False)
-    rows = ",\n".join(lines)
-    return f'{top[:-2]},\n "cases": {{\n{rows}\n }}\n}}\n'
+        "onnx": record.onnx, "suite": record.suite, "facts": record.facts, "messages": messages,
+        "counts": {verdict.value: number for verdict, number in record.counts.items()},
+        "cases": {
+            name: [row.verdict, row.operator, row.opset, row.seconds, places[row.detail]]
+            + ([row.before] if row.before else [])
+            for name, row in record.rows.items()
+        },
+    })  # fmt: skip
 
 
 def parse_record_text(text: str | bytes) -> OperatorRecord:
-    """Read a record; ``ValueError`` where it is none."""
+    """Read a record; ``ValueError``, ``LookupError`` or ``TypeError`` where it is none."""
     data = parse_json(text)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ValueError(f"it has no schema number {SCHEMA}")
-    messages, rows = data["messages"], dict[str, Row]()
-    for name, (verdict, operator, opset, seconds, place, *before) in data["cases"].items():
-        rows[name] = Row(
-            name=name, operator=str(operator), opset=int(opset),
-            result=Result(
-                verdict=Verdict(verdict), detail=str(messages[place]) if place >= 0 else "",
-                seconds=float(seconds), before=Verdict(before[0]) if before else None,
-            ),
-        )  # fmt: skip
+    rows = {
+        name: Row(
+            name=name, operator=str(operator), opset=int(opset), verdict=Verdict(verdict),
+            detail=str(data["messages"][place]) if place >= 0 else "", seconds=float(seconds),
+            before=Verdict(before[0]) if before else None,
+        )
+        for name, (verdict, operator, opset, seconds, place, *before) in data["cases"].items()
+    }  # fmt: skip
     return OperatorRecord(
         version=str(data["version"]), product=Product(data["product"]), gpu=str(data["gpu_slug"]),
         onnx=str(data["onnx"]), suite=str(data["suite"]), rows=rows, facts=dict(data["facts"]),
@@ -156,9 +121,9 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
     :class:`ConfigError` names those that cannot be read.
     """
     found, problems = dict[tuple[str, str], OperatorRecord](), list[str]()
-    for file in _files(results):
+    for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{FILE}"))):
         try:
-            record = _read(file)
+            record = parse_record_text(_unpack(read_file(file, LARGEST)))
         except (BorderError, ValueError, LookupError, TypeError, zlib.error, OSError) as error:
             problems.append(f"{file}: cannot be used: {error}\n  move it away, and run the version again")
         else:
@@ -168,18 +133,12 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
     return list(found.values())
 
 
-def _files(results: Path) -> Iterator[Path]:
-    """Yield the published files, then those of this host."""
-    for root in (results, results / "local"):
-        yield from sorted(root.glob(f"*/*/{FILE}"))
-
-
-def _read(file: Path) -> OperatorRecord:
+def _unpack(content: bytes) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)  # gzip
-    text = unpacker.decompress(read_file(file, LARGEST), UNPACKED)
+    text = unpacker.decompress(content, UNPACKED)
     if not unpacker.eof:
         raise ValueError("it holds more than a record may, or ends too early")
-    return parse_record_text(text)
+    return text
 
 
 def publish_records(results: Path) -> list[Path]:

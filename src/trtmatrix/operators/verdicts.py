@@ -40,7 +40,7 @@ class Verdict(str, Enum):
     @property
     def is_doubtful(self) -> bool:
         """Whether it is believed only of a process that has run nothing else before."""
-        return self in _DOUBTFUL
+        return self.is_bad or self in {Verdict.AT_RUN_TIME, Verdict.NOTHING}
 
     @property
     def is_refused(self) -> bool:
@@ -58,8 +58,6 @@ class Verdict(str, Enum):
         return self in {Verdict.RIGHT, Verdict.BUILT}
 
 
-_DOUBTFUL = {Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG, Verdict.AT_RUN_TIME, Verdict.NOTHING}
-
 ENDED = {
     operators.PARSER: Verdict.PARSER, operators.BUILDER: Verdict.BUILDER, operators.FEED: Verdict.NOT_FED,
     operators.RUN: Verdict.AT_RUN_TIME, operators.MEMORY: Verdict.NOTHING, operators.HUNG: Verdict.HUNG,
@@ -70,26 +68,56 @@ ENDED = {
 ROUNDING = 8
 """Units in the last place of the largest value that is expected, in the type that came out."""
 
-WORDS = 300
-"""Letters of a product's message that are kept."""
+WORDS, REASON = 300, 120
+"""Letters of a product's message that are kept, and that stand on a line of progress."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Row:
     """A case's verdict with the product's own words, or what is wrong.
 
-    ``seconds``: of build and run. ``before``: a verdict that it had otherwise: it is flaky.
+    ``name``: ``test_abs``, ``test_abs@9``, or ``test_clip@11c`` with constants. ``seconds``: of build and
+    run. ``before``: a verdict that it had otherwise: it is flaky.
     """
 
+    name: str
+    operator: str
+    opset: int
     verdict: Verdict
     detail: str = ""
     seconds: float = 0.0
     before: Verdict | None = None
 
+    @property
+    def base(self) -> str:
+        """The name of ONNX's own test."""
+        return self.name.partition("@")[0]
 
-def judge(case: Case, expected: Arrays, done: Mapping[str, Any], outputs: Arrays) -> Result:
+    @property
+    def words(self) -> str:
+        """The case in words: ``test_clip, opset 11, its small inputs constants``."""
+        constants = "@" in self.name and self.name.endswith("c")
+        return f"{self.base}, opset {self.opset}{', its small inputs constants' if constants else ''}"
+
+    @property
+    def line(self) -> str:
+        """How it came out on a line of progress; of what went wrong also the beginning of the reason."""
+        reason = "" if self.verdict.is_good else self.detail[:REASON]
+        return f"{self.name}: {self.verdict.value}{f' ({reason})' if reason else ''}"
+
+
+def row_of(case: Case, verdict: Verdict, detail: str, seconds: object = 0.0) -> Row:
+    """Return a case's row; ``detail`` is cut, ``seconds`` may be anything that the probe wrote."""
+    return Row(
+        name=case.name, operator=case.operator, opset=case.opset, verdict=verdict,
+        detail=" ".join(detail.split())[:WORDS],
+        seconds=round(float(seconds), 4) if isinstance(seconds, (int, float)) else 0.0,
+    )  # fmt: skip
+
+
+def judge(case: Case, expected: Arrays, done: Mapping[str, Any], outputs: Arrays) -> Row:
     """Return what became of a case; ``done``: what the probe says (:func:`trtprobe.operators.run_task`)."""
     verdict = ENDED.get(str(done.get("ended")), Verdict.NOTHING)
     detail, trouble = str(done.get("detail", "")), str(done.get("trouble", ""))
@@ -98,19 +126,11 @@ def judge(case: Case, expected: Arrays, done: Mapping[str, Any], outputs: Arrays
     elif verdict is Verdict.RIGHT and (wrong := find_wrong(case, expected, outputs)):
         verdict, detail = Verdict.WRONG, wrong
     if verdict in {Verdict.CRASHED, Verdict.HUNG}:
-        detail = "; ".join(filter(None, [detail, last_words(str(done.get("log", "")))]))
-    seconds = done.get("seconds", 0.0)
-    return Result(
-        verdict=verdict, detail=" ".join(detail.split())[:WORDS],
-        seconds=round(float(seconds), 4) if isinstance(seconds, (int, float)) else 0.0,
-    )  # fmt: skip
-
-
-def last_words(log: str) -> str:
-    """Return the last line that a product printed before it died: what Python adds is no word of it."""
-    own = re.split(r"Fatal Python error|Traceback \(most recent", log, maxsplit=1)[0]
-    lines = own.splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        # The last line that the product printed before it died; what Python adds is no word of it.
+        own = re.split(r"Fatal Python error|Traceback \(most recent", str(done.get("log", "")), maxsplit=1)[0]
+        lines = [line.strip() for line in own.splitlines() if line.strip()]
+        detail = "; ".join(filter(None, [detail, *lines[-1:]]))
+    return row_of(case, verdict, detail, done.get("seconds"))
 
 
 def find_wrong(case: Case, expected: Arrays, outputs: Arrays) -> str:
@@ -121,25 +141,19 @@ def find_wrong(case: Case, expected: Arrays, outputs: Arrays) -> str:
             return f"output {name} is not there"
         if y.shape != r.shape:
             return f"{name} has the shape {list(y.shape)} instead of {list(r.shape)}"
-        if _kind(y) != _kind(r):
+        if y.dtype.kind.replace("u", "i") != r.dtype.kind.replace("u", "i"):
             return f"{name} is {y.dtype} instead of {r.dtype}"
         if wrong := _values(y, r, case):
             return f"{name}: {wrong}"
     return ""
 
 
-def _kind(array: NDArray[Any]) -> str:
-    return "i" if array.dtype.kind == "u" else array.dtype.kind
-
-
 def _values(y: NDArray[Any], r: NDArray[Any], case: Case) -> str:
     """Say how many values are off and which is furthest; nothing where none is."""
     found, wanted = y.astype(np.float64), r.astype(np.float64)
-    atol = case.atol
-    if y.dtype.kind == "f" and np.isfinite(wanted).any():
-        atol = max(
-            atol, ROUNDING * float(np.finfo(y.dtype).eps) * float(np.abs(wanted[np.isfinite(wanted)]).max())
-        )
+    atol, finite = case.atol, np.abs(wanted[np.isfinite(wanted)])
+    if y.dtype.kind == "f" and finite.size:
+        atol = max(atol, ROUNDING * float(np.finfo(y.dtype).eps) * float(finite.max()))
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(found - wanted) <= atol + case.rtol * np.abs(wanted)
         near |= (found == wanted) | (np.isnan(found) & np.isnan(wanted))

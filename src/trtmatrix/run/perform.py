@@ -83,10 +83,7 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     todo = survey.plan.without(served)
     if not todo:
         return Result(entries=entries, served=served)
-    check_paths(context.project, todo)
-    tell_pins(context, todo, options)
-    tidy(survey, todo)
-    survey = able(context, survey, options, served)
+    survey = make_ready(context, survey, options, served)
     run = execute(context, survey, options, served, executor)
     stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
     executed = frozenset(record.run for record in run.records)
@@ -117,6 +114,20 @@ def find_reasons(
 
 
 # --- Before anything is started
+
+
+def make_ready(
+    context: Context, survey: Survey, options: Options, served: frozenset[CellId] = frozenset()
+) -> Survey:
+    """Check what the launches of a plan need, and remove what dead runs left; returns what can be run.
+
+    Raises :class:`UsageError` for what can be mended by another command line.
+    """
+    todo = survey.plan.without(served)
+    check_paths(context.project, todo)
+    tell_pins(context, todo, options)
+    tidy(survey, todo)
+    return able(context, survey, options, served)
 
 
 def check_paths(project: Project, launches: Iterable[Launch]) -> None:

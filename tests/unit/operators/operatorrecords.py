@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from trtmatrix.operators.records import OperatorRecord, Row
-from trtmatrix.operators.verdicts import Result, Verdict
+from trtmatrix.operators.records import OperatorRecord
+from trtmatrix.operators.verdicts import Row, Verdict
 from trtmatrix.suite.model import Product
 
 BOARD = {"name": "NVIDIA H200", "compute": "9.0", "variant": "140 GiB", "driver": "580.1"}
 
 
 def row(name: str, operator: str, opset: int, verdict: Verdict, detail: str = "") -> Row:
-    return Row(
-        name=name, operator=operator, opset=opset, result=Result(verdict=verdict, detail=detail, seconds=0.01)
-    )
+    return Row(name=name, operator=operator, opset=opset, verdict=verdict, detail=detail, seconds=0.01)
 
 
 def record(

@@ -76,8 +76,8 @@ def test_a_test_of_small_inputs_alone_or_of_several_nodes_has_no_other_form() ->
 
 def make_case(name: str, operator: str) -> Case:
     return Case(
-        name=name, base=name.partition("@")[0], operator=operator, operators=(operator,), opset=9,
-        constants=False, rtol=1e-3, atol=1e-7, model="", inputs={}, outputs={}, profile={},
+        name=name, base=name.partition("@")[0], operator=operator, opset=9, rtol=1e-3, atol=1e-7, model="",
+        inputs={}, outputs={}, profile={},
     )  # fmt: skip
 
 

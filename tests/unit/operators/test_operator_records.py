@@ -50,7 +50,7 @@ def test_a_case_that_comes_out_otherwise_in_a_comparable_run_is_flaky_from_then_
     right = record("8.6.0", row("test_relu", "Relu", 14, Verdict.RIGHT))
     flaky = right.after(wrong)
     assert flaky.flaky == ("test_relu",)
-    assert flaky.rows["test_relu"].result.before is Verdict.WRONG
+    assert flaky.rows["test_relu"].before is Verdict.WRONG
     assert right.after(flaky).flaky == ("test_relu",)
     assert right.after(right).flaky == right.after(None).flaky == ()
 
