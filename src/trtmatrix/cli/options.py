@@ -197,9 +197,9 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
             type=Path),
         opt("--explain", "find the first layer of the model that goes wrong, if any does"),
         opt("--no-run", "decide from stored records; run nothing"),
-        opt("--max-slowdown FACTOR", "how many times the latency, memory, engine size or build time may be "
-            "what it was", type=_number(1.0, "factor of 1 or more, such as 1.10"), default=1.1),
-        opt("--no-performance", "leave latency, memory, engine size and build time out"),
+        opt("--max-slowdown FACTOR", "how many times the latency, memory, engine size, build time or time an "
+            "item may be what it was", type=_number(1.0, "factor of 1 or more, such as 1.10"), default=1.1),
+        opt("--no-performance", "leave latency, throughput, memory, engine size and build time out"),
         opt("--full", "print the whole report instead of one screen"),
         opt("--baseline REPORT.json", "the last accepted report: exit code 0 unless something is worse than "
             "in it (docs/ci.md)", type=Path),

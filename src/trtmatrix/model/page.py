@@ -51,17 +51,21 @@ def noise(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    from trtprobe.timing import time_engine
+
     options = dict(OPTIONS, **({"profile": PROFILE} if PROFILE else {}))
     if QUANTIZED:
         options["quantized"] = QUANTIZED
     engine = trt.build(files.model, precision=params["precision"], **options)
-    inputs, found = files.inputs, {}
+    inputs, found, feeds = files.inputs, {}, {}
     for sample in range(SAMPLES):
         mark = ".s%d" % sample if SAMPLES > 1 else ""
-        outputs = engine.run({name: inputs[file + mark] for file, name in INPUTS.items()})
+        feeds = {name: inputs[file + mark] for file, name in INPUTS.items()}
+        outputs = engine.run(feeds)
         found.update({file + mark: outputs[name] for file, name in OUTPUTS.items()})
     if "atol" in params and files.reference:
         trt.measure("beyond", sum(beyond(found[name], files.reference[name], params) for name in found))
+    time_engine(trt, engine, feeds, PROFILE)
     return found
 
 

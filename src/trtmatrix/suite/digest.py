@@ -133,7 +133,8 @@ PROBE = (
     "measure", "native", "onnxfile", "plans",
 )  # fmt: skip
 """What of the probe decides a cell's numbers or its end: from its files and its builds to its measures. How a
-cell gets into its process, is guarded there and is brought to the host changes none of them."""
+cell gets into its process, is guarded there and is brought to the host changes none of them. Neither does
+``timing``, which times a model of one's own once its outputs were read."""
 
 
 @cache

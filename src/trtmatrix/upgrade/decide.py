@@ -15,7 +15,7 @@ from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
-from trtmatrix.upgrade.performance import MEASURES, make_performance
+from trtmatrix.upgrade.performance import MEASURES, make_performance, ratio_words
 from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
 from trtmatrix.upgrade.report import (
     CaseLine,
@@ -265,7 +265,7 @@ def _tell_performance(
     def worst(found: Sequence[PerformanceLine]) -> str:
         most = max(found, key=lambda line: line.ratio or 0)
         why_not = f": {most.why_not}" if most.why_not else ""
-        return f"most {most.repro}/{most.case} ({most.ratio or 0:.2f}× as much){why_not}"
+        return f"most {most.repro}/{most.case} ({ratio_words(most.measure, most.ratio or 0)}){why_not}"
 
     known = Evidence.RECORDED.value
     for measure in MEASURES:

@@ -11,7 +11,7 @@ from typing import Any
 from trtmatrix.api.report import count_changes, render_api_text
 from trtmatrix.common.words import counted, short
 from trtmatrix.suite.model import Verdict
-from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE
+from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE, SPEEDS, THROUGHPUT
 from trtmatrix.upgrade.report import (
     Baseline,
     Change,
@@ -169,7 +169,10 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
     """Yield a summary a measure, then the figures that are told apart."""
     lines = upgrade.performance
     if lines:
-        yield _line(f"After ÷ before. Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×.")
+        rule = f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×."
+        if any(line.measure == THROUGHPUT for line in lines):
+            rule = f"Of throughput the ratio is that of the time an item takes. {rule}"
+        yield _line(f"After ÷ before. {rule}")
     elif upgrade.findings:
         yield _line("No case has run at both versions here or in the records of this GPU.")
     for measure in MEASURES:
@@ -178,10 +181,10 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
             yield FactLine(topic=measure, text="; ".join(_summarise(mine)))
     told = sorted((line for line in lines if line.told_apart), key=lambda line: -(line.ratio or 0))
     columns = "repro case measure unit before after ratio p_value"
-    for label, is_latency in (("Latencies", True), ("Build times and sizes", False)):
-        mine = [line for line in told if (line.measure == "latency") is is_latency]
+    for label, is_speed in (("Latencies and throughput", True), ("Build times and sizes", False)):
+        mine = [line for line in told if (line.measure in SPEEDS) is is_speed]
         if mine:
-            yield _table(f"{label} that are told apart", mine, columns, ends, folded=not is_latency)
+            yield _table(f"{label} that are told apart", mine, columns, ends, folded=not is_speed)
 
 
 def _summarise(lines: Sequence[PerformanceLine]) -> Iterator[str]:
@@ -205,6 +208,9 @@ def _api(upgrade: Upgrade) -> Iterator[Block]:
         yield _line(f"{count_changes(api.changes)}{more}: {tells}")
 
 
+COLUMNS = ("latency", "build time", "engine size", "device memory")
+"""Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
+
 MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
 
@@ -217,7 +223,7 @@ def model_table(upgrade: Upgrade, *, narrow: bool = False) -> Table:
     """
     figures = {(line.repro, line.measure): line for line in upgrade.performance}
     order = [None, Decision.DONT, Decision.NOT_ENOUGH, Decision.GO_WITH_WORKAROUNDS, Decision.GO]
-    measures = [name for name in MEASURES if not narrow or name != "build time"]
+    measures = [name for name in COLUMNS if not narrow or name != "build time"]
     rows = [
         (
             model.name, model.decision or MISTAKE,

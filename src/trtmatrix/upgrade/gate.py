@@ -9,6 +9,7 @@ from typing import Any
 
 from trtmatrix.api.types import MUST_CHANGE, PINS, Certainty
 from trtmatrix.common.errors import UsageError
+from trtmatrix.upgrade.performance import ratio_words
 from trtmatrix.upgrade.report import SCHEMA, Baseline, Decision, Upgrade, Weight, plain
 
 AGAINST = {Weight.AGAINST.value, Weight.LACKING.value}
@@ -53,8 +54,8 @@ def find_problems(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], 
                 yield (name, case["change"], case["weight"]), f"{name}: {case['change']}: {case['why']}"
         for line in slower:
             if line["repro"] == model["repro"]:
-                text = f"{name}: {line['measure']} {line['ratio']:.2f}× as much"
-                yield (name, line["measure"]), text
+                text = ratio_words(line["measure"], line["ratio"])
+                yield (name, line["measure"]), f"{name}: {line['measure']} {text}"
         for reason in model["reasons"]:
             if reason["topic"] != "your model" and reason["weight"] in AGAINST:
                 yield (name, reason["topic"]), f"{name}: {reason['topic']}: {reason['text']}"

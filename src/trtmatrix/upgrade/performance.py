@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -31,13 +31,21 @@ RULE = (
     f"p ≤ {LEVEL:g}, and 95% of the runs of the typical engine beyond the other side's median"
 )
 
+THROUGHPUT = "throughput"
+"""The only measure of which more is better: it is compared as the time that an item takes."""
+
 MEASURES: Mapping[str, tuple[str, str]] = {
-    "latency": ("ms", "run_ms"), "build time": ("s", "build_seconds"),
-    "engine size": ("bytes", "engine_bytes"), "device memory": ("bytes", "device_memory_bytes"),
+    "latency": ("ms", "run_ms"), "end-to-end latency": ("ms", "end_to_end"),
+    "end-to-end latency with a CUDA graph": ("ms", "end_to_end_graph"), THROUGHPUT: ("items/s", "throughput"),
+    "build time": ("s", "build_seconds"), "engine size": ("bytes", "engine_bytes"),
+    "device memory": ("bytes", "device_memory_bytes"),
 }  # fmt: skip
 """Measure → its unit, and its name in a record; a latency over many runs is preferred to ``run_ms``."""
 
-TIMES = ("latency", "build time")
+SPEEDS = tuple(measure for measure, (unit, _) in MEASURES.items() if unit in {"ms", "items/s"})
+"""How fast an engine is."""
+
+TIMES = (*SPEEDS, "build time")
 """Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
 
 Engine = Mapping[str, Any]
@@ -103,6 +111,11 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def ratio_words(measure: str, ratio: float) -> str:
+    """Return after ÷ before in words."""
+    return f"{ratio:.2f}× {'the time an item' if measure == THROUGHPUT else 'as much'}"
+
+
 def make_performance(entries: Entries, before: str, after: str, limit: float) -> tuple[PerformanceLine, ...]:
     """Return each figure of each case that was measured or recorded at both versions; no controls.
 
@@ -121,13 +134,14 @@ def make_performance(entries: Entries, before: str, after: str, limit: float) ->
 
 
 def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]:
-    """Yield each measure that both sides have.
+    """Yield each measure that both sides have, or that the probe says why one side has not.
 
     Where one side has no latency over many runs, single runs of both are compared; an engine that was not
     timed at all is no hindrance.
     """
     old, new = _engines(was.records), _engines(will.records)
-    if was.cell.version.name == will.cell.version.name:
+    versions = was.cell.version.name, will.cell.version.name
+    if versions[0] == versions[1]:
         old, new = old[::2], old[1::2]
     conditions = _other_conditions(was.records, will.records)
     celsius = [[value for e in side if (value := _clock(e, "celsius")) is not None] for side in (old, new)]
@@ -135,9 +149,15 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     manner = "by turns" if _took_turns(was.records, will.records) else ""
     timed = [engine for engine in (*old, *new) if "run_ms" in engine]
     many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
+    repro, case = will.cell.repro.id, will.cell.case.id
     for measure, (unit, _) in MEASURES.items():
         ours, theirs = (_figures(engines, measure, many=many) for engines in (old, new))
         if not ours or not theirs:
+            if missing := _why_missing(measure, zip(versions, (old, new), strict=True)):
+                yield PerformanceLine(
+                    repro=repro, case=case, measure=measure, unit=unit, ratio=None, told_apart=False,
+                    before=_spread(ours, measure), after=_spread(theirs, measure), why_not=missing,
+                )  # fmt: skip
             continue
         why_not = conditions or why_not_compared(ours, theirs, clocked=measure in TIMES)
         least = LEAST_CHANGE if measure in TIMES else 1.0
@@ -145,16 +165,26 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
             None if why_not else p_value_beyond(*pair, least) for pair in ((ours, theirs), (theirs, ours))
         ]
         p_value = next((value for value in found if value is not None), None)
-        before, after = _spread(ours), _spread(theirs)
         clocks = [[f.sm_mhz for f in side if f.sm_mhz is not None] for side in (ours, theirs)]
         told = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
         told = "; ".join(filter(None, (told, warmth, manner)))
         yield PerformanceLine(
-            repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, before=before,
-            after=after, ratio=after.median / before.median, told_apart=p_value is not None, p_value=p_value,
+            repro=repro, case=case, measure=measure, unit=unit, before=_spread(ours, measure),
+            after=_spread(theirs, measure), ratio=_median(theirs) / _median(ours),
+            told_apart=p_value is not None, p_value=p_value,
             beyond_limit=not why_not and p_value_beyond(ours, theirs, limit) is not None,
             clocks=told or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
+
+
+def _why_missing(measure: str, sides: Iterable[tuple[str, Sequence[Engine]]]) -> str:
+    """Return what the probe says of the first engine that it could not time so, or nothing."""
+    for version, engines in sides:
+        for engine in engines:
+            reasons = engine.get("not_timed")
+            if isinstance(reasons, Mapping) and (why := reasons.get(MEASURES[measure][1])):
+                return f"{version}: {why}"
+    return ""
 
 
 def _took_turns(was: Sequence[Record], will: Sequence[Record]) -> bool:
@@ -172,15 +202,20 @@ def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:
 
 
 def _figures(engines: Sequence[Engine], measure: str, *, many: bool) -> list[Figure]:
-    """Return one of :data:`MEASURES` of every engine that has it as a positive number."""
+    """Return one of :data:`MEASURES` of every engine that has it as a positive number.
+
+    A throughput is the time an item takes, in milliseconds.
+    """
     found = []
     for engine in engines:
         value = engine.get(MEASURES[measure][1])
-        spread = engine.get("latency") if measure == "latency" and many else None
+        spread = engine.get("latency") if measure == "latency" and many else value
         spread = spread if isinstance(spread, Mapping) else {}
         numbers = [spread.get(name, value) for name in ("median_ms", "low_ms", "high_ms")]
+        numbers.append(spread.get("batch") if measure == THROUGHPUT else 1)
         if all(isinstance(n, (int, float)) and math.isfinite(n) and n > 0 for n in numbers):
-            median, low, high = map(float, numbers)
+            *times, items = map(float, numbers)
+            median, low, high = (value / items for value in times)
             clock = _clock(engine, "sm_mhz")
             found.append(Figure(median=median, low=min(low, median), high=max(high, median), sm_mhz=clock))
     return found
@@ -192,9 +227,19 @@ def _clock(facts: Mapping[str, Any], name: str) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def _spread(figures: Sequence[Figure]) -> Spread:
+def _median(figures: Sequence[Figure]) -> float:
+    return statistics.median(figure.median for figure in figures)
+
+
+def _spread(figures: Sequence[Figure], measure: str) -> Spread | None:
+    """Return a side's figures as they are shown: a throughput in items a second, all others as measured."""
     values = [figure.median for figure in figures]
-    return Spread(median=statistics.median(values), low=min(values), high=max(values), count=len(values))
+    if not values:
+        return None
+    low, median, high = min(values), _median(figures), max(values)
+    if measure == THROUGHPUT:
+        low, median, high = 1e3 / high, 1e3 / median, 1e3 / low
+    return Spread(median=median, low=low, high=high, count=len(values))
 
 
 def _other_conditions(was: Sequence[Record], will: Sequence[Record]) -> str:

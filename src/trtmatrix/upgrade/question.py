@@ -184,8 +184,9 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Ite
     if question.after.product is Product.TENSORRT:
         yield f"Other GPUs than {question.gpu.name}: ask once for each that you deploy on."
     if question.options.no_performance:
-        yield "Latency, memory, engine size and build time: left out by --no-performance."
-    yield "Precisions that no case has (BF16, INT8, FP8, INT4); throughput; several streams at once."
+        yield "Latency, throughput, memory, engine size and build time: left out by --no-performance."
+    throughput = "" if question.owns else "throughput; "
+    yield f"Precisions that no case has (BF16, INT8, FP8, INT4); {throughput}several streams at once."
     if not question.owns:
         yield "Your own models: --model FILE.onnx, with --inputs if you have some, or --models FOLDER."
     if not question.options.code:

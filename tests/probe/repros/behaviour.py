@@ -18,6 +18,8 @@ from typing import Any, Dict, List
 
 import numpy as np
 
+from trtprobe.timing import time_engine
+
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return globals()["do_" + params["does"].replace("-", "_")](params, files, trt)
@@ -31,10 +33,11 @@ def do_pass(params: Dict[str, Any], files: Any, trt: Any) -> Any:
 def do_own_model(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     """Build once for a user's own model and run each sample: x, or x.s0, x.s1 … with their own shapes."""
     engine = trt.build(files.model, profile=params.get("profile"), quantized=params.get("quantized", ()))
-    outputs, inputs = {}, files.inputs
+    outputs, inputs, feeds = {}, files.inputs, {}
     for sample in params.get("samples", [""]):
         feeds = {n[: len(n) - len(sample)]: inputs[n] for n in inputs if n.endswith(sample)}
         outputs.update({name + sample: y for name, y in engine.run(feeds).items()})
+    time_engine(trt, engine, feeds, params.get("profile") or {})
     trt.measure("open_files", len(list(Path("/proc/self/fd").iterdir())))
     return outputs
 

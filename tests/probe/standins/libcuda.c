@@ -1,13 +1,15 @@
 /* A stand-in for the CUDA driver, for hosts without a GPU: device memory is the host's, and what is
    put on a stream is done at once. Signatures: https://docs.nvidia.com/cuda/cuda-driver-api/.
-   STANDIN_NO_DEVICE: no device is there. STANDIN_DEVICE_BYTES: the largest block it can allocate. */
+   STANDIN_NO_DEVICE: no device is there. STANDIN_DEVICE_BYTES: the largest block it can allocate.
+   STANDIN_CALLS: a file that gets a line for each call around a CUDA graph, and from standinNote. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef int CUresult;
 typedef uint64_t CUdeviceptr;
-enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_HANDLE = 400 };
+enum { OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_HANDLE = 400, SPOILT = 901 };
 
 static int live_handles;
 
@@ -21,9 +23,15 @@ CUresult cuCtxSetCurrent(void *context) { return context ? 0 : INVALID_HANDLE; }
 static CUresult sticky;
 void standinBreak(CUresult code) { sticky = code; } /* as a kernel does that faults: all fails from now on */
 CUresult cuCtxSynchronize(void) { return sticky; }
+void standinNote(const char *what) {
+  const char *path = getenv("STANDIN_CALLS");
+  FILE *file = path ? fopen(path, "a") : NULL;
+  if (file) fprintf(file, "%s\n", what), fclose(file);
+}
 CUresult cuGetErrorString(CUresult code, const char **text) {
   *text = code == OUT_OF_MEMORY ? "out of memory" : code == NO_DEVICE ? "no device" : "unknown";
   if (code == 700) *text = "illegal address";
+  if (code == SPOILT) *text = "capture invalidated";
   return 0;
 }
 CUresult cuDeviceGetName(char *name, int length, int device) {
@@ -84,7 +92,50 @@ CUresult cuStreamCreate(void **stream, unsigned flags) {
   *stream = handle(1);
   return flags == 1 ? 0 : 1;
 }
-CUresult cuStreamSynchronize(void *stream) { return check(stream, 1); }
+static void *capturing; /* the stream that captures, if one does */
+static int spoilt;
+CUresult cuStreamSynchronize(void *stream) {
+  if (sticky) return sticky;
+  if (stream == capturing) return spoilt = SPOILT;
+  return check(stream, 1);
+}
+CUresult cuMemHostAlloc(void **pointer, size_t size, unsigned flags) {
+  *pointer = malloc(size);
+  return flags ? 1 : 0;
+}
+CUresult cuMemFreeHost(void *pointer) { free(pointer); return 0; }
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t size, void *stream) {
+  standinNote("copy in");
+  memcpy((void *)(uintptr_t)to, from, size);
+  return sticky | check(stream, 1);
+}
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t size, void *stream) {
+  standinNote("copy out");
+  memcpy(to, (void *)(uintptr_t)from, size);
+  return sticky | check(stream, 1);
+}
+CUresult cuStreamBeginCapture_v2(void *stream, int mode) {
+  standinNote("begin capture");
+  capturing = stream;
+  return mode == 1 ? check(stream, 1) : 1;
+}
+CUresult cuStreamEndCapture(void *stream, void **graph) {
+  CUresult code = stream == capturing ? spoilt : 1;
+  standinNote("end capture");
+  *graph = code ? NULL : handle(3);
+  capturing = NULL, spoilt = 0;
+  return code;
+}
+CUresult cuGraphInstantiateWithFlags(void **executable, void *graph, unsigned long long flags) {
+  *executable = handle(4);
+  return flags ? 1 : check(graph, 3);
+}
+CUresult cuGraphLaunch(void *executable, void *stream) {
+  standinNote("launch");
+  return check(executable, 4) | check(stream, 1);
+}
+CUresult cuGraphExecDestroy(void *executable) { standinNote("destroy"); return check(executable, 4); }
+CUresult cuGraphDestroy(void *graph) { standinNote("destroy"); return check(graph, 3); }
 CUresult cuEventCreate(void **event, unsigned flags) { *event = handle(2); return flags ? 1 : 0; }
 CUresult cuEventRecord(void *event, void *stream) { return check(event, 2) | check(stream, 1); }
 CUresult cuEventSynchronize(void *event) { return check(event, 2); }

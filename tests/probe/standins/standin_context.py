@@ -79,6 +79,13 @@ class IExecutionContext:
         if "run_says" in self.engine.graph:
             self.engine.complain(self.engine.graph["run_says"])
             return False
+        driver = ctypes.CDLL("libcuda.so.1")
+        driver.standinNote(b"run")
+        if self.engine.graph.get("waits") and driver.cuStreamSynchronize(ctypes.c_void_p(stream)):
+            self.engine.complain("the run waits for the host")
+            return False
+        if self.shapes[self.first][:1] == self.engine.graph.get("faults_at"):
+            driver.standinBreak(700)
         x = self._array(self.first)
         for name in self.engine.graph["outputs"]:
             relu = np.maximum(x, 0)

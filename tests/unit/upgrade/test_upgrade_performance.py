@@ -18,6 +18,7 @@ from trtmatrix.suite.repros import Case
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.performance import make_performance, rank_p_value
+from trtmatrix.upgrade.render import render_text
 from trtmatrix.upgrade.report import Decision, PerformanceLine, Weight
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
@@ -111,6 +112,49 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
     why_not = {"latency": unknown, "build time": unknown, "engine size": ""}
     assert {name: line.why_not for name, line in lines.items()} == why_not
     assert {name: line.told_apart for name, line in lines.items()} == {n: not w for n, w in why_not.items()}
+
+
+def test_end_to_end_latency_and_throughput_are_compared_as_latency_is() -> None:
+    old, new = cells()
+
+    def engines(cell: Cell, ms: float, batch: float = 8) -> Entry:
+        quantiles = {"median_ms": ms, "low_ms": ms, "high_ms": ms}
+        facts: dict[str, Any] = {"end_to_end": quantiles, "end_to_end_graph": quantiles}
+        return timed(cell, (1.0, 1.0, 1.0), throughput={**quantiles, "batch": batch}, **facts)
+
+    _, *lines = compare(engines(old, 4.0), engines(new, 8.0))
+    assert [(line.measure, line.ratio, line.beyond_limit) for line in lines] == [
+        ("end-to-end latency", 2.0, True), ("end-to-end latency with a CUDA graph", 2.0, True),
+        ("throughput", 2.0, True),
+    ]  # fmt: skip
+    throughput = lines[-1]
+    assert throughput.before is not None
+    assert throughput.after is not None
+    assert (throughput.before.median, throughput.after.median, throughput.unit) == (2000, 1000, "items/s")
+    mine = replace(own("good3", "good3"), entries=Entries([engines(old, 4.0), engines(new, 8.0)]), limit=1.1)
+    upgrade = decide(ask(entries_for({"sdpa": "good3"}, {"sdpa": "good3"}), owns=(mine,)))
+    assert upgrade.decision is Decision.DONT
+    assert "throughput: 1 of 1 case significantly beyond 1.1×" in " ".join(r.text for r in upgrade.reasons)
+    told = " ".join(render_text(upgrade).split())
+    assert "(2.00× the time an item)" in told
+    assert "Of throughput the ratio is that of the time an item takes" in told
+    assert "end-to-end latency with a CUDA graph: 1 case, 1 worse, 0 better" in told
+    assert [line.ratio for line in compare(engines(old, 4.0), engines(new, 8.0, 16))][-1] == 1.0
+
+
+def test_what_the_probe_could_not_time_is_told_with_its_reason() -> None:
+    old, new = cells()
+    why = {"end_to_end_graph": "no CUDA graph: a loop", "throughput": "no throughput: out of memory"}
+    quantiles = {"median_ms": 2.0, "low_ms": 2.0, "high_ms": 2.0}
+    before = timed(old, (1.0, 1.0, 1.0), end_to_end_graph=quantiles)
+    _, graph, throughput = compare(before, timed(new, (1.0, 1.0, 1.0), not_timed=why))
+    assert (graph.why_not, graph.ratio) == (f"{NEW}: no CUDA graph: a loop", None)
+    assert graph.before is not None
+    assert (graph.before.median, graph.after, throughput.before) == (2.0, None, None)
+    assert throughput.why_not == f"{NEW}: no throughput: out of memory"
+    upgrade = decide(ask([before, timed(new, (1.0, 1.0, 1.0), not_timed=why)]))
+    assert upgrade.decision is Decision.GO
+    assert f"1 not comparable: {NEW}: no CUDA graph: a loop" in " ".join(render_text(upgrade).split())
 
 
 @pytest.mark.parametrize("odd", [0.0, float("nan"), "fast"])

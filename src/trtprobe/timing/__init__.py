@@ -1,0 +1,207 @@
+"""What a model costs its user: end to end, with and without a CUDA graph, and throughput.
+
+A model of one's own asks for it after its outputs were read. No trouble here is the cell's: it becomes a
+reason.
+
+End to end is what the host sees: inputs in pinned memory are copied to the GPU, the engine is run, outputs
+are copied back into pinned memory, and the host waits for them. With a CUDA graph all of this is captured
+once and launched each time; trtexec's --useCudaGraph captures the run alone, without the copies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from trtprobe.backends.base import LEAST, SLOW_SECONDS, sum_up, time_runs
+from trtprobe.backends.gpu_engine import RUNS, SECONDS, WARM_SECONDS
+from trtprobe.cuda import Memory, Stream
+from trtprobe.timing.graphs import Graph, Pinned
+
+WINDOWS = 10
+"""Throughput is that of so many windows, each of many runs, which together take about ``SECONDS``."""
+
+MOST_BYTES = 1 << 30
+"""Inputs of the profile's largest shapes that are larger than this are not made on the host."""
+
+Range = Tuple[Sequence[int], ...]
+
+
+class NotTimedError(Exception):
+    """A figure that an engine cannot have, and why."""
+
+
+def time_engine(
+    backend: Any, engine: Any, inputs: Mapping[str, np.ndarray], profile: Mapping[str, Range]
+) -> None:
+    """Put an engine's ``end_to_end``, ``throughput`` and ``end_to_end_graph`` into the backend's facts.
+
+    ``inputs``: those of one sample; ``profile``: as :meth:`Backend.build` takes it. Each is a median and
+    quantiles in milliseconds a run (:func:`sum_up`); ``throughput`` has also its ``batch``. Why one is
+    missing is in ``not_timed``. Nothing is raised. A product without a GPU has none of them.
+
+    If the GPU's context then reports an error, or a capture failed, the cell is what it was before, but its
+    process serves no other: the worker sees that the backend's ``trouble`` was replaced.
+    """
+    if not backend.has_streams or backend.trouble():
+        return
+    not_timed: Dict[str, str] = {}
+    started = time.perf_counter()
+    steps: Dict[str, Tuple[str, Callable[[], Dict[str, Any]]]] = {
+        "end_to_end": ("not timed end to end", lambda: time_end_to_end(engine, inputs)),
+        "throughput": ("no throughput", lambda: time_throughput(engine, inputs, profile)),
+        "end_to_end_graph": ("no CUDA graph", lambda: time_with_graph(engine, inputs)),
+    }  # the last may spoil what comes after it
+    for name, (what, measure) in steps.items():
+        try:
+            backend.facts[name] = measure()
+        except Exception as error:
+            not_timed[name] = "%s: %s" % (what, str(error)[:300] or type(error).__name__)
+            is_spoilt = name == "end_to_end_graph" and not isinstance(error, NotTimedError)
+            if is_spoilt or backend.trouble():
+                backend.trouble = str  # which returns nothing
+                not_timed.update((each, not_timed[name]) for each in steps if each not in backend.facts)
+                break
+    if not_timed:
+        backend.facts["not_timed"] = not_timed
+    backend.facts["timing_seconds"] = time.perf_counter() - started
+
+
+def time_end_to_end(engine: Any, inputs: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+    """Return what single runs take from host to host, each put on a stream anew."""
+    path = EndToEnd(engine, inputs)
+    return path.time(path.put_on_stream)
+
+
+def time_with_graph(engine: Any, inputs: Mapping[str, np.ndarray]) -> Dict[str, Any]:
+    """Return what single runs take from host to host, captured into a CUDA graph once and launched.
+
+    A capture that fails leaves the stream behind; the engine then runs once more without a graph, which also
+    takes the error away that the product's copy of the CUDA runtime may still have for its next caller.
+    """
+    path = EndToEnd(engine, inputs)
+    if path.on_host:
+        raise NotTimedError("the host reads or writes %s in each run" % ", ".join(path.on_host))
+    path.run(path.put_on_stream)  # what an engine does only for new shapes is not captured
+    try:
+        graph = Graph(path.cuda, path.stream, path.put_on_stream)
+    except Exception:
+        with contextlib.suppress(Exception):
+            path.stream = path.cuda.stream()
+            path.run(path.put_on_stream)
+        raise
+    return path.time(lambda: graph.launch(path.stream))
+
+
+class EndToEnd:
+    """An engine with its inputs bound, and pinned host memory for each tensor that is on the GPU."""
+
+    def __init__(self, engine: Any, inputs: Mapping[str, np.ndarray]) -> None:
+        """Bind and copy the inputs in; ``NotTimedError`` where an output's shape depends on the data."""
+        self.engine, self.cuda = engine, engine.backend.cuda
+        self.memory: Dict[str, Memory] = engine.bind(inputs)
+        unknown = [name for name in engine.outputs if -1 in engine.shape(name)]
+        if unknown:
+            raise NotTimedError("the shape of %s depends on the data" % ", ".join(unknown))
+        names = [*engine.inputs, *engine.outputs]
+        self.on_host = [name for name in names if name not in self.memory]
+        self.inputs = [name for name in engine.inputs if name in self.memory]
+        self.outputs = [name for name in engine.outputs if name in self.memory]
+        self.pinned = {name: Pinned(self.cuda, block.size) for name, block in self.memory.items()}
+        self.stream: Stream = self.cuda.stream()
+        self.cuda.synchronize()
+        for name in self.inputs:
+            self.pinned[name].copy_from(self.memory[name], self.stream)
+        self.stream.synchronize()
+
+    def put_on_stream(self) -> None:
+        """Put the copies in, the run and the copies out on the stream; returns at once."""
+        for name in self.inputs:
+            self.pinned[name].copy_to(self.memory[name], self.stream)
+        self.engine.enqueue(self.stream)
+        for name in self.outputs:
+            self.pinned[name].copy_from(self.memory[name], self.stream)
+
+    def run(self, start: Callable[[], None]) -> float:
+        """Return how long it takes from ``start`` until everything is on the host, in milliseconds."""
+        started = time.perf_counter()
+        start()
+        self.stream.synchronize()
+        return 1e3 * (time.perf_counter() - started)
+
+    def time(self, start: Callable[[], None]) -> Dict[str, Any]:
+        """Return the median and quantiles of runs, once the GPU has been busy for a while."""
+        started = time.perf_counter()
+        self.run(start)
+        while time.perf_counter() - started < WARM_SECONDS:
+            self.run(start)
+        return sum_up(time_runs(lambda: self.run(start), RUNS, SECONDS))
+
+
+def time_throughput(
+    engine: Any, inputs: Mapping[str, np.ndarray], profile: Mapping[str, Range]
+) -> Dict[str, Any]:
+    """Return milliseconds a run where runs follow each other without the host waiting, at the largest shapes.
+
+    ``batch``: the largest leading dimension of the inputs on the GPU, 1 where none has one. Copies to and
+    from the host are not among it.
+    """
+    given = make_largest(engine, inputs, profile)
+    memory, cuda = engine.bind(given), engine.backend.cuda
+    stream = cuda.stream()
+    cuda.synchronize()
+    seconds = 0.0
+    for _ in range(2):  # the first run also loads kernels
+        started = time.perf_counter()
+        engine.enqueue(stream)
+        stream.synchronize()
+        seconds = max(time.perf_counter() - started, 1e-6)
+    windows = max(1 if seconds > SLOW_SECONDS else LEAST, min(WINDOWS, int(SECONDS / seconds)))
+    runs = max(1, round(SECONDS / windows / seconds))
+    marks = [stream.record()]
+    for _ in range(windows):
+        for _ in range(runs):
+            engine.enqueue(stream)
+        marks.append(stream.record())
+    times = [later.milliseconds_since(mark) / runs for mark, later in zip(marks, marks[1:])]  # noqa: RUF007 - from 3.10
+    sizes = [given[name].shape[0] for name in engine.inputs if name in memory and given[name].ndim]
+    return {**sum_up(times), "runs": runs * windows, "batch": max([1, *sizes])}
+
+
+def make_largest(
+    engine: Any, inputs: Mapping[str, np.ndarray], profile: Mapping[str, Range]
+) -> Dict[str, np.ndarray]:
+    """Return a sample's inputs in the largest shapes of the profile: cropped, or repeated along each axis.
+
+    An input whose values the profile bounds has the largest of them. ``NotTimedError`` where there is too
+    much of it.
+    """
+    made = {name: np.asarray(array) for name, array in inputs.items()}
+    values = {name for name in profile if name in made and is_on_host(engine, name)}
+    shapes = {name: tuple(most[-1]) for name, most in profile.items() if name in made and name not in values}
+    size = sum(int(np.prod(shape, dtype=np.float64)) * made[name].itemsize for name, shape in shapes.items())
+    if size > MOST_BYTES:
+        raise NotTimedError("inputs of the profile's largest shapes are %.1f GiB" % (size / (1 << 30)))
+    for name in values:
+        made[name] = np.array(profile[name][-1], made[name].dtype).reshape(made[name].shape)
+    for name, shape in shapes.items():
+        for axis, wanted in enumerate(shape):
+            made[name] = _fit_axis(made[name], axis, int(wanted))
+    return made
+
+
+def is_on_host(engine: Any, name: str) -> bool:
+    """Whether TensorRT reads an input on the host: it is values that decide shapes."""
+    location: Any = engine.engine.get_tensor_location(name)
+    return bool(location == engine.backend.trt.TensorLocation.HOST)
+
+
+def _fit_axis(array: np.ndarray, axis: int, wanted: int) -> np.ndarray:
+    size = array.shape[axis]
+    if not size and wanted:
+        return np.zeros((*array.shape[:axis], wanted, *array.shape[axis + 1 :]), array.dtype)
+    fitted: np.ndarray = np.take(array, np.arange(wanted) % max(1, size), axis)
+    return fitted

@@ -1,0 +1,89 @@
+"""What a model of one's own is timed for beyond its latency, and that no trouble of it reaches the cell."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.probe.jobs import GRAPH, MAIN, Job, X
+from tests.probe.test_own_model import DYNAMIC, EXPANDS, FINDS, PROFILE, SIZES, own
+
+ONE = ["copy in", "run", "copy out"]
+SPOILT = "no CUDA graph: execute_async_v3 failed: the run waits for the host"
+ILLEGAL = "no throughput: cuStreamSynchronize: CUDA error 700 (illegal address)"
+LARGE = "no throughput: inputs of the profile's largest shapes are 12.0 GiB"
+NO_MEMORY = "no throughput: cuMemAlloc_v2: CUDA error 2 (out of memory)"
+GROWS = "the shape of found depends on the data"
+
+
+def test_end_to_end_is_copies_and_run_and_a_cuda_graph_holds_them_all(
+    python: Path, driver: Path, tmp_path: Path
+) -> None:
+    job = Job(tmp_path, [own(GRAPH), own(GRAPH)])
+    calls = tmp_path / "calls"
+    assert job.run(python, driver, STANDIN_CALLS=str(calls)) == 0, job.log()
+    engine = job.record()["engine"]
+    assert "not_timed" not in engine
+    assert engine["end_to_end"]["runs"] == engine["end_to_end_graph"]["runs"] == 50
+    assert 0 < engine["end_to_end"]["low_ms"] <= engine["end_to_end"]["median_ms"]
+    assert engine["throughput"]["batch"] == 2
+    text = [word for word, _ in groupby(calls.read_text().splitlines())]
+    begin = text.index("begin capture")
+    assert text[begin : begin + 7] == ["begin capture", *ONE, "end capture", "launch", "destroy"]
+    assert text[begin - 3 : begin] == ONE, "it has run before it is captured"
+    assert not job.record()["worker"]["ended"], "the process serves the next cell"
+
+
+@pytest.mark.parametrize(
+    ("graph", "profile", "inputs", "batch"),
+    [
+        (GRAPH, None, None, 2),
+        (DYNAMIC, PROFILE, {"x": X[:1]}, 4),
+        (DYNAMIC, {"x": [[1, 3], [1, 3], [7, 3]]}, {"x": X}, 7),
+        (EXPANDS, SIZES, {"x": X[:, :1], "n": np.array([2, 3])}, 2),
+    ],
+)
+def test_throughput_is_measured_at_the_largest_shapes_of_the_profile(
+    driver: Path, tmp_path: Path, graph: Any, profile: Any, inputs: Any, batch: int
+) -> None:
+    job = Job(tmp_path, [own(graph, inputs, profile=profile)])
+    assert job.run(MAIN, driver) == 0, job.log()
+    throughput = job.record()["engine"]["throughput"]
+    assert throughput["batch"] == batch
+    assert throughput["median_ms"] == pytest.approx(1.5 * 10 / throughput["runs"]), "ten windows of 1.5 ms"
+
+
+@pytest.mark.parametrize(
+    ("graph", "profile", "inputs", "not_timed"),
+    [
+        ({**GRAPH, "waits": True}, None, None, {"end_to_end_graph": SPOILT}),
+        (FINDS, None, None,
+         {"end_to_end": f"not timed end to end: {GROWS}", "end_to_end_graph": f"no CUDA graph: {GROWS}"}),
+        (EXPANDS, SIZES, {"x": X[:, :1], "n": np.array([2, 3])},
+         {"end_to_end_graph": "no CUDA graph: the host reads or writes n in each run"}),
+        ({**DYNAMIC, "faults_at": [4]}, PROFILE, None, {"throughput": ILLEGAL, "end_to_end_graph": ILLEGAL}),
+        (DYNAMIC, {"x": [[1, 3], [2, 3], [1 << 30, 3]]}, None, {"throughput": LARGE}),
+        (DYNAMIC, {"x": [[1, 3], [2, 3], [1 << 20, 3]]}, None, {"throughput": NO_MEMORY}),
+    ],
+    ids=["capture fails", "grows", "host tensors", "faults", "large", "no memory"],
+)  # fmt: skip
+def test_what_cannot_be_timed_has_its_reason_and_the_cell_goes_on(
+    driver: Path, tmp_path: Path, graph: Any, profile: Any, inputs: Any, not_timed: Any
+) -> None:
+    job = Job(tmp_path, [own(graph, inputs, profile=profile), own(GRAPH)])
+    calls = tmp_path / "calls"
+    assert job.run(MAIN, driver, STANDIN_CALLS=str(calls), STANDIN_DEVICE_BYTES="4000000") == 0, job.log()
+    record = job.record()
+    assert (record["ended"], record["detail"]) == ("ran", "")
+    assert record["engine"]["not_timed"] == not_timed
+    is_spoilt = bool({SPOILT, ILLEGAL} & set(not_timed.values()))
+    assert record["worker"]["ended"] == "the cell changed or left: the backend.trouble" * is_spoilt
+    assert (job.record(1)["ended"], "not_timed" in job.record(1)["engine"]) == ("ran", False)
+    told = calls.read_text()
+    assert told.count("begin capture") == told.count("end capture")
+    if SPOILT in not_timed.values():
+        assert "end capture\ncopy in\nrun\ncopy out\n" in told, "it runs once more without a graph"
