@@ -23,7 +23,7 @@ from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, take_survey
-from trtmatrix.records.store import read_records
+from trtmatrix.records.store import find_recorded_versions, read_records
 from trtmatrix.run.perform import Options, Result, find_reasons, perform
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.model import Evidence, Exclusion, Gpu, Product, is_release
@@ -225,7 +225,7 @@ def list_command(options: ListOptions) -> ExitCode:
     context = open_context(options.project)
     versions = select_versions(context.matrix, context.selection)
     rows = select_cases(select_repros(context.plain_repros, context.selection), context.selection)
-    recorded = {item.record.cell.version for item in read_records(context.project.results)}
+    recorded = find_recorded_versions(context.project.results)
     standings = {v.name: standing_of(v, context.plain_repros, recorded) for v in versions}
     if options.json:
         print(json.dumps(list_json(versions, rows, standings), indent=1))

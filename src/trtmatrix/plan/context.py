@@ -14,7 +14,6 @@ from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.launchers.references import MACHINES, parse_reference, read_file, with_own_images
 from trtmatrix.plan.lockfile import REMEDY, Lock, parse_matrix_lock, pin_matrix
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
-from trtmatrix.suite.digest import Code
 from trtmatrix.suite.matrix import Matrix, parse_matrix
 from trtmatrix.suite.plan import ENGINE, SUFFIXES
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros
@@ -48,7 +47,7 @@ class ProjectOptions:
 class Context:
     """The project as read, and what the user selected of it.
 
-    ``controls``: these go along. ``code``: digests of this program's own code. The images of ``matrix`` are
+    ``controls``: these go along. The images of ``matrix`` are
     known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``engine``: which one is meant
     (:data:`trtmatrix.suite.plan.SUFFIXES`).
     """
@@ -59,7 +58,6 @@ class Context:
     selection: Selection
     pythons: tuple[str, ...]
     controls: bool = True
-    code: Code = field(default_factory=Code)
     lock: Lock = field(default_factory=Lock)
     offline: bool = False
     engine: str = "auto"
@@ -99,7 +97,7 @@ def open_context(options: ProjectOptions) -> Context:
     context = Context(
         project=project, matrix=pin_matrix(matrix, lock, own_platform()), selection=options.selection,
         repros={item.repro.id: item for item in loaded}, pythons=options.pythons or (sys.executable,),
-        controls=options.controls, code=loaded[0].code, lock=lock, offline=options.offline, engine=engine,
+        controls=options.controls, lock=lock, offline=options.offline, engine=engine,
     )  # fmt: skip
     select_versions(matrix, options.selection)
     select_cases(select_repros(context.plain_repros, options.selection), options.selection)

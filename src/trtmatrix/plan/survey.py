@@ -18,6 +18,7 @@ from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.plan.stale import cell_digests, origin_digests
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell, expand
+from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import NO_GPU, CellId, Gpu, Product
 from trtmatrix.suite.plan import CHILDREN, Engine, Excluded, Host, Plan, Pull, make_plan
@@ -206,12 +207,12 @@ def digests_now(context: Context, survey: Survey) -> dict[CellId, dict[str, str]
     """Return the digests that a record of each cell must have to count as current (``is_digest_of``)."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     columns: dict[tuple[str, str], Mapping[str, str]] = {}
-    found = {}
+    found, probe = {}, digest_own_code().probe
     on_host = "host" in context.selection.runtimes
     for cell in survey.cells:
         row, column = (cell.repro.id, cell.case.id), (cell.version.name, cell.gpu.slug)
         if row not in rows:
-            rows[row] = {**cell_digests(cell, context.repros[cell.repro.id]), "probe": context.code.probe}
+            rows[row] = {**cell_digests(cell, context.repros[cell.repro.id]), "probe": probe}
         if column not in columns:  # TensorRT runs on the cluster's nodes, where there is one
             on_nodes = cell.version.product is Product.TENSORRT
             host = survey.nodes_host if survey.nodes_host and on_nodes else survey.host

@@ -179,6 +179,11 @@ def _files(results: Path, problems: list[str]) -> Iterator[tuple[str, bool]]:
             yield from ((f"{folder}/{name}", is_local) for name in names(folder) if name.endswith(".json"))
 
 
+def find_recorded_versions(results: Path) -> set[str]:
+    """Return the versions of which a cell has a record, by the names of folders: no record is read."""
+    return {file.split("/")[-4] for file, _ in _files(results, [])}
+
+
 def publish(results: Path, records: Iterable[Record]) -> list[Path]:
     """Copy local records' bytes to where git sees them; returns the new files."""
     new: list[Path] = []

@@ -20,6 +20,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import Reason, find_reason
 from trtmatrix.plan.survey import Survey, entries_of
+from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
 from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
@@ -287,7 +288,7 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         surfaces = SurfaceIntake(project.results, progress.note)
     return Run(
         id=new_run_id(utc_now()), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
-        cache=project.cache, local=project.local, probe_digest=context.code.probe, progress=progress,
+        cache=project.cache, local=project.local, probe_digest=digest_own_code().probe, progress=progress,
         gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
         stored=survey.stored, rebuilds=options.rebuilds, interleaved=options.interleaved,
         confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),

@@ -107,7 +107,7 @@ def test_a_folder_depends_on_the_parameters(change: dict[str, Any], same: bool) 
     ("part", "same"), [({"noise": "a"}, False), ({"authoring": "a"}, False), ({"probe": "a"}, True)]
 )
 def test_a_folder_depends_on_the_code_that_makes_it(part: dict[str, str], same: bool) -> None:
-    other = dataclasses.replace(loaded(), code=Code(**part))
+    other = dataclasses.replace(loaded(), read_code=lambda: Code(**part))
     assert (case_key(other, make_case()) == case_key(loaded(), make_case())) is same
 
 

@@ -13,7 +13,7 @@ from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record, RecordError
-from trtmatrix.records.store import publish, read_records, write_record
+from trtmatrix.records.store import find_recorded_versions, publish, read_records, write_record
 
 CELL = make_cell()
 
@@ -35,6 +35,7 @@ def test_a_record_lies_where_its_id_says_and_reads_back(tmp_path: Path) -> None:
     assert files(tmp_path) == ["local/h200/10.7.0/sdpa-scale/sdpa-tf32/r1.json"]
     (stored,) = read_records(tmp_path)
     assert stored.local
+    assert find_recorded_versions(tmp_path) == {"10.7.0"}
     assert repr(stored.record) == repr(written)
     assert oct(Path(written.file).stat().st_mode & 0o777) == "0o644"
 
