@@ -28,7 +28,7 @@ from trtmatrix.suite.repros import Case
 def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
     """Return the digests of a cell's repro and case, and of what is asked of it."""
     return {
-        "repro": f"{loaded.repro.digest[:HALF]}{loaded.code.authoring[:HALF]}",
+        "repro": f"{loaded.digest[:HALF]}{loaded.code.authoring[:HALF]}",
         "case": case_digest(cell.case),
         "asked": asked_digest(cell.case),
     }

@@ -45,7 +45,7 @@ REMEMBERED = 8
 def case_key(loaded: LoadedRepro, case: Case) -> str:
     """Return the name of a case's folder: from the repro's code, the host's code, params and defects."""
     code = loaded.code
-    identity = [loaded.repro.digest, code.authoring, code.noise, case_digest(case), *case.defects]
+    identity = [loaded.digest, code.authoring, code.noise, case_digest(case), *case.defects]
     return sha256("\n".join(identity).encode()).hexdigest()[:40]
 
 

@@ -265,8 +265,7 @@ class Facts:
 
 @keys
 class Repro(Facts):
-    """One finding: facts, expectations and cases. ``digest`` identifies what a run sees of it."""
+    """One finding: facts, expectations and cases."""
 
     id: str
     cases: tuple[Case, ...]
-    digest: str = ""

@@ -84,7 +84,7 @@ def test_the_ids_are_of_the_content_not_of_the_path(opened: Opened, tmp_path: Pa
     two = opened(saved(mlp(), tmp_path / "b" / "My Net.onnx"))
     other = opened(saved(mlp(layers=3), tmp_path / "c" / "My Net.onnx"))
     assert ids(one) == ids(two)
-    assert model_repro(one).repro.digest == model_repro(two).repro.digest
+    assert model_repro(one).digest == model_repro(two).digest
     assert ids(one)[0].startswith("my-net-")
     assert ids(other)[0] != ids(one)[0]
 
@@ -101,7 +101,7 @@ def test_other_inputs_are_another_case_and_a_tolerance_is_not(opened: Opened, tm
     (case,) = model_repro(judged).repro.cases
     assert case.tolerance == {"atol": 1e-3, "rtol": 0.0}
     assert case.limits == {"beyond": 0.0}
-    assert model_repro(judged).repro.digest == model_repro(opened(model)).repro.digest
+    assert model_repro(judged).digest == model_repro(opened(model)).digest
 
 
 def test_it_is_a_page_that_the_probe_can_run(opened: Opened, tmp_path: Path) -> None:
