@@ -6,6 +6,7 @@ Source of names and signatures: https://docs.nvidia.com/cuda/cuda-driver-api/gro
 from __future__ import annotations
 
 import ctypes
+import gc
 from typing import Callable
 
 from trtprobe.cuda import Cuda, Memory, Stream
@@ -40,15 +41,24 @@ class Graph:
     """What was put on a stream, captured and instantiated; destroyed with the object."""
 
     def __init__(self, cuda: Cuda, stream: Stream, put_on_stream: Callable[[], None]) -> None:
-        """Capture; the capture is ended also where that fails, which is raised."""
+        """Capture; the capture is ended also where that fails, which is raised.
+
+        Nothing is collected meanwhile: memory of the GPU that is freed spoils a capture.
+        """
         self.cuda, self.graph, self.executable = cuda, ctypes.c_void_p(), ctypes.c_void_p()
-        cuda.call("cuStreamBeginCapture_v2", stream.handle, THREAD_LOCAL)
+        collects = gc.isenabled()
+        gc.disable()
         try:
-            put_on_stream()
-        except Exception:
-            cuda.lib.cuStreamEndCapture(stream.handle, ctypes.byref(self.graph))
-            raise
-        cuda.call("cuStreamEndCapture", stream.handle, ctypes.byref(self.graph))
+            cuda.call("cuStreamBeginCapture_v2", stream.handle, THREAD_LOCAL)
+            try:
+                put_on_stream()
+            except Exception:
+                cuda.lib.cuStreamEndCapture(stream.handle, ctypes.byref(self.graph))
+                raise
+            cuda.call("cuStreamEndCapture", stream.handle, ctypes.byref(self.graph))
+        finally:
+            if collects:
+                gc.enable()
         executable = ctypes.byref(self.executable)
         cuda.call("cuGraphInstantiateWithFlags", executable, self.graph, ctypes.c_uint64(0))
 
