@@ -10,10 +10,7 @@ FACTS = {
     "title": "Clip after a Linear loses its upper bound",
     "upstream": "NVIDIA/TensorRT#4606",
     "url": "https://github.com/NVIDIA/TensorRT/issues/4606",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/2521",
-        "https://github.com/NVIDIA/TensorRT/issues/3785",
-    ],
+    # See also NVIDIA/TensorRT#2521, NVIDIA/TensorRT#3785
     "summary": "MatMul, Add and Clip with the bounds 0 and 6 give max(x W + b, 0) at 10.12 and 10.13.3, on "
     "A100 and H200, by default settings. The reporter's smallest form is (2, 3) by (3, 4). In FP16 clamps "
     "of half models were reported at 8.5 and 8.6; these graphs are drawn from the reports' text.",

@@ -13,10 +13,7 @@ FACTS = {
     "title": "two CumSum along different axes",
     "upstream": "NVIDIA/TensorRT#4551",
     "url": "https://github.com/NVIDIA/TensorRT/issues/4551",
-    "related": [
-        "https://github.com/onnx/onnx-tensorrt/issues/1034",
-        "https://github.com/NVIDIA/TensorRT/issues/4813",
-    ],
+    # See also onnx/onnx-tensorrt#1034, NVIDIA/TensorRT#4813
     "summary": "From 10.8 on, where the layer for it came, to 10.11.0.33 at least (A10). Up to 10.7 the "
     "parser writes a loop, which is right.",
     "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},

@@ -15,11 +15,8 @@ FACTS = {
     "title": "INT64 inputs of the deformable attention plugin",
     "upstream": "NVIDIA/TensorRT#3777",
     "url": "https://github.com/NVIDIA/TensorRT/issues/3777",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/tree/main/plugin/multiscaleDeformableAttnPlugin",
-        "https://github.com/onnx/onnx-tensorrt/blob/main/docs/Changelog.md",
-        "https://github.com/NVIDIA/TensorRT/issues/4813",
-    ],
+    # See also https://github.com/NVIDIA/TensorRT/tree/main/plugin/multiscaleDeformableAttnPlugin,
+    # https://github.com/onnx/onnx-tensorrt/blob/main/docs/Changelog.md, NVIDIA/TensorRT#4813
     "summary": "A model with MultiscaleDeformableAttnPlugin_TRT builds with 8.6.1 and not with 9.1 to 9.3: "
     "'could not find any supported formats consistent with input/output data types'. Inputs 1 and 2 must be "
     "INT32. Up to 8.6 the parser casts INT64 to INT32, from 9.0 on no longer, from 10.0 on here again.",

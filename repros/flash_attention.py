@@ -16,12 +16,7 @@ FACTS = {
     "title": "attention fused out of the box",
     "upstream": "NVIDIA/TensorRT#3647",
     "url": "https://github.com/NVIDIA/TensorRT/issues/3647",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/3620",
-        "https://github.com/NVIDIA/TensorRT/issues/3665",
-        "https://github.com/NVIDIA/TensorRT/issues/4410",
-        "https://github.com/NVIDIA/TensorRT/issues/4537",
-    ],
+    # See also NVIDIA/TensorRT#3620, NVIDIA/TensorRT#3665, NVIDIA/TensorRT#4410, NVIDIA/TensorRT#4537
     "summary": "A maintainer believes that 9.2 supports flash attention out of the box through ONNX; the one "
     "who asked saw about 1.5 times the speed of torch 2.2. Neither GPU nor shapes are given; masks and "
     "unequal lengths are left open. Others saw it not fused: a large batch on 9.2, masks on 10.8.",

@@ -15,10 +15,7 @@ FACTS = {
     "title": "wrong fused FP16 attention kernel _gemm_mha_v2",
     "upstream": "NVIDIA/TensorRT#3777",
     "url": "https://github.com/NVIDIA/TensorRT/issues/3777",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/4167",
-        "https://github.com/NVIDIA/TensorRT/issues/4837",
-    ],
+    # See also NVIDIA/TensorRT#4167, NVIDIA/TensorRT#4837
     "summary": "By 10.0.0's release notes outputs mismatch PyTorch's and the CPU's where _gemm_mha_v2 is "
     "used, a kernel for FP16 only. NVIDIA advises 9.3; the one who asked found 10.0.1.6 right. 'FAIL fused' "
     "is the finding, 'PASS fused' a right kernel, 'PASS plain' none.",

@@ -17,10 +17,8 @@ FACTS = {
     "title": "nn.MultiheadAttention inside a tracker's transformer",
     "upstream": "NVIDIA/TensorRT#3619",
     "url": "https://github.com/NVIDIA/TensorRT/issues/3619",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/3596",
-        "https://github.com/visionml/pytracking/blob/master/ltr/models/transformer/transformer.py",
-    ],
+    # See also NVIDIA/TensorRT#3596,
+    # https://github.com/visionml/pytracking/blob/master/ltr/models/transformer/transformer.py
     "summary": "ToMP's FilterPredictor is inaccurate as one engine of TensorRT 8.6.1, its submodules "
     "are not; the first MatMul that fails is in the decoder's cross attention. Softmax kept in float32 "
     "helped, and so did moving the inputs to the CPU and back, so the buffers are tried as well.",

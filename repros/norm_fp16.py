@@ -14,12 +14,7 @@ FACTS = {
     "title": "LayerNorm and RMSNorm overflow in FP16",
     "upstream": "NVIDIA/TensorRT#2564",
     "url": "https://github.com/NVIDIA/TensorRT/issues/2564",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/2781",
-        "https://github.com/NVIDIA/TensorRT/issues/3101",
-        "https://github.com/NVIDIA/TensorRT/issues/4493",
-        "https://github.com/pytorch/TensorRT/issues/4061",
-    ],
+    # See also NVIDIA/TensorRT#2781, NVIDIA/TensorRT#3101, NVIDIA/TensorRT#4493, pytorch/TensorRT#4061
     "summary": "The norm written out of Sub, Pow, ReduceMean, Sqrt and Div in a graph of float16 overflows "
     "where the squares are kept in float16. Casts around it are dropped before TensorRT 9. One operator "
     "(LayerNormalization, opset 17) keeps float32 inside; scaling the input down first is safe everywhere.",

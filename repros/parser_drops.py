@@ -12,14 +12,8 @@ FACTS = {
     "title": "attributes that the ONNX parser drops without a word",
     "upstream": "NVIDIA/TensorRT#3467",
     "url": "https://github.com/NVIDIA/TensorRT/issues/3467",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/3750",
-        "https://github.com/NVIDIA/TensorRT/issues/3560",
-        "https://github.com/NVIDIA/TensorRT/issues/3465",
-        "https://github.com/NVIDIA/TensorRT/issues/3466",
-        "https://github.com/NVIDIA/TensorRT/issues/4646",
-        "https://github.com/NVIDIA/TensorRT/issues/4756",
-    ],
+    # See also NVIDIA/TensorRT#3750, NVIDIA/TensorRT#3560, NVIDIA/TensorRT#3465, NVIDIA/TensorRT#3466,
+    # NVIDIA/TensorRT#4646, NVIDIA/TensorRT#4756
     "summary": "The parsers of 8.5 to 9.3 read no axes input of an opset-18 Reduce, no reduction of Scatter, "
     "no antialias of Resize, num_outputs of Split, start and end of Shape; later ones read or refuse "
     "them. GridSample with opset 20's names, and GroupNormalization with one group, are wrong longer.",

@@ -17,16 +17,8 @@ FACTS = {
     "title": "lost √scale in fused attention",
     "upstream": "NVIDIA/TensorRT#4333",
     "url": "https://github.com/NVIDIA/TensorRT/issues/4333",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/4328",
-        "https://github.com/NVIDIA/TensorRT/issues/3908",
-        "https://github.com/NVIDIA/TensorRT/issues/4209",
-        "https://github.com/NVIDIA/TensorRT/issues/4334",
-        "https://github.com/NVIDIA/TensorRT/issues/4419",
-        "https://github.com/NVIDIA/TensorRT/issues/4482",
-        "https://github.com/NVIDIA/TensorRT/issues/4796",
-        "https://github.com/NVIDIA/TensorRT/issues/4813",
-    ],
+    # See also NVIDIA/TensorRT#4328, NVIDIA/TensorRT#3908, NVIDIA/TensorRT#4209, NVIDIA/TensorRT#4334,
+    # NVIDIA/TensorRT#4419, NVIDIA/TensorRT#4482, NVIDIA/TensorRT#4796, NVIDIA/TensorRT#4813
     "summary": "torch exports scaled_dot_product_attention with √scale multiplied onto q and onto "
     "kᵀ. TensorRT 10.7 computes that wrongly, and the same attention written out rightly. The "
     "reported figure is what the block gives when one of the two factors is lost.",

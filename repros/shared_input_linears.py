@@ -10,7 +10,7 @@ FACTS = {
     "title": "Linears that share their input are merged",
     "upstream": "NVIDIA/TensorRT-Edge-LLM#151",
     "url": "https://github.com/NVIDIA/TensorRT-Edge-LLM/issues/151",
-    "related": ["https://github.com/NVIDIA/TensorRT-Edge-LLM/issues/105"],
+    # See also NVIDIA/TensorRT-Edge-LLM#105
     "summary": "On Jetson Thor with 10.13.3.9 the V projection of a merged q, k, v is garbage; marking it as "
     "an output cures it. NVIDIA's own builder of language models switches the merging off (for 10.13 and "
     "10.14 match_dual_gemm, from 10.15 on fc_h_fusion). Other GPUs are not reported.",

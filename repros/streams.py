@@ -15,10 +15,7 @@ FACTS = {
     "title": "engine and caller on streams that do not wait",
     "upstream": "pytorch/TensorRT#2991",
     "url": "https://github.com/pytorch/TensorRT/issues/2991",
-    "related": [
-        "https://github.com/pytorch/TensorRT/pull/2881",
-        "https://github.com/pytorch/TensorRT/pull/3067",
-    ],
+    # See also pytorch/TensorRT#2881, pytorch/TensorRT#3067
     "summary": "A half ReLU called inside a fresh torch.cuda.Stream returns zeros now and then: the "
     "runtime ran the engine on a stream of its own with no wait on either side. No stable release "
     "has it; of the NGC images only 24.08 and 24.09. Here both missing waits are put in by hand. If "

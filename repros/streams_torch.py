@@ -17,10 +17,7 @@ FACTS = {
     "title": "Torch-TensorRT called inside a stream of the caller's own",
     "upstream": "pytorch/TensorRT#2991",
     "url": "https://github.com/pytorch/TensorRT/issues/2991",
-    "related": [
-        "https://github.com/pytorch/TensorRT/pull/2881",
-        "https://github.com/pytorch/TensorRT/pull/3067",
-    ],
+    # See also pytorch/TensorRT#2881, pytorch/TensorRT#3067
     "summary": "From #2881 to #3067 an engine runs on the stream that it took when it was made, whatever "
     "stream it is called on, and neither side waits. The C++ runtime also makes a half output by converting "
     "an empty float32 tensor on the caller's stream: where that comes last, it overwrites the result. "

@@ -13,10 +13,7 @@ FACTS = {
     "title": "Mul by a constant between Transposes",
     "upstream": "NVIDIA/TensorRT#3447",
     "url": "https://github.com/NVIDIA/TensorRT/issues/3447",
-    "related": [
-        "https://github.com/NVIDIA/TensorRT/issues/3451",
-        "https://github.com/NVIDIA/TensorRT/issues/3453",
-    ],
+    # See also NVIDIA/TensorRT#3451, NVIDIA/TensorRT#3453
     "summary": "Reported of int32 at 8.6.1 and fixed in 9.1; a maintainer reproduced it at 8.6. On an H200 "
     "8.6.0 gets it wrong in float32 and float16 too, with Mul and Add, where the Transposes change the order "
     "of axes of more than one element. Where both operands are inputs it is right. So were graphs like these "

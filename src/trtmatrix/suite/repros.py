@@ -257,7 +257,6 @@ class Facts:
     figure: Figure
     expectations: tuple[Expectation, ...] = ()
     workarounds: tuple[Workaround, ...] = ()
-    related: tuple[str, ...] = ()
     defects: Mapping[_DefectName, Defect] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
     rules: tuple[Rule, ...] = ()
