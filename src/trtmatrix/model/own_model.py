@@ -357,7 +357,7 @@ def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
         ("quantized to", ", ".join(model.quantized) or "nothing"),
         ("built as", BUILT_AS.get(model.typed, BUILT_AS["float32"])[precision]),
         ("profile", "; ".join(ranges) or "none: all shapes are static"),
-        ("samples", f"1, {inputs.words}" if inputs.drawn else inputs.words),
+        ("samples", f"{len(inputs.samples)}, {inputs.words}" if inputs.drawn else inputs.words),
     ]  # fmt: skip
     told = [*model.troubles, *([TYPED[model.typed]] if model.typed in TYPED else [])]
     if model.typed in {"float16", "bfloat16"} and precision != "fp16":

@@ -16,7 +16,7 @@ from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import write_output
 from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.listing import Opened, Wanted, find_models, open_models
 from trtmatrix.plan.context import Context, open_context, read_matrix
@@ -199,24 +199,33 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
     if not options.models and opened[0].mistake:
         raise UsageError(opened[0].mistake)
     entries: Sequence[Entry] = ()
+    stored: Sequence[Stored] = ()
     if any(one.context for one in opened):
         survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
+        stored = survey.stored
         entries = entries_of(mine, survey, survey.stored)
         builds = CONFIRMING_BUILDS * (3 - len(names))
         if not options.no_run:
             how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
             entries = perform(mine, survey, how).entries
-    return tuple(_look_at(one, entries, options, context, question) for one in opened)
+    return tuple(_look_at(one, entries, stored, options, context, question) for one in opened)
 
 
 def _look_at(
-    one: Opened, entries: Sequence[Entry], options: UpgradeOptions, context: Context, question: Question
-) -> Own:
-    """Return what is known of a model by all entries of a run."""
+    one: Opened, entries: Sequence[Entry], stored: Sequence[Stored], options: UpgradeOptions,
+    context: Context, question: Question,
+) -> Own:  # fmt: skip
+    """Return what is known of a model by all entries of a run, and by the records before it."""
     from trtmatrix.model.own_model import model_repro
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
-    from trtmatrix.upgrade.model_section import make_mistake, make_model_section, with_nodes, with_operators
+    from trtmatrix.upgrade.model_section import (
+        make_mistake,
+        make_model_section,
+        with_cpu,
+        with_nodes,
+        with_operators,
+    )
 
     model, calibration = one.wanted.model, question.entries.calibration
     names = (question.before.name, question.after.name)
@@ -232,6 +241,7 @@ def _look_at(
         graph, compute = load_model(model.model), question.gpu.compute or ""
         section = with_nodes(section, check_model(graph, model.model.name, facts, names, compute), *names)
         section = with_operators(section, graph, context, names, question.gpu.slug)
+        section = with_cpu(section, one.context, stored, calibration)
     return Own(section=section, entries=Entries(mine, calibration), limit=one.wanted.max_slowdown)
 
 

@@ -307,6 +307,7 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
     for node in section.nodes:  # what the model itself did is the better witness
         weight = Weight.NOTE if passed else node.weight
         yield replace(node, topic=MODEL, text=f"{node.topic}: {node.text}", weight=weight)
+    yield from (replace(line, topic=MODEL) for line in section.on_cpu)
 
 
 def _speaks_instead(own: Own, line: CaseLine) -> str:

@@ -268,7 +268,7 @@ def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
         said = "; ".join(part for part in (place, layer.error, layer.why_not, *layer.steps) if part)
         known += [(f"first wrong layer at {layer.version}", said)]
     yield from (FactLine(topic=name, text=value) for name, value in known if value)
-    yield from model.nodes
+    yield from (*model.nodes, *model.on_cpu)
     for label, items, columns in (
         (f"Cases of {model.name}", model.cases, "case change before after weight why"),
         ("Your acceptance", (model.check,) if model.check else (), "script passed figure label error"),

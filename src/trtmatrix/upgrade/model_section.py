@@ -21,11 +21,12 @@ from onnx import ModelProto
 from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.entry import Entry, Stored
+from trtmatrix.judge.judge import judge, measured_in, subject_of
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
-from trtmatrix.judge.record import RAN
+from trtmatrix.judge.record import RAN, Record
+from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.model.listing import Wanted
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
@@ -36,7 +37,9 @@ from trtmatrix.operators.records import read_operator_records
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import open_kept, read_kept, unpack_kept
+from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Evidence, Product, Verdict
+from trtmatrix.suite.repros import Repro
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line, name_source
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
@@ -334,6 +337,43 @@ def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: st
     told = f"{counted(check.nodes, 'node')} held against {counted(check.rules, 'rule')}: {sum_up(check)}"
     lines = tuple(_tell_nodes(group, before, after) for group in check.groups)
     return replace(section, facts=(*section.facts, ("nodes", told)), nodes=lines)
+
+
+def with_cpu(
+    section: ModelSection, context: Context, stored: Iterable[Stored], calibration: Calibration
+) -> ModelSection:
+    """Return a model's section with what the newest record of each ONNX Runtime says of it, on the CPU.
+
+    Such records are of the same file and inputs: repro and case are named after them.
+    """
+    repro, known = model_repro(context).repro, {version.name: version for version in context.matrix.versions}
+    case, newest = repro.cases[0], dict[str, Record]()
+    for item in stored:
+        cell, name = item.record.cell, item.record.cell.version
+        mine = (cell.repro, cell.case) == (repro.id, case.id) and name in known
+        if mine and item.record.product is Product.ONNXRUNTIME:
+            newest[name] = max(item.record, newest.get(name, item.record), key=lambda record: record.started)
+    lines = (_tell_cpu(newest[name], known[name], repro, calibration) for name in sorted(newest))
+    return replace(section, on_cpu=tuple(lines))
+
+
+def _tell_cpu(record: Record, version: Version, repro: Repro, calibration: Calibration) -> FactLine:
+    case = repro.cases[0]
+    outcome = judge((record,), case, version, repro, calibration)
+    floors = measured_in(record, FLOORS, case, repro, calibration) if record.ended == RAN else None
+    error = f", {short(floors)} noise floors" if floors is not None else ""
+    release = version.name.removeprefix(f"{version.product.value}-")
+    by = f"on the CPU ({PRODUCT_NAMES[version.product]} {release}{error})"
+    why = f": {outcome.reason}" if outcome.reason else ""
+    match outcome.verdict:
+        case Verdict.PASS:
+            text = f"right {by}: the graph is sound, which says nothing of TensorRT"
+        case Verdict.FAIL | Verdict.FLAKY:
+            text = f"wrong {by}{why}"
+        case _:
+            text = f"no verdict {by}: {outcome.cause.value if outcome.cause else outcome.verdict.value}{why}"
+    sources = (Source(title=record.file or str(record.cell)),)
+    return FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)
 
 
 def with_operators(

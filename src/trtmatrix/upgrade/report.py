@@ -193,8 +193,8 @@ class SampleFigure:
 class ModelSection:
     """A model of the user's own; ``facts``: pairs to show, ``nodes``: what repros know of its operators.
 
-    ``decision`` and ``reasons`` are those of the model by itself; ``mistake``: why it could not be asked
-    about, which is for the user to mend.
+    ``on_cpu``: how ONNX Runtime runs it. ``decision`` and ``reasons`` are those of the model by itself;
+    ``mistake``: why it could not be asked about, which is for the user to mend.
     """
 
     name: str
@@ -209,6 +209,7 @@ class ModelSection:
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
     nodes: tuple[FactLine, ...] = ()
+    on_cpu: tuple[FactLine, ...] = ()
     integers: tuple[Integers, ...] = ()
     tags: tuple[str, ...] = ()
     mistake: str = ""

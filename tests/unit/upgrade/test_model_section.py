@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +11,25 @@ import pytest
 from builders import make_case, make_cell, make_record, make_repro
 from model.test_own_model import arguments
 from onnxmodels import mlp, saved
+from upgrades import answer, own
 
 from trtmatrix.cli.options import read_options
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions, open_model
 from trtmatrix.plan.context import ProjectOptions, open_context
-from trtmatrix.suite.model import Evidence, Product
-from trtmatrix.upgrade.model_section import floor_words, make_model_section, make_samples, reference_words
-from trtmatrix.upgrade.report import SampleFigure
+from trtmatrix.suite.model import CellId, Evidence, Product
+from trtmatrix.upgrade.model_section import (
+    floor_words,
+    make_model_section,
+    make_samples,
+    reference_words,
+    with_cpu,
+)
+from trtmatrix.upgrade.render import render_text
+from trtmatrix.upgrade.report import SampleFigure, Weight
 
 OUTPUTS = {"y": "out/y"}
 TOLD = {
@@ -110,3 +119,39 @@ def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     assert [line.case for line in section.cases] == [
         case.id for case in context.repros[section.repro].repro.cases
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"rel_l2": 1e-7},
+         "right on the CPU (ONNX Runtime 1.31.1, 1 noise floors): the graph is sound, which says nothing of"),
+        ({"rel_l2": 1.0}, "wrong on the CPU (ONNX Runtime 1.31.1, 1.0e7 noise floors): "),
+        ({"ended": "crashed", "detail": "no kernel of Strange"},
+         "no verdict on the CPU (ONNX Runtime 1.31.1): crashed: no kernel of Strange"),
+    ],
+)  # fmt: skip
+def test_what_the_cpu_says_of_a_model_is_a_note_beside_a_move_of_tensorrt(
+    tmp_path: Path, fields: dict[str, Any], told: str
+) -> None:
+    args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
+    options = read_options(ModelOptions, args)
+    context = open_model(open_context(read_options(ProjectOptions, args)), options)
+    section = make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
+    (case,) = context.repros[section.repro].repro.cases
+    cpu = CellId(repro=section.repro, case=case.id, version="onnxruntime-1.31.1", gpu="cpu")
+    newest = make_record(cpu, product="onnxruntime", noise=NOISE, **fields)
+    older = make_record(cpu, product="onnxruntime", started="2020-01-01T00:00:00Z", ended="crashed")
+    others = [make_record(replace(cpu, repro="other"), product="onnxruntime", ended="crashed"), older]
+    stored = [Stored(record=record, local=True) for record in (newest, *others)]
+    section = with_cpu(section, context, stored, Calibration())
+    (line,) = section.on_cpu
+    assert line.text.startswith(told)
+    assert line.weight is Weight.NOTE
+    asked = [own("good3", "good3"), own("good3", "bad3")]
+    for mine in asked:
+        alone = answer(mine)
+        beside = answer(replace(mine, section=replace(mine.section, on_cpu=section.on_cpu)))
+        assert beside.decision is alone.decision, "it never decides"
+        assert line.text in [reason.text for reason in beside.reasons]
+        assert told in " ".join(render_text(beside).split())
