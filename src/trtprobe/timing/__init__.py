@@ -90,7 +90,7 @@ def time_with_graph(engine: Any, inputs: Mapping[str, np.ndarray]) -> Dict[str, 
         graph = Graph(path.cuda, path.stream, path.put_on_stream)
     except Exception:
         with contextlib.suppress(Exception):
-            path.stream = path.cuda.stream()
+            path = EndToEnd(engine, inputs)
             path.run(path.put_on_stream)
         raise
     return path.time(lambda: graph.launch(path.stream), 0.0)  # throughput has just kept the GPU busy
@@ -108,22 +108,24 @@ class EndToEnd:
             raise NotTimedError("the shape of %s depends on the data" % ", ".join(unknown))
         names = [*engine.inputs, *engine.outputs]
         self.on_host = [name for name in names if name not in self.memory]
-        self.inputs = [name for name in engine.inputs if name in self.memory]
-        self.outputs = [name for name in engine.outputs if name in self.memory]
-        self.pinned = {name: Pinned(self.cuda, block.size) for name, block in self.memory.items()}
         self.stream: Stream = self.cuda.stream()
+        self.pinned = {name: Pinned(self.cuda, block.size) for name, block in self.memory.items()}
+        copies = {name: (self.pinned[name], block) for name, block in self.memory.items()}
+        ins, outs = ([copies[n] for n in part if n in copies] for part in (engine.inputs, engine.outputs))
+        self.copies_in = [host.copy_to(block, self.stream) for host, block in ins]
+        self.copies_out = [host.copy_from(block, self.stream) for host, block in outs]
         self.cuda.synchronize()
-        for name in self.inputs:
-            self.pinned[name].copy_from(self.memory[name], self.stream)
+        for host, block in ins:
+            host.copy_from(block, self.stream)()
         self.stream.synchronize()
 
     def put_on_stream(self) -> None:
         """Put the copies in, the run and the copies out on the stream; returns at once."""
-        for name in self.inputs:
-            self.pinned[name].copy_to(self.memory[name], self.stream)
+        for copy in self.copies_in:
+            copy()
         self.engine.enqueue(self.stream)
-        for name in self.outputs:
-            self.pinned[name].copy_from(self.memory[name], self.stream)
+        for copy in self.copies_out:
+            copy()
 
     def run(self, start: Callable[[], None]) -> float:
         """Return how long it takes from ``start`` until everything is on the host, in milliseconds."""
