@@ -1,7 +1,7 @@
 """Says what tests of TensorRT's version, and of its names, give at the version moved to.
 
-A test is worked out twice: as Python does, and as it is meant, by the version's numbers. Where the two
-differ, the test is wrong at that version.
+A test is worked out twice: as Python does, and as it is meant. For the latter each number in a text is one
+letter, so that numbers and not digits are compared and cut. Where the two differ, the test is wrong there.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from trtmatrix.api.names import Names, dotted_name
-from trtmatrix.api.roles import BINDINGS, FOREIGN, MODULE, OWN, Roles, text_of
+from trtmatrix.api.names import BINDINGS, FOREIGN, MODULE, OWN, Names, Roles, dotted_name, text_of
 from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 
 Outcome = tuple[Any, Any]
 """What an expression gives, and what it is meant to give; None is unclear."""
 _MAY_ASK = re.compile(r"__version__|hasattr|version\(|get_distribution")
-_FAILED, _LONGEST = "an error", 999
+_FAILED, _LONGEST, _LETTERS = "an error", 999, 0xF0000
 _TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
-_VERSIONS = {"Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse"}
+_VERSIONS = ("Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse")
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "int": int, "float": float, "str": str, "tuple": tuple, "list": tuple,
+    **dict.fromkeys(_VERSIONS, lambda text: (*numbers_of(text.lstrip("v")), *(0,) * 6)[:6]),
+}  # fmt: skip
 _OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: lambda a, _: not a, ast.USub: lambda a, _: -a,
@@ -34,32 +38,31 @@ class Guards:
 
     def __init__(self, roles: Roles, names: Names, code: str, shared: Mapping[str, Outcome]) -> None:
         self.roles, self.names, self.shared = roles, names, shared
-        self._flags: dict[str, Outcome | None] = {}
+        self.version: Outcome = names.after, _lettered(names.after)
         self._asks = bool(_MAY_ASK.search(code)) or any(name.rstrip("()") in code for name in shared)
+        self._flags: dict[str, Outcome | None] = {}
+        self._hanging: dict[ast.AST, bool] = {}
 
     def _hangs(self, node: ast.AST) -> bool:
         """Whether an expression hangs on TensorRT's version, or on what its bindings have."""
-        if not self._asks or self._meaning(node) is not None:
-            return self._asks
-        parts = ast.iter_child_nodes(node)
-        if isinstance(node, ast.IfExp) and not isinstance(node.body, ast.Constant):
-            parts = iter((node.body, node.orelse))  # which of two things it is: that is no test
-        return any(map(self._hangs, parts))
+        if node not in self._hanging:
+            chooses = isinstance(node, ast.IfExp) and not isinstance(node.body, ast.Constant)  # no test
+            parts = ast.walk(node) if self._asks and not chooses else ()
+            self._hanging[node] = any(self._meaning(each) is not None for each in parts)
+        return self._hanging[node]
 
     def _meaning(self, node: ast.AST) -> Outcome | None:
         """Return what a part of a test gives if it hangs on the version by itself."""
-        version = self.names.after
         match node:
             case ast.Attribute(value=holder, attr="__version__"):
-                return (version, version) if self.roles.role(holder) == MODULE else None
+                return self.version if self.roles.role(holder) == MODULE else None
             case ast.Call(func=ast.Name(id="hasattr"), args=[holder, ast.Constant(value=str() as name)]):
                 if (held := self.roles.role(holder)) in ("", OWN, FOREIGN):
                     return None
                 dotted = name if held == MODULE else f"{held.removesuffix('()')}.{name}"
                 return (has := self.names.target.find(dotted) is not None, has)
             case ast.Call(args=[named, *_]) if BINDINGS.match(text_of(named)):
-                asked = re.search("version|distribution", dotted_name(node.func))
-                return (version, version) if asked else None
+                return self.version if re.search("version|distribution", dotted_name(node.func)) else None
             case ast.Name(id=name) | ast.Attribute(attr=name):
                 return self._flag(name)
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
@@ -80,9 +83,8 @@ class Guards:
 
     def exports(self) -> dict[str, Outcome]:
         """Return what names of the module, and its functions, give in other files."""
-        self._flags.clear()  # others may have shared more by now
-        found = {name: flag for name in self.roles.shared if (flag := self._flag(name))}
-        self._flags.clear()
+        found = {name: flag for name in [*self.roles.bound] if (flag := self._flag(name))}
+        self._flags, self._hanging = {}, {}  # others may share more hereafter
         return found
 
     def judge(self, node: ast.expr) -> tuple[str, str]:
@@ -131,15 +133,14 @@ class Guards:
 
     def _fold(self, node: ast.AST, meant: bool) -> Any:  # noqa: ANN401 - a value of the user's
         """Work an expression out; raises LookupError where it is unclear, or what Python raises."""
+        fold = partial(self._fold, meant=meant)
         if (found := self._meaning(node)) is not None:
             if found[meant] in (None, _FAILED):
                 raise LookupError
             return found[meant]
-
-        def fold(each: ast.AST | None) -> Any:  # noqa: ANN401
-            return each and self._fold(each, meant)
-
         match node:
+            case ast.Constant(value=str() as text) if meant:
+                return _lettered(text)
             case ast.Constant(value=value):
                 return value
             case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
@@ -149,23 +150,20 @@ class Guards:
             case ast.Attribute(value=inner, attr="major" | "minor" as name):
                 return fold(inner)[name == "minor"]
             case ast.Slice(lower=lower, upper=upper):
-                return slice(fold(lower), fold(upper))
+                return slice(lower and fold(lower), upper and fold(upper))
             case ast.Subscript(value=inner, slice=index):
-                whole, place = fold(inner), fold(index)
-                return _cut(whole, place) if meant and isinstance(whole, str) else whole[place]
+                return fold(inner)[fold(index)]
             case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
                 return _call("map" if isinstance(part, ast.Call) else "tuple", fold(each.iter))
             case ast.Compare(left=left, ops=[how], comparators=[right]):
                 sides = fold(left), fold(right)
                 inside = isinstance(how, ast.In | ast.NotIn) and isinstance(sides[1], str)
-                return _OPERATORS[type(how)](*(map(_numbers, sides) if meant and not inside else sides))
+                return _OPERATORS[type(how)](*(map(_spelt, sides) if inside else sides))
             case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
-                texts = list(map(fold, (inner, *args)))
-                if any(len(str(each)) > _LONGEST for each in texts):  # of replace after replace
+                text, *others = map(fold, (inner, *args))
+                if len(text) > _LONGEST:  # of replace after replace
                     raise LookupError
-                if meant and name == "startswith":
-                    return _numbers(texts[0])[: len(start := _numbers(texts[1]))] == start
-                given = getattr(texts[0], name)(*texts[1:])
+                given = getattr(text, name)(*others)
                 return tuple(given) if isinstance(given, list) else given
             case ast.Call(func=function, args=[*_, part]):
                 return _call(dotted_name(function).rpartition(".")[2], fold(part))
@@ -174,24 +172,17 @@ class Guards:
 
 def _call(name: str, value: Any) -> Any:  # noqa: ANN401
     """Return what a function gives."""
-    if name in _VERSIONS:
-        return (*(numbers := numbers_of(value.lstrip("v"))), *(0,) * (6 - len(numbers)))
-    functions: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "tuple": tuple}
-    functions |= {"list": tuple, "map": lambda parts: tuple(map(int, parts))}
-    return functions[name](value)
+    if name == "map":
+        return tuple(_call("int", part) for part in value)
+    keeps = name in ("str", "tuple", "list") or not isinstance(value, str)
+    return _FUNCTIONS[name](value if keeps else _spelt(value))
 
 
-def _numbers(value: Any) -> Any:  # noqa: ANN401
-    """Return a text, or each of several, as the numbers of a version."""
-    if isinstance(value, tuple):
-        return tuple(map(_numbers, value))
-    return numbers_of(value) if isinstance(value, str) else value
+def _lettered(text: str) -> str:
+    """Return a text with a letter of Unicode's private use for each number."""
+    return re.sub(r"\d+", lambda number: chr(_LETTERS + min(int(number[0]), 0xFFFD)), text)
 
 
-def _cut(version: str, place: int | slice) -> str:
-    """Cut a version between its numbers, where one with numbers of one digit is cut."""
-    parts = version.split(".")
-    if isinstance(place, slice):
-        start, stop = (None if end is None else (end + 1) // 2 for end in (place.start, place.stop))
-        return ".".join(parts[start:stop])
-    return parts[place // 2]
+def _spelt(text: str) -> str:
+    """Return such a text with its numbers in digits again."""
+    return re.sub("[\U000f0000-\U000ffffd]", lambda letter: str(ord(letter[0]) - _LETTERS), text)

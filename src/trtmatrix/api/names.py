@@ -1,24 +1,28 @@
-"""What the scan looks for, by name, and the uses that it notes."""
+"""What the scan looks for by name, and what the names and expressions of a Python file hold of TensorRT.
+
+A role is a text: ``tensorrt`` is the module, ``ICudaEngine`` an object, ``ICudaEngine()`` its class or what
+gives one when called, OWN and FOREIGN what is not TensorRT's, and an empty one what is not known. ``engine``,
+``self.engine`` and ``x.engine`` are one name, with the role of any assignment in the file; where that tells
+nothing, the name itself may.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
-from trtmatrix.api.types import (
-    WORST_FIRST,
-    ApiChange,
-    ApiClass,
-    ApiUse,
-    Behaviour,
-    Certainty,
-    ChangeKind,
-    Surface,
-)
+from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Certainty, ChangeKind, MemberKind, Surface
+
+MODULE, OWN, FOREIGN = "tensorrt", "own", "foreign"
+"""The bindings; what the scanned code defines; what other libraries and Python have."""
+BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?(\.tensorrt)?\s*([<>=!~].*)?$")
+_PLAIN = re.compile(r"dict|str|int|float|bool|range|open|bytes|len|set|list|tuple|(pathlib\.)?Path|onnx\.\w+")
 
 
 class Names:
@@ -29,28 +33,17 @@ class Names:
         behaviours: Sequence[Behaviour], hints: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.surface, self.target, self.after, self.hints = before, after, after.version, hints
-        ruled = sorted(changes, key=lambda change: -WORST_FIRST.index(change.kind))
-        self.changes = {c.name: c for c in ruled if c.kind is not ChangeKind.ADDED}
+        self.changes = dict[str, ApiChange]()
+        for change in sorted(changes, key=lambda change: [*ChangeKind].index(change.kind)):
+            if change.kind is not ChangeKind.ADDED:
+                self.changes.setdefault(change.name, change)
         self.flags = {name[8:]: c for name, c in self.changes.items() if name.startswith("trtexec ")}
-        told, lost = (
-            dict[str, ApiChange](),
-            dict[str, ApiChange](),
-        )  # what behaves otherwise; goes with its class
-        for each in behaviours:
-            change = ApiChange(
-                name=each.topic, kind=ChangeKind.BEHAVIOUR, note=each.text, source=each.source, url=each.url
-            )
-            told |= dict.fromkeys(each.names, change)
-        for gone, known in before.classes.items():
-            if gone in self.changes and self.changes[gone].kind is ChangeKind.REMOVED:
-                for dotted in (f"{gone}.{member}" for member in known.members if member[0] != "_"):
-                    lost[dotted] = replace(self.changes[gone], name=dotted, note=f"{gone} is gone")
-        self.tables = (self.changes, lost, told)
+        self.behaves = {name: each.change for each in behaviours for name in each.names}
         self.owners = defaultdict[str, list[str]](list)  # the classes of each member that changes
         for owner, _, attribute in (name.rpartition(".") for name in self.changes if " " not in name):
             self.owners[attribute] += [owner] * bool(owner)
-        self.sought = {*self.owners, *(name.rpartition(".")[2] for name in told)}
-        self.words = self.sought | {name.rpartition(".")[2] for name in lost}
+        self.sought = {*self.owners, *(name.rpartition(".")[2] for name in self.behaves)}
+        self.words = self.sought.union(*(known.members for known in before.classes.values()))
         self.alone = {word for word in self.sought if self.is_own(word) or word[0].isupper()}
         self._roles = re.compile("|".join(f"(?P<{role}>{form})" for role, form in hints["roles"].items()))
 
@@ -66,15 +59,32 @@ class Names:
     def changes_of(self, dotted: str) -> list[ApiChange]:
         """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
         owner, _, attribute = dotted.rpartition(".")
-        line = [owner]
-        for base in line:  # the nearest that has it decides
+        for base, members in (self.surface.members_of(owner) or {owner: {}}).items():
             whole = f"{base}.{attribute}" if owner else dotted
-            known = self.surface.classes.get(base, ApiClass())
-            found = [each[whole] for each in self.tables if whole in each]
-            if found or attribute in known.members:
+            found = [each[whole] for each in (self.changes, self.behaves) if whole in each]
+            if found or attribute in members:  # the nearest that has it decides
+                gone = self.changes.get(base)
+                if not found and gone and gone.kind is ChangeKind.REMOVED and attribute[0] != "_":
+                    return [replace(gone, name=whole, note=f"{base} is gone")]
                 return found
-            line += [each for each in known.bases if each not in line]
         return []
+
+    @cached_property
+    def cpp(self) -> dict[str, ApiChange]:
+        """What happens to names of C++, in small letters without underscores: ``setmaxworkspacesize``."""
+        known = dict[str, ApiChange]()
+        for dotted, change in self.changes.items():
+            owner, _, name = dotted.rpartition(".")
+            alone = self.is_own(name) or name in self.hints["cpp_too"] or not owner
+            if alone and change.kind is not ChangeKind.CHANGED and " " not in dotted:
+                for start in (
+                    ("", "set", "get") if name[0].islower() else ("k",) if owner else ("", "i", "create")
+                ):
+                    word = f"{start}{name}".replace("_", "").lower()
+                    known.setdefault(word, replace(change, note=f"{dotted} in Python"))
+        if bindings := known.get("numbindings"):  # it went with these, and has no name in Python
+            known["destroy"] = replace(bindings, replacement="delete", note="")
+        return known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +106,161 @@ class Page:
         ))  # fmt: skip
 
 
+class Roles:
+    """What each name of a file is given, and what its expressions hold by that."""
+
+    def __init__(self, tree: ast.Module, names: Names) -> None:
+        self.names, self.surface, self.self_role = names, names.surface, OWN
+        self.bound = defaultdict[str, list[ast.expr | str]](list)  # to each name, and by each ``function()``
+        self.imported: dict[str, str] = {}  # what names from other modules are called there
+        self.members: set[str] = set()  # methods of the file's classes
+        self._held: dict[str, str] = {}
+        self._gather(tree, "")
+
+    # ---- what is given to names ----
+
+    def _gather(self, node: ast.AST, function: str) -> None:
+        """Note what a statement and those in it give to names; ``function``: that it stands in."""
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(target, value)
+            case ast.AnnAssign(target=target, annotation=annotation, value=given):
+                self._bind(target, given or "")
+                self._bind(target, self._annotated(annotation))
+            case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+                self._bind(target, value)
+            case ast.For(target=target, iter=value):
+                self._bind(target, _item(value, 0))
+            case ast.If(test=test, body=[ast.Assign(targets=[target], value=ast.Constant() as value), *_]):
+                self._bind(target, ast.IfExp(test, value, value))  # what it is given hangs on the test
+            case ast.Return(value=ast.expr() as value):
+                self.bound[f"{function}()"].append(value)
+            case ast.arg(arg=name, annotation=annotation):
+                self.bound[name].append(self._annotated(annotation))
+            case ast.FunctionDef(name=function) | ast.AsyncFunctionDef(name=function):
+                self.bound[f"{function}()"].append(self._annotated(node.returns))
+            case ast.ClassDef(name=name, bases=bases, body=body):
+                self.bound[name] += [OWN, *bases]
+                self.bound[f"{name}()"].append("")
+                self.members |= {each.name for each in body if isinstance(each, ast.FunctionDef)}
+            case ast.Import(names=aliases):
+                for each in aliases:
+                    name = each.asname or each.name.partition(".")[0]
+                    self.bound[name].append(self._imported(each.name))
+            case ast.ImportFrom(names=aliases, module=module, level=level):
+                for each in aliases:
+                    self.imported[each.asname or each.name] = each.name
+                    held = "" if level else self._imported(module or "", each.name)
+                    self.bound[each.asname or each.name].append(held)
+        for inner in ast.iter_child_nodes(node):
+            if not isinstance(inner, ast.expr):
+                self._gather(inner, function)
+
+    def _bind(self, target: ast.expr, value: ast.expr | str) -> None:
+        """Note what is given to the names in a target."""
+        match target:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) if isinstance(value, ast.expr):
+                given = value.elts if isinstance(value, ast.Tuple) else []
+                for place, part in enumerate(parts):
+                    self._bind(part, given[place] if len(given) == len(parts) else _item(value, place))
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                self.bound[name].append(value)
+
+    def _imported(self, module: str, name: str = "") -> str:
+        """Return what a module, or a name from it, holds; nothing where it may be a part of the code."""
+        if BINDINGS.match(module):
+            return self._named(name) if name else MODULE
+        if module.startswith("polygraphy.backend.trt"):
+            hints, plain = self.names.hints["polygraphy"].items(), name.replace("_", "").lower()
+            return next((f"{given}()" for start, given in hints if plain.startswith(start)), "")
+        root = module.partition(".")[0]
+        return FOREIGN * (root in sys.stdlib_module_names or root in self.names.hints["others"])
+
+    def _annotated(self, node: ast.expr | None) -> str:
+        """Return what an annotation says a value is."""
+        text = ast.unparse(node).strip("'\"") if node else ""
+        if re.search(r"\b(trt|tensorrt)\b|^I[A-Z]\w+$", text):
+            return self._type(text)
+        return FOREIGN if _PLAIN.fullmatch(text) else ""
+
+    def _type(self, text: str) -> str:
+        found = {word for word in re.findall(r"\w+", text) if word in self.surface.classes}
+        return found.pop() if len(found) == 1 else ""
+
+    # ---- what expressions hold ----
+
+    def role(self, node: ast.expr) -> str:
+        """Return what an expression holds, maybe by its name alone."""
+        name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
+        return self.known(node) or self.names.find_role(name)
+
+    def known(self, node: ast.expr) -> str:
+        """Return what an expression holds by what is given to its names."""
+        match node:
+            case ast.Constant(value=value):
+                return FOREIGN * (value is not None)
+            case ast.Dict() | ast.DictComp():
+                return OWN
+            case ast.Name(id=name):
+                return self.self_role if name == "self" else self.held(name)
+            case ast.Attribute(value=holder, attr=name):
+                return self._attribute(self.role(holder), name)
+            case ast.Subscript(value=whole, slice=index):
+                base = self.known(whole) if isinstance(whole, ast.Call) else self.role(whole)
+                if base.endswith("()"):
+                    return self._attribute(base, text_of(index))
+                items = {"INetworkDefinition": "ILayer", "ICudaEngine": FOREIGN}
+                return base if base in (MODULE, FOREIGN) else items.get(base, "")
+            case ast.Call():
+                return self._call(node)
+            case ast.IfExp(body=inner) | ast.BoolOp(values=[*_, inner]) | ast.Await(value=inner):
+                return self.role(inner)
+        return ""
+
+    def held(self, name: str) -> str:
+        """Return what a name holds, or what ``function()`` gives: what is TensorRT's before all else."""
+        if name not in self._held:
+            self._held[name] = ""  # of what hangs on itself
+            roles = [each if isinstance(each, str) else self.known(each) for each in self.bound.get(name, ())]
+            self._held[name] = min(filter(None, roles), key=(OWN, FOREIGN).__contains__, default="")
+        return self._held[name] or MODULE * (name in ("trt", "tensorrt"))
+
+    def _call(self, node: ast.Call) -> str:
+        """Return what a call gives."""
+        name = dotted_name(node.func).rpartition(".")[2]
+        asked = text_of(node.args[0]) if node.args and "import" in name else ""
+        if BINDINGS.match(asked) or re.search(r"import_(trt|tensorrt)$", name):
+            return MODULE
+        callee = self.role(node.func)
+        if callee.endswith("()"):
+            return callee[:-2]
+        if callee in ("", OWN):
+            plain = not callee and isinstance(node.func, ast.Name) and _PLAIN.fullmatch(name)
+            return FOREIGN if plain else self.held(f"{name}()") or callee
+        called_twice = isinstance(node.func, ast.Call)  # Polygraphy's loaders stand for what they give
+        return callee if callee in (MODULE, FOREIGN) or called_twice else ""
+
+    def _attribute(self, base: str, name: str) -> str:
+        """Return what an attribute of something holds."""
+        if base in (MODULE, FOREIGN):
+            return base if base == FOREIGN or name == "tensorrt" else self._named(name)
+        return self._named(f"{base.removesuffix('()')}.{name}") or self.held(name)
+
+    def _named(self, dotted: str) -> str:
+        """Return what ``"BuilderFlag"``, ``"Builder.build_engine"`` or ``"ICudaEngine.num_layers"`` holds."""
+        if (member := self.surface.find(dotted)) is None:
+            return ""
+        owner, returns = dotted.rpartition(".")[0], member.returns
+        match member.kind:
+            case MemberKind.CLASS:
+                return f"{returns}()"
+            case MemberKind.VALUE:
+                return owner if owner in self.surface.classes else returns
+        given = self._type(returns or " ".join(text.rpartition("->")[2] for text in member.signatures))
+        return given if member.kind is MemberKind.PROPERTY else f"{given}()"
+
+
 def dotted_name(node: ast.AST) -> str:
     """Return ``a.b.c`` of names and attributes, with what is called or indexed left out."""
     match node:
@@ -106,3 +271,12 @@ def dotted_name(node: ast.AST) -> str:
         case ast.Call(func=inner) | ast.Subscript(value=inner):
             return dotted_name(inner)
     return ""
+
+
+def text_of(node: ast.AST) -> str:
+    """Return what a literal text says, or nothing."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def _item(whole: ast.expr, place: int) -> ast.expr:
+    return ast.Subscript(whole, ast.Constant(place), ast.Load())

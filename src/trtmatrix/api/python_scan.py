@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from trtmatrix.api.compare import fits
 from trtmatrix.api.guards import Guards, Outcome
-from trtmatrix.api.names import Names, Page, dotted_name
-from trtmatrix.api.roles import BINDINGS, FOREIGN, MODULE, OWN, Roles, text_of
+from trtmatrix.api.names import BINDINGS, MODULE, Names, Page, Roles, dotted_name, text_of
 from trtmatrix.api.text_scan import scan_commands
 from trtmatrix.api.types import ApiChange, ChangeKind
 
@@ -20,6 +19,7 @@ _IMPORTS = re.compile(
     r"|import\w*\(\s*[\"']tensorrt|import_(trt|tensorrt)\(|trt(?<!\wtrt)\.\w"
 )
 _NEAR = re.compile(r"\b_?trt|tensorrt", re.IGNORECASE)
+_PLAIN = re.compile(r"trtexec|engine\[|len\(engine|with (trt|tensorrt)\.")
 _ASKS = re.compile(r"__version__|hasattr\((trt|tensorrt)")
 _NEWER = re.compile(
     r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
@@ -50,16 +50,13 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
 
 
 def _matters(page: Page, names: Names) -> bool:
-    """Say whether a name that changes stands in a file that imports TensorRT, or is used as one where not."""
-    imports = bool(_IMPORTS.search(page.code))
-    if not imports and not _NEAR.search(page.code):
-        return False
-    plain = ("trtexec", "engine[", "len(engine", *("__version__", "with trt.", "with tensorrt.") * imports)
-    words = names.sought & {*re.findall(r"\w+", page.code)}
-    if any(word in page.code for word in plain) or (imports and words & names.alone):
-        return True
-    used = re.findall(rf"(\w*)[)\]]*[.\"']({'|'.join(words)})\b", page.code) if words else []
-    return any(imports or name in names.alone or names.find_role(holder) for holder, name in used)
+    """Say whether a name that changes stands in a file that imports TensorRT, or one of its own where not."""
+    imports = _IMPORTS.search(page.code)
+    if page.cells or not (imports or _NEAR.search(page.code)):
+        return bool(page.cells)  # much of a notebook is none of its Python
+    words = names.sought.intersection(re.findall(r"\w+", page.code))
+    plain = _PLAIN.search(page.code) or (imports and _ASKS.search(page.code))
+    return bool(plain or (words if imports else words & names.alone))
 
 
 def reason(error: BaseException) -> str:
@@ -90,7 +87,7 @@ class PythonFile:
         for line, change, why, inside in self.uses:
             behind = any(map(self._is_called_behind, inside))
             self.page.note(line, change, why or "behind a test before each of its calls" * behind)
-        if "trtexec" in self.page.code:
+        if any("trtexec" in line for line in self.page.lines):
             scan_commands(ast.walk(self.tree), self.page, self.names)
 
     def _is_called_behind(self, name: str) -> bool:
@@ -111,13 +108,10 @@ class PythonFile:
         guards = self._look_at(node) or {}
         for name in node._fields:
             part, behind = getattr(node, name, None), guards.get(name, "")
-            if isinstance(part, list):
-                for each in part:
-                    if isinstance(each, ast.AST):
-                        self._walk(each, behind)
-                        behind = behind or self._skips(node, each)
-            elif isinstance(part, ast.AST) and part._fields:
-                self._walk(part, behind)
+            for each in part if isinstance(part, list) else [part]:
+                if isinstance(each, ast.AST) and each._fields:
+                    self._walk(each, behind)
+                    behind = behind or self._skips(node, each)
         self.guard, self.inside, self.roles.self_role = before
 
     def _skips(self, outer: ast.AST, node: ast.AST) -> str:
@@ -136,9 +130,9 @@ class PythonFile:
         """Note what a node itself uses; return what guards its fields."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
-                if f"{name}()" in self.roles.shared:
+                if f"{name}()" in self.roles.bound:
                     self.reads[name].append((self.guard, self.inside))
-                if name in self.names.words and isinstance(node, ast.Attribute):
+                if isinstance(node, ast.Attribute) and name in self.names.words:
                     self._note_attribute(node, node.value, name)
                 elif name in self.names.words and self.roles.held(name) == f"{name}()":
                     self._note_name(node, name)
@@ -150,7 +144,7 @@ class PythonFile:
                 if text and self.roles.role(whole).endswith("()"):
                     self._note_attribute(node, whole, text)
                 elif text or re.search(r"name$|(^|\.)binding$", dotted_name(index)):
-                    self._note_object(node, whole, "__getitem__")
+                    self._note_attribute(node, whole, "__getitem__")
             case ast.Compare(left=left, comparators=others):
                 self.outer |= dict.fromkeys([left, *others], node)
                 self._note(node, self.guards.find_flip(node))
@@ -164,7 +158,7 @@ class PythonFile:
                 for named in node.names:
                     self._note_name(named, named.name)
             case ast.withitem(context_expr=expression):
-                self._note_object(expression, expression, "__enter__")
+                self._note_attribute(expression, expression, "__enter__")
             case ast.With() if "suppress(Attr" in self.page.lines[node.lineno - 1]:
                 return {"body": "suppress(AttributeError)"}
             case ast.Try(handlers=handlers):
@@ -178,21 +172,22 @@ class PythonFile:
 
     def _note_call(self, node: ast.Call) -> None:
         """Note what a call uses besides its parts: ``getattr``, ``len``, names in texts."""
-        name, texts = dotted_name(node.func).rpartition(".")[2], [text_of(each) for each in node.args]
-        if name in ("getattr", "setattr", "hasattr") and texts[1:] and texts[1]:
-            asks = {
-                "hasattr": "it is only asked for",
-                "getattr": "guarded by getattr's default" * len(texts[2:]),
-            }
-            self._note_attribute(node, node.args[0], texts[1], asks.get(name, ""))
-        elif name == "len" and node.args:
-            self._note_object(node, node.args[0], "__len__")
-        elif name in ("int", "startswith") and not isinstance(self.outer.get(node), ast.Compare):
-            self._note(node, self.guards.find_flip(node))
-        for text in texts:
+        match node:
+            case ast.Call(
+                func=ast.Name(id="hasattr" | "getattr" | "setattr" as how),
+                args=[base, ast.Constant(value=str() as name), *more],
+            ):
+                asks = {"hasattr": "it is only asked for", "getattr": "guarded by its default" * len(more)}
+                self._note_attribute(node, base, name, asks.get(how, ""))
+            case ast.Call(func=ast.Name(id="len"), args=[whole]):
+                self._note_attribute(node, whole, "__len__")
+            case ast.Call(func=ast.Name(id="int") | ast.Attribute(attr="startswith")):
+                if not isinstance(self.outer.get(node), ast.Compare):
+                    self._note(node, self.guards.find_flip(node))
+        for text in (text for each in node.args if (text := text_of(each))[:1].isupper()):
             owners = self.names.owners.get(text, []) if text.isupper() and self.names.is_own(text) else []
             change = self.names.changes.get(f"{owners[0]}.{text}" if owners else text)
-            self._note(node, change if text[:1].isupper() else None, "only a text names it")
+            self._note(node, change, "only a text names it")
 
     def _note(self, node: ast.AST, change: ApiChange | None, why: str = "") -> None:
         """Note a use; a guard makes it possible."""
@@ -202,48 +197,32 @@ class PythonFile:
 
     def _note_name(self, node: ast.AST, dotted: str, why: str = "") -> None:
         """Note a name of the module, or a member of a class, if what is done with it no longer works."""
+        call = self.outer.get(node)
         for change in self.names.changes_of(dotted):
-            if change.kind is not ChangeKind.CHANGED or self._meets(change, node):
-                self._note(node, change, why * (change.kind is not ChangeKind.BEHAVIOUR))
-
-    def _note_object(self, node: ast.AST, base: ast.expr, name: str) -> None:
-        """Note what Python calls on an object of TensorRT's: its length, an item, ``with``."""
-        if (role := self.roles.role(base)) not in ("", MODULE, OWN, FOREIGN) and not role.endswith("()"):
-            self._note_name(node, f"{role}.{name}", _BY_NAME * (not self.roles.known(base)))
+            works = isinstance(call, ast.Call) and any(fits(call, way) for way in change.after.splitlines())
+            if "can no longer be set" in change.note:
+                works = not _is_set(node)
+            if change.kind is not ChangeKind.CHANGED or not works:
+                self._note(node, change, why)
 
     def _note_attribute(self, node: ast.AST, base: ast.expr, name: str, why: str = "") -> None:
-        """Note an attribute of what is TensorRT's, or of anything where its name is TensorRT's alone."""
+        """Note an attribute of what is TensorRT's, or of anything where its name is TensorRT's alone.
+
+        Python's own names (``__len__``) are asked for by its syntax.
+        """
         names, is_own, of_users = self.names, self.names.is_own(name), name in self.roles.members
         role, guessed = self.roles.role(base), not self.roles.known(base)
         owner = role.removesuffix("()")
-        if role == MODULE:
-            self._note_name(node, name)
-        elif role and names.surface.find(f"{owner}.{name}"):
-            if of_users and dotted_name(node) == f"self.{name}":
-                return
+        if role and (not guessed or names.surface.find(f"{owner}.{name}")):  # where known, older names too
             unsure = guessed and owner == "IBuilderConfig" and not is_own  # the user's own, as likely
-            if not unsure or _is_set(node):
-                by_name = _BY_NAME * (unsure or (guessed and not self.imports))
-                self._note_name(node, f"{owner}.{name}", why or by_name)
-        elif role and not guessed:
-            self._note_name(node, f"{owner}.{name}", why)  # an older name
+            if (not unsure or _is_set(node)) and not (of_users and dotted_name(node) == f"self.{name}"):
+                by_name = _BY_NAME * (guessed and (unsure or not self.imports or name[:2] == "__"))
+                self._note_name(node, name if role == MODULE else f"{owner}.{name}", why or by_name)
         elif not of_users and (owners := names.owners.get(name)):
             dotted = f"{owner if owner in owners else owners[0]}.{name}"
             users = name.isupper() and not dotted_name(node).endswith(dotted)  # a constant, as likely
-            if is_own and not users:
-                why = why or "the file does not import TensorRT itself" * (not self.imports)
-                self._note_name(node, dotted, why)
-            elif self.imports and name in names.hints["anywhere"]:
-                self._note_name(node, dotted, why or _BY_NAME)
-
-    def _meets(self, change: ApiChange, node: ast.AST) -> bool:
-        """Say whether a use meets a change: it sets what is read-only now, or calls what no longer fits."""
-        call = self.outer.get(node)
-        if "can no longer be set" in change.note:
-            return _is_set(node)
-        return not isinstance(call, ast.Call) or not any(
-            fits(call, each) for each in change.after.splitlines()
-        )
+            if (is_own and not users) or (self.imports and name in names.hints["anywhere"]):
+                self._note_name(node, dotted, why or _BY_NAME * (not (is_own and self.imports)))
 
 
 def _is_set(node: ast.AST) -> bool:

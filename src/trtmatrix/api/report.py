@@ -43,8 +43,7 @@ def named_uses(section: ApiSection) -> list[ApiUse]:
 
 def met_behaviours(section: ApiSection) -> Mapping[Behaviour, tuple[ApiUse, ...]]:
     """Return the changes of behaviour that code meets, with the places found; without code all."""
-    uses = [use for use in section.uses if use.change.kind is ChangeKind.BEHAVIOUR]
-    found = {b: tuple(u for u in uses if u.change.note.startswith(b.text)) for b in section.behaviours}
+    found = {b: tuple(use for use in section.uses if use.change == b.change) for b in section.behaviours}
     return {b: places for b, places in found.items() if places or not b.names or not section.code}
 
 

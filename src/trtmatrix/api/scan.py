@@ -22,6 +22,10 @@ from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surfac
 
 LARGEST = 4 << 20
 """Bytes of a file that is still read; notebooks with pictures in them are large."""
+_TIMED = re.compile(r"^\s*%%?(time|timeit|capture)\b[ \t]*", re.MULTILINE)
+_MAGIC = re.compile(r"^([ \t]*)(?:(?:[\w, ]+=\s*)?[!%](?:.*\\\n)*.*|[\w.]*\w\?+)$", re.MULTILINE)
+"""Words before Python; lines of a notebook that are none, with those that they go on in."""
+_LINE, _CELL = re.compile(r"^()(?:.*\\\n)*.+$", re.MULTILINE), re.compile(r"^()[\s\S]*$")
 
 
 class Scan(NamedTuple):
@@ -49,11 +53,9 @@ def read_hints() -> Mapping[str, Any]:
 
 def kind_of_file(path: str, beginning: str = "") -> str:
     """Return how a file is read, by its name or its first line; nothing where it is not looked at."""
-    for kind, pattern in read_hints()["kinds"].items():
-        if re.search(pattern, path.lower()):
-            return str(kind)
-    named = re.match(r"#!.*\b(python|sh|bash|zsh|dash)", beginning)
-    return "" if named is None else "Python" if named[1] == "python" else "script"
+    named = path.lower() + "\n" + beginning.partition("\n")[0] * beginning.startswith("#!")
+    kinds = read_hints()["kinds"].items()
+    return next((str(kind) for kind, form in kinds if re.search(form, named, re.MULTILINE)), "")
 
 
 def scan_code(
@@ -71,18 +73,18 @@ def scan_code(
             kind = kind_of_file(path, text[:200])
             if kind == "notebook":
                 try:
-                    page, text = _read_notebook(page, unread)
+                    page = _read_notebook(page, unread)
                 except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                     unread.append((path, f"it is no notebook: {' '.join(str(error).split())[:80]}"))
                     continue
             if kind in ("Python", "notebook"):
                 python.append(page)
-            if kind in ("script", "text", "notebook"):
-                scan_script(text, page, names, "an instruction in a text" * (kind == "text"))
+            if kind in ("script", "text"):
+                scan_script(page, names, "an instruction in a text" * (kind == "text"))
             if kind == "C++":
                 cpp += scan_cpp(page, names)
             else:
-                scan_pins(text, page, names)
+                scan_pins(page, names)
         unread += scan_python(names, python)
     if cpp:
         by_name = "searched by name only: what a name is used on is not known"
@@ -94,36 +96,23 @@ def scan_code(
     return Scan(uses=tuple(uses.values()), unread=tuple(sorted(unread)))
 
 
-def _read_notebook(page: Page, unread: list[tuple[str, str]]) -> tuple[Page, str]:
-    """Return a notebook's Python with the cell and line of each line, and what it gives to a shell."""
-    python, shell, shown, places = list[str](), list[str](), list[str](), list[tuple[int, int]]()
+def _read_notebook(page: Page, unread: list[tuple[str, str]]) -> Page:
+    """Return a notebook's Python with the cell and line of each line; ``()`` stands for what is none."""
+    python, shown, places = list[str](), list[str](), list[tuple[int, int]]()
     for number, cell in enumerate(json.loads(page.code)["cells"], 1):
         if cell["cell_type"] == "code":
-            lines = "".join(cell["source"]).split("\n")
-            code, other = _split_cell(lines)
+            text = _TIMED.sub("", "".join(cell["source"]))
+            shell = re.match(r"\s*%%(!|bash|sh\b|script)?", text)
+            magic = _MAGIC if shell is None else _LINE if shell[1] else _CELL
+            code = magic.sub(lambda found: f"{found[1]}(" + "\n" * found[0].count("\n") + ")", text)
             try:
-                ast.parse("\n".join(code))
+                ast.parse(code)
             except UNREADABLE as error:
                 unread.append((page.file, f"cell {number}: {reason(error)}"))
-                code = [""] * len(code)
-            python, shell, shown = python + code, shell + other, shown + lines
-            places += [(number, inner) for inner in range(1, len(code) + 1)]
-    return replace(page, code="\n".join(python), lines=shown, cells=places), "\n".join(shell)
-
-
-def _split_cell(lines: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return a cell's lines of Python, and those of a shell; each has blanks for the lines of the other."""
-    first = re.match(r"\s*%%(?!time|capture)(\w+|!)", lines[0])
-    is_shell = first is None or first[1] in ("bash", "sh", "script", "!")
-    code, shell, carried = list[str](), list[str](), False
-    for line in lines:
-        timed = re.sub(r"^\s*%%?(time|timeit|capture)\b\s*", "", line)
-        blank = bool(first) or carried
-        magic = blank or bool(re.match(r"\s*([!%]|[\w, ]+=\s*[!%])|[\w.]*\w\?+$", timed))
-        carried = magic and line.rstrip().endswith("\\")
-        code.append("" if blank else re.sub(r"\S.*", "pass", line) if magic else timed)
-        shell.append(line if magic and is_shell else "")
-    return code, shell
+                code = "\n" * text.count("\n")
+            python, shown = [*python, code], [*shown, *text.split("\n")]
+            places += [(number, line) for line in range(1, text.count("\n") + 2)]
+    return replace(page, code="\n".join(python), lines=shown, cells=places)
 
 
 def read_code(paths: Sequence[Path]) -> CodeFiles:
@@ -133,8 +122,6 @@ def read_code(paths: Sequence[Path]) -> CodeFiles:
         if path.is_dir():
             for file in _walk(path, found):
                 _read(file, found)
-        elif not path.exists():
-            found.unread.append((str(path), "there is no such file or folder: look at the name after --code"))
         elif not _read(path, found):
             found.unread.append((str(path), "it is of no kind that is scanned, such as Python, shell or C++"))
     return found
@@ -142,26 +129,22 @@ def read_code(paths: Sequence[Path]) -> CodeFiles:
 
 def _walk(root: Path, found: CodeFiles) -> Iterator[Path]:
     """Yield the files of a folder without caches and other people's; no link to a folder is followed."""
-
-    def tell(error: OSError) -> None:
-        found.unread.append((str(error.filename or root), f"it cannot be read: {error.strerror}"))
-
-    for folder, folders, files in os.walk(root, onerror=tell):
-        for inside in [Path(folder, each) for each in sorted(folders)]:
-            environment = any((inside / mark).exists() for mark in ("pyvenv.cfg", "conda-meta"))
-            if environment or inside.name in read_hints()["left_out"]:
-                folders.remove(inside.name)
-                found.unread.append((inside.as_posix(), "left out: a cache, or other people's packages"))
-        folders.sort()
-        yield from (Path(folder, file) for file in sorted(files))
+    errors = list[OSError]()
+    for folder, folders, files in os.walk(root, onerror=errors.append):
+        here, environment = Path(folder), {"pyvenv.cfg", "conda-meta"} & {*folders, *files}
+        if here != root and (environment or here.name in read_hints()["left_out"]):
+            found.unread.append((here.as_posix(), "left out: a cache, or other people's packages"))
+            folders.clear()
+        else:
+            folders.sort()
+            yield from (here / name for name in sorted(files) if (here / name).is_file())
+    found.unread += [(str(error.filename), f"it cannot be read: {error.strerror}") for error in errors]
 
 
 def _read(file: Path, found: CodeFiles) -> bool:
     """Read a file if it can matter, or tell why not; False where it is of no kind that is scanned."""
     name = file.as_posix()
     try:
-        if not file.is_file():
-            return True
         with file.open("rb") as opened:
             beginning = b"" if file.suffix else opened.read(99)
             if not kind_of_file(name, str(beginning, "latin1")):
@@ -173,6 +156,6 @@ def _read(file: Path, found: CodeFiles) -> bool:
     found.seen += 1
     if len(data) > LARGEST:
         found.unread.append((name, f"it has more than the {LARGEST >> 20} MiB that are read"))
-    elif any(word in data.lower() for word in (b"tensorrt", b"trt", b"nvinfer", b"nvcr.io")):
+    elif any(word in data.lower() for word in (b"trt", b"tensorrt", b"nvinfer", b"nvcr.io")):
         found.texts[name] = data.decode("utf-8-sig", "replace")
     return True

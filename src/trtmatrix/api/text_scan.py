@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import lru_cache
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -16,7 +15,9 @@ from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
 _PROGRAM = r"(?:trtexec(?:\.exe)?|\$[({]?(?:\w*TRT_?EXEC\w*)[)}]?)[\"']?(?=[\s,]|$)"
 _CALL = rf"(?P<before>^.*?)(?<![\w.-]){_PROGRAM}(?P<options>(?:[\\^]\s*\n|[^\n;|#]|\n\s+(?=--))*)"
 """A command that calls trtexec, with all its lines."""
-_COMMAND = re.compile(rf"(?:[;&|\"']|\bsudo|\btime|=\S+)\s*(?:[\w./~${{}}()-]*/)?{_PROGRAM}", re.IGNORECASE)
+_COMMAND = re.compile(
+    rf"(?:^|[;&|\"'!]|\bsudo|\btime|=\S+)\s*(?:[\w./~${{}}()-]*/)?{_PROGRAM}", re.IGNORECASE | re.MULTILINE
+)
 """Such a command in a string of Python's, or the beginning of one."""
 _NAMED = re.compile(r"^[ \t]*(?:ENV )?(\w+)\s*:?=.*trtexec[\"']?\s*$", re.MULTILINE)
 _WRITTEN = re.compile(r"\bcat\b[^\n]*<<-?\s*['\"]?(\w+)[\s\S]*?^[ \t]*\1$", re.MULTILINE)
@@ -42,11 +43,11 @@ def _note_options(text: str, line: int, page: Page, names: Names, why: str) -> N
             page.note(line + text.count("\n", 0, option.start()), names.flags[option[0]], why)
 
 
-def scan_script(text: str, page: Page, names: Names, why: str = "") -> None:
+def scan_script(page: Page, names: Names, why: str) -> None:
     """Find trtexec's options in commands that call it, and in variables of such a file."""
-    if "trtexec" not in text:
+    if "trtexec" not in page.code:
         return
-    text = _WRITTEN.sub(lambda found: "\n" * found[0].count("\n"), text)
+    text = _WRITTEN.sub(lambda found: "\n" * found[0].count("\n"), page.code)
     pattern = _CALL.replace(r"\w*TRT_?EXEC\w*", "|".join([r"\w*TRT_?EXEC\w*", *_NAMED.findall(text)]))
     for found in re.finditer(pattern, text, re.IGNORECASE | re.MULTILINE):
         if not _SAID.search(found["before"]):
@@ -62,27 +63,25 @@ def scan_commands(nodes: Iterable[ast.AST], page: Page, names: Names) -> None:
     for node in nodes:
         if not isinstance(node, ast.stmt) or isinstance(node, ast.Raise) or hasattr(node, "body"):
             continue
-        lines = page.lines[node.lineno - 1 : node.end_lineno]
-        text, told = "\n".join(lines), _TELLS.match(lines[0])
+        text = "\n".join(page.lines[node.lineno - 1 : node.end_lineno])
+        told, prepares = _TELLS.match(text), re.match(r"[^\"']*[\"'] *--", text)
         runs = not told and _COMMAND.search(text)
-        for number, line in enumerate(lines, node.lineno):
-            if _EXAMPLE.search(line) or runs or (not told and re.match(r"[^\"']*[\"'] *--", text)):
-                _note_options(line, number, page, names, "" if runs else _SPEAKS)
+        if runs or (prepares and not told) or _EXAMPLE.search(text):
+            _note_options(text, node.lineno, page, names, "" if runs else _SPEAKS)
 
 
-def scan_pins(text: str, page: Page, names: Names) -> None:
+def scan_pins(page: Page, names: Names) -> None:
     """Find packages and images that hold another TensorRT than the version moved to, where that is known."""
     target, hints = ".".join(map(str, numbers_of(names.after)[:3])), names.hints
-    kept = "\n".join(line if _PINNED.search(line) else "" for line in text.split("\n"))
+    kept = "\n".join(line if _PINNED.search(line) else "" for line in page.lines)
     code = re.sub(r"(^|\s)(#|//).*", lambda found: found[1], kept, flags=re.MULTILINE)
 
     def note(place: int, name: str, says: str, why: str = "") -> None:
-        if says:
-            change = ApiChange(
-                name=name, kind=ChangeKind.CHANGED, note=f"{says} {names.after}", source="this line itself",
-                replacement=f"one of TensorRT {names.after}",
-            )  # fmt: skip
-            page.note(code.count("\n", 0, place) + 1, change, why)
+        change = ApiChange(
+            name=name, kind=ChangeKind.CHANGED, note=f"{says} {names.after}", source="this line itself",
+            replacement=f"one of TensorRT {names.after}",
+        )  # fmt: skip
+        page.note(code.count("\n", 0, place) + 1, change, why)
 
     for pattern in hints["pins"]:
         wheel, library = hints["words"]["WHEEL"], hints["words"]["LIBRARY"]
@@ -91,12 +90,10 @@ def scan_pins(text: str, page: Page, names: Names) -> None:
             name, pin = found[1], re.sub(r"[\s,]+$", "", found[2])
             if not pin:
                 note(found.end(), f"pin {name}", "is a name that no wheel has of")
-            elif pin == name:  # by the number in it
-                is_right = int(re.sub(r".*?(\d+)$", r"\1", pin)) == numbers_of(target)[0]
-                note(found.end(), f"pin {pin}", "is not of" * (not is_right))
-            else:
-                equals = "" if pin[0] in "=<>!~" else "=" * (1 + ("\n" in found[0]))
-                note(found.end(2), f"pin {name}{equals}{pin}", "does not allow" * (not _allows(pin, target)))
+            elif not _allows(pin, target):
+                joined = pin[0] in "=<>!~" or found.end(1) == found.start(2)
+                equals = "" if joined else "=" * (1 + ("\n" in found[0]))
+                note(found.end(2), f"pin {name}{equals}{pin}", "does not allow")
     for found in re.finditer(hints["image"], code):
         months = [month for month in hints["images"] if month >= found[1]]
         held = hints["images"][months[0] if months else max(hints["images"])]  # or an older, or newer one
@@ -119,26 +116,8 @@ def scan_cpp(page: Page, names: Names) -> bool:
     """Find C++ names that are gone, by name alone; say whether the file is about TensorRT at all."""
     if not re.search(r"\b(NvInfer|nvinfer1|nvonnxparser)", page.code):
         return False
-    wanted = _cpp_names(names)
     for number, line in enumerate(page.lines, 1):
         for word in set(_CPP.findall(line.partition("//")[0])):
-            if change := wanted.get(names.hints["cpp"].get(word, word.lower())):
+            if change := names.cpp.get(names.hints["cpp"].get(word, word.replace("_", "").lower())):
                 page.note(number, replace(change, name=f"C++ {word}"), "C++ is searched by name only")
     return True
-
-
-@lru_cache(maxsize=1)
-def _cpp_names(names: Names) -> dict[str, ApiChange]:
-    """Return what happens to names of C++, in small letters: ``setmaxworkspacesize``, ``kint8``."""
-    known: dict[str, ApiChange] = {}
-    for dotted, change in names.changes.items():
-        owner, _, name = dotted.rpartition(".")
-        alone = names.is_own(name) or name in names.hints["cpp_too"] or not owner
-        if alone and change.kind is not ChangeKind.CHANGED and " " not in dotted:
-            starts = ("", "set", "get") if name[0].islower() else ("k",) if owner else ("", "i", "create")
-            for word in (f"{start}{name}".replace("_", "").lower() for start in starts):
-                if word not in known or known[word].kind is not change.kind:  # the worst, the first of these
-                    known[word] = replace(change, note=f"{dotted} in Python")
-            if name == "num_bindings":  # it went with the bindings, and has no name in Python
-                known["destroy"] = replace(change, replacement="delete", note="")
-    return known

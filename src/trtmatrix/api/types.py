@@ -77,14 +77,15 @@ class Surface:
         for name in rest:
             if found is None or found.kind is not MemberKind.CLASS:
                 return None
-            found = self._in_class(found.returns, name)
+            found = next((m[name] for m in self.members_of(found.returns).values() if name in m), None)
         return found
 
-    def _in_class(self, owner: str, name: str) -> Member | None:
-        found = self.classes.get(owner, ApiClass())
-        if name in found.members:
-            return found.members[name]
-        return next((m for base in found.bases if (m := self._in_class(base, name)) is not None), None)
+    def members_of(self, owner: str) -> dict[str, Mapping[str, Member]]:
+        """Return the own members of a class and of each of its bases, the nearest first."""
+        line = [owner]
+        for name in line:
+            line += self.classes[name].bases if name in self.classes else ()
+        return {name: self.classes[name].members for name in line if name in self.classes}
 
 
 class ChangeKind(str, Enum):
@@ -141,6 +142,12 @@ class Behaviour:
     def when(self) -> str:
         """Say from when on it is so."""
         return f"since {self.since}" if self.since else "at every move"
+
+    @property
+    def change(self) -> ApiChange:
+        """The same as the change of a name, as a use in code has it."""
+        kind = ChangeKind.BEHAVIOUR
+        return ApiChange(name=self.topic, kind=kind, note=self.text, source=self.source, url=self.url)
 
 
 class Certainty(str, Enum):

@@ -18,7 +18,7 @@ from trtmatrix.cli import entry as cli
 GONE = ApiChange(name="A.b", kind=ChangeKind.REMOVED, replacement="A.c", source="guide", url="https://x/y")
 OLD = ApiChange(name="D", kind=ChangeKind.DEPRECATED, note="soon")
 PLANS = Behaviour(topic="Plans", text="build them again", since="10.0", names=("A.b",), source="guide")
-MET = ApiChange(name="Plans", kind=ChangeKind.BEHAVIOUR, note="build them again (2 places)")
+MET = PLANS.change
 CPP = ("3 C++ files", "searched by name only: a.cpp, b.cpp, c.cpp")
 
 

@@ -185,6 +185,7 @@ def test_a_use_that_only_became_read_only() -> None:
         ("with trt.Refitter(1, 2) as r: pass", "Refitter.__enter__"),
         ("b = trt.Builder(0)\nb.fp16_mode = True", "Builder.fp16_mode"),
         ("def f(builder, network): return builder.build_cuda_engine(network)", "Builder.build_cuda_engine"),
+        ("def go(b): return b.go(1)\nengine = go(0)\nengine.num_bindings", "ICudaEngine.num_bindings"),
     ],
 )  # fmt: skip
 def test_what_else_hands_out_objects_and_older_names(text: str, name: str) -> None:
@@ -322,6 +323,7 @@ def test_a_test_that_flips_is_told_once() -> None:
         ("builder->setMaxWorkspaceSize(1);", "set_memory_pool_limit"),
         ("nvuffparser::createUffParser();", "OnnxParser"),
         ("engine->destroy();", "delete"),
+        ("build(EngineCapability::kSAFE_GPU);", "EngineCapability.SAFETY"),
     ],
 )
 def test_cpp_is_told_what_to_write_instead(text: str, name: str) -> None:
@@ -433,7 +435,7 @@ def test_single_files_and_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     found = read_code([tmp_path / "a.txt", tmp_path / "missing"])
     assert not found.texts
-    assert ["no kind" in found.unread[0][1], "there is no such file" in found.unread[1][1]] == [True, True]
+    assert ["no kind" in found.unread[0][1], "No such file" in found.unread[1][1]] == [True, True]
 
 
 @given(
