@@ -13,7 +13,8 @@ FACTS = {
     # See also NVIDIA/TensorRT#2521, NVIDIA/TensorRT#3785
     "summary": "MatMul, Add and Clip with the bounds 0 and 6 give max(x W + b, 0) at 10.12 and 10.13.3, on "
     "A100 and H200, by default settings. The reporter's smallest form is (2, 3) by (3, 4). In FP16 clamps "
-    "of half models were reported at 8.5 and 8.6; these graphs are drawn from the reports' text.",
+    "of half models were reported at 8.5 and 8.6. On an H200 8.5.1.7 gives zeros or infinities for graphs "
+    "typed in float16, other ones in each build; 8.5.2.2, 8.5.3.1 and 8.6.0 are right.",
     "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
     "defects": {"no-upper-bound": {"what": "the upper bound lost", "upstream": "NVIDIA/TensorRT#4606"}},
     "expectations": [  # the first that fits counts
@@ -25,6 +26,14 @@ FACTS = {
             "source": "https://github.com/NVIDIA/TensorRT/issues/4606",
             "on": "A100, H200",
             "note": "10.12.0.36 and 10.13.3.9",
+        },
+        {
+            "cases": ["relu6-fp16", "clamp-from-half-fp16"],
+            "versions": "==8.5.1.*",
+            "verdict": "FAIL",
+            "basis": "assumed",
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2521",
+            "note": "garbage on an H200 at 8.5.1.7 in three builds of three; right from 8.5.2.2",
         },
         {
             "cases": ["relu6-3x4", "relu6-256", "relu6-tf32", "relu6-gemm", "relu6-fp16"],
@@ -55,6 +64,16 @@ FACTS = {
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/4606",
             "instead": "Max and Min, or a lower bound other than 0",
+        },
+        {
+            "what": "Clip in float16 after a Linear: garbage, another in each build",
+            "graph": [
+                {"op": ["MatMul", "Gemm"], "constant": [0, 1], "types": {0: ["float16"]}},
+                {"op": ["Clip"], "skip": ["Add"]},
+            ],
+            "at": [{"versions": "==8.5.1.7", "effect": "wrong", "basis": "measured", "on": "H200"}],
+            "source": "https://github.com/NVIDIA/TensorRT/issues/2521",
+            "instead": "8.5.2.2 is right",
         },
     ],
 }  # fmt: skip

@@ -43,14 +43,14 @@ FACTS = {
             "versions": ">=8.5,<9.0",
             "verdict": "FAIL",
             "basis": "assumed",
-            "note": "the same network in both; graphs like these were wrong on an H200 at 8.6.0",
+            "note": "the same network in both; wrong on an H200 at 8.5.1.7, 8.5.2.2 and 8.6.0 where tried",
         },
         {
             "cases": ["rmsnorm-typed"],
             "versions": ">=8.5,<8.6.1",
             "verdict": "FAIL",
             "basis": "assumed",
-            "note": "wrong on an H200 at 8.6.0 in three builds of three; a graph like this at 8.5.2.2 too",
+            "note": "wrong on an H200 at 8.5.1.7, 8.5.2.2 and 8.6.0 in three builds of three",
         },
         {
             "cases": ["layernorm-typed", "block-typed"],
@@ -77,7 +77,8 @@ FACTS = {
             ],
             "at": [
                 {"versions": "==8.5.1.7", "effect": "wrong", "basis": "reported", "on": "T4"},
-                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.5.1.7", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5", "effect": "wrong", "basis": "assumed"},
             ],
@@ -94,7 +95,8 @@ FACTS = {
                 {"op": ["Sqrt"]},
             ],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
+                {"versions": "==8.5.1.7", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5,<8.6.1", "effect": "wrong", "basis": "assumed"},
             ],
@@ -124,7 +126,7 @@ FACTS = {
             "what": "the operator, which this parser does not have",
             "graph": [{"op": ["LayerNormalization"]}],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "refused", "basis": "measured", "on": "H200, by hand"},
+                {"versions": ">=8.5.1.7,<8.5.3", "effect": "refused", "basis": "measured", "on": "H200"},
                 {"versions": "<8.6", "effect": "refused", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/3656",

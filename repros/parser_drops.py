@@ -135,7 +135,7 @@ FACTS = {
             "verdict": "FAIL",
             "basis": "assumed",
             "source": "https://github.com/onnx/onnx-tensorrt",
-            "note": "read in the parser's sources of 8.5 to 9.3",
+            "note": "read in the parser's sources of 8.5 to 9.3; measured from 8.5.1.7 to 8.6.0 on an H200",
         },
         {
             "cases": ["reduce-*", "scatter-*", "split-*", "shape-*"],
@@ -170,8 +170,7 @@ FACTS = {
                 },
             ],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "ignored", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
                 {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
             ],
@@ -187,8 +186,7 @@ FACTS = {
                 },
             ],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "ignored", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
                 {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
             ],
@@ -204,8 +202,7 @@ FACTS = {
             "what": "antialiasing",
             "graph": [{"op": ["Resize"], "attributes": {"antialias": [1], "mode": ["linear", "cubic"]}}],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "ignored", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
                 {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
                 {"versions": ">=10.0,<10.2", "effect": "refused", "basis": "read"},
@@ -218,8 +215,7 @@ FACTS = {
             "what": "the uneven last part: rows are lost",
             "graph": [{"op": ["Split"], "opset": ">=18", "where": ["uneven parts"]}],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "ignored", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
                 {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
             ],
@@ -230,8 +226,7 @@ FACTS = {
             "what": "start and end: it gives the whole shape",
             "graph": [{"op": ["Shape"], "where": ["part of the shape"]}],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "ignored", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "ignored", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.1.*", "effect": "ignored", "basis": "reported"},
                 {"versions": ">=8.5,<10.0", "effect": "ignored", "basis": "read"},
             ],
@@ -244,8 +239,7 @@ FACTS = {
                 {"op": ["GridSample"], "opset": ">=20", "attributes": {"mode": ["linear", "cubic"]}},
             ],
             "at": [
-                {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200, by hand"},
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5,<10.2", "effect": "wrong", "basis": "read"},
                 {"versions": "==10.13.3.*", "effect": "wrong", "basis": "reported", "on": "RTX 5090"},
                 {"versions": ">=10.2", "effect": "wrong", "basis": "assumed"},

@@ -16,8 +16,8 @@ FACTS = {
     # See also NVIDIA/TensorRT#3451, NVIDIA/TensorRT#3453
     "summary": "Reported of int32 at 8.6.1 and fixed in 9.1; a maintainer reproduced it at 8.6. On an H200 "
     "8.6.0 gets it wrong in float32 and float16 too, with Mul and Add, where the Transposes change the order "
-    "of axes of more than one element. Where both operands are inputs it is right. So were graphs like these "
-    "at 8.5.2.2.",
+    "of axes of more than one element. Where both operands are inputs it is right; so is everything at "
+    "8.5.1.7, 8.5.2.2 and 8.5.3.1.",
     "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
     "expectations": [  # the first that fits counts
         {
@@ -46,7 +46,7 @@ FACTS = {
             "verdict": "FAIL",
             "basis": "assumed",
             "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
-            "note": "wrong on an H200 at 8.6.0 in three builds of three; graphs like these at 8.5.2.2 right",
+            "note": "wrong on an H200 at 8.6.0 in three builds of three; right at 8.5.1.7 to 8.5.3.1",
         },
     ],
     "workarounds": [
