@@ -252,24 +252,32 @@ def _news(
         text = f"{counted(len(bad), 'graph')} wrong on the CPU, such as {bad[0].cell.id}"
         yield News(rank=1, word="BAD", text=text)
     for line in find_contradicted(entries):
-        yield News(rank=5, word="note", text=line)
+        yield News(rank=6, word="note", text=line)
 
 
 def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version]) -> Iterator[News]:
     names = [v.name + (" r" if m.reported else "") for v, m in zip(columns, marks, strict=True)]
-    for rank, state in enumerate(MUST_KNOW, start=2):
+    for rank, state in enumerate(MUST_KNOW, start=3):
         at = [n for n, mark in enumerate(marks) if mark.state is state]
         if at:
             unexpected = any(marks[n].unexpected for n in at)
             reported = all(marks[n].reported for n in at)
+            regressed = state is State.BAD and _last_ok(marks, at[0]) is not None
+            urgency = 1 if unexpected else 7 if reported else 2 if regressed else rank
             word = f"{state.value}{'!' if unexpected else ''}{' r' if reported else ''}"
             versions = join_some([names[n].removesuffix(" r" if reported else "") for n in at])
             text = one_line(f"{repro.id} {versions}: {_told(marks, names, at)} ({repro.upstream})")
-            yield News(rank=1 if unexpected else 6 if reported else rank, word=word, text=text)
+            yield News(rank=urgency, word=word, text=text)
     for name, mark in zip(names, marks, strict=True):
         if mark.unexpected and mark.state not in MUST_KNOW:
             text = f"{repro.id} {name}: {counted(mark.unexpected, 'case')} not as expected ({repro.upstream})"
             yield News(rank=1, word=f"{mark.state.value}!", text=one_line(text))
+
+
+def _last_ok(marks: Sequence[Mark], first: int) -> int | None:
+    """Return the version known last before another, where the finding was all right in it."""
+    before = next((n for n in reversed(range(first)) if marks[n].state is not State.UNKNOWN), None)
+    return before if before is not None and marks[before].state is State.OK else None
 
 
 def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str:
@@ -288,9 +296,8 @@ def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str
         parts = [f"{counted(len(most.cases), 'case')} reported {what}{where}"]
     if unexpected := sum(marks[n].unexpected for n in at):
         parts.append(f"{unexpected} unexpected")
-    before = [n for n in range(at[0]) if marks[n].state is not State.UNKNOWN]
-    if before and marks[before[-1]].state is State.OK:
-        parts.append(f"was ok in {names[before[-1]]}")
+    if (before := _last_ok(marks, at[0])) is not None:
+        parts.append(f"was ok in {names[before]}")
     after = next((n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK), None)
     if after is not None:
         worse = [n for n in range(after, len(marks)) if marks[n].state in MUST_KNOW]

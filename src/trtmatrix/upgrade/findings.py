@@ -140,9 +140,9 @@ def standing_of(side: Side) -> Standing:
             return Standing.UNKNOWN
 
 
-WAS_RIGHT = frozenset({Standing.GOOD, Standing.FEW, Standing.SAID_GOOD})
+_WAS_RIGHT = frozenset({Standing.GOOD, Standing.FEW, Standing.SAID_GOOD})
 _WAS_BAD = frozenset({Standing.BAD, Standing.SAID_BAD, Standing.BROKEN, Standing.UNSUPPORTED})
-_HAD_BUILT = WAS_RIGHT | {Standing.BUILT, Standing.VOID, Standing.DOUBTED}
+_HAD_BUILT = _WAS_RIGHT | {Standing.BUILT, Standing.VOID, Standing.DOUBTED}
 
 
 def weigh(before: Standing, after: Standing) -> tuple[Change, Weight]:
@@ -181,6 +181,11 @@ def weigh_own(before: Standing, after: Standing) -> tuple[Change, Weight]:
         return (Change.UNCHANGED_BAD if before in _WAS_BAD else Change.REGRESSED), Weight.AGAINST
     change, weight = weigh(before, after)
     return change, Weight.LACKING if change is Change.SAYS_NOTHING else weight
+
+
+def is_regression(line: CaseLine) -> bool:
+    """Whether a case was right before and is not after: known, not only feared."""
+    return line.change is Change.REGRESSED and standing_of(line.before) in _WAS_RIGHT
 
 
 def rank(line: CaseLine | FindingLine) -> tuple[int, int, bool]:
@@ -222,14 +227,19 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
             relieved = line.weight is Weight.AGAINST and helping
             why = f"{line.why}; what helps passed: {helping}"
             lines.append(replace(line, weight=Weight.WORKAROUND, why=why) if relieved else line)
-        elif line.change is Change.REGRESSED and standing_of(line.before) in WAS_RIGHT:
+        elif is_regression(line):
             lines.append(line)
     if not lines:
         return None
     lines.sort(key=rank)
+    # What helps against a measured failure is needed, whatever its untested siblings would show.
+    weight = lines[0].weight
+    if weight is Weight.LACKING and any(line.weight is Weight.WORKAROUND for line in lines):
+        weight = Weight.WORKAROUND
+        lines.sort(key=lambda line: line.weight is not weight)
     return FindingLine(
         repro=repro.id, title=repro.title, upstream=repro.upstream, url=repro.url,
-        change=min((line.change for line in lines), key=list(Change).index), weight=lines[0].weight,
+        change=min((line.change for line in lines), key=list(Change).index), weight=weight,
         why=_explain(lines, workarounds), cases=tuple(lines), workarounds=workarounds,
     )  # fmt: skip
 

@@ -198,6 +198,19 @@ def test_a_new_failure_says_since_when_and_how_many() -> None:
     )
 
 
+def test_what_became_wrong_comes_before_what_was_wrong_all_along() -> None:
+    old = replace(TRANSPOSE, id="all-along", expectations=(make_expectation(Verdict.FAIL, ">=8.5"),))
+    new = replace(TRANSPOSE, expectations=(make_expectation(Verdict.FAIL, ">=8.6"),))
+    entries = [
+        make_entry(make_cell(repro, repro.cases[0], version), 1373.4 if bad else 175.0)
+        for repro, bad, version in ((old, True, "8.5.3.1"), (old, True, "8.6.0"),
+                                    (new, False, "8.5.3.1"), (new, True, "8.6.0"))
+    ]  # fmt: skip
+    first, second = make_answer(entries).news
+    assert first.text.startswith("transpose-mul 8.6.0: 1 of 1 case wrong; was ok in 8.5.3.1")
+    assert second.text.startswith("all-along 8.5.3.1, 8.6.0: 1 of 1 case wrong")
+
+
 def test_in_a_terminal_colours_add_nothing_and_what_is_broken_on_purpose_stays_plain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

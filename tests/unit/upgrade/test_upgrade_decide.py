@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import H200, make_case, make_expectation, make_repro, make_version
-from upgrades import NEW, OLD, ask, entries_for, entry
+from upgrades import NEW, OLD, PLAIN, ask, entries_for, entry
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.plan.context import ProjectOptions
@@ -56,6 +56,18 @@ def test_a_work_around_that_is_lost_counts_against_the_move() -> None:
     assert upgrade.decision is Decision.DONT
     (finding,) = upgrade.findings
     assert [line.case for line in finding.cases] == ["explicit", "sdpa"]
+
+
+def test_a_measured_regression_with_a_work_around_is_told_beside_cases_that_nobody_tried() -> None:
+    was, will = {"sdpa": "good3", "other": "good3"}, {"sdpa": "bad3", "explicit": "good3"}
+    repro = make_repro(make_case("sdpa"), make_case("other"), make_case("explicit"))
+    upgrade = decide(ask(entries_for(was, will, replace(repro, workarounds=PLAIN.workarounds))))
+    assert upgrade.decision is Decision.GO_WITH_WORKAROUNDS
+    (finding,) = upgrade.findings
+    assert [(line.case, line.weight) for line in finding.cases] == [
+        ("sdpa", Weight.WORKAROUND), ("other", Weight.LACKING),
+    ]  # fmt: skip
+    assert finding.why.startswith("sdpa ")
 
 
 def test_a_control_that_came_out_wrong_takes_the_words_away() -> None:
