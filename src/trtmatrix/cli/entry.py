@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import codecs
 import contextlib
 import importlib
 import io
 import os
 import sys
 import traceback
-import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,29 +57,8 @@ class _Outlet(io.FileIO):
         return memoryview(data).nbytes
 
 
-SPELLED = "trtmatrix-spelled"
-SIGNS = {
-    "·": "-", "→": "->", "—": "-", "†": "+", "×": "x", "÷": "/", "√": "sqrt ", "≤": "<=", "≥": ">=", "−": "-",
-}  # fmt: skip
-"""What stands for a sign where the output takes ASCII alone; of other letters, their parts that it has."""
-
-
-def _spell(error: UnicodeError) -> tuple[str, int]:
-    """Write what the output's encoding lacks by what it has."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    letters = error.object[error.start : error.end]
-    plain = (
-        SIGNS.get(c) or unicodedata.normalize("NFKD", c).encode("ascii", "ignore").decode() for c in letters
-    )
-    return "".join(text or "?" for text in plain), error.end
-
-
-codecs.register_error(SPELLED, _spell)
-
-
 def _keep_streams() -> list[_Outlet]:
-    """Put streams in place of this process's own that no reader's end, and no mark that one lacks, breaks."""
+    """Put streams in place of this process's own that no reader's end, and no sign that one lacks, breaks."""
     for number in range(3):  # one that is closed would be given to the next file or pipe, and to processes
         try:
             os.fstat(number)
@@ -96,7 +73,7 @@ def _keep_streams() -> list[_Outlet]:
             stream.flush()
             outlets.append(_Outlet(number, "w", closefd=False))
             kept = io.TextIOWrapper(
-                io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors=SPELLED,
+                io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors="replace",
                 line_buffering=stream.line_buffering or stream.write_through,  # as PYTHONUNBUFFERED makes it
             )  # fmt: skip
             setattr(sys, name, kept)

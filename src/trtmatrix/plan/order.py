@@ -10,7 +10,6 @@ from datetime import datetime
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Launch
 
@@ -57,24 +56,8 @@ def known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellI
 def order_launches(
     launches: Iterable[Launch], seconds: Seconds, is_here: Callable[[Launch], bool]
 ) -> list[Launch]:
-    """Return launches in the order in which they start: what is here already, then the longest first.
-
-    Those of an image that must be had first come one after another, so that what is had can go again before
-    the next is had.
-    """
-    ordered = sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
-    places: dict[str, int] = {}
-    for number, launch in enumerate(ordered):
-        places.setdefault(_had_first(launch) or str(id(launch)), number)
-    return sorted(ordered, key=lambda launch: places[_had_first(launch) or str(id(launch))])
-
-
-def _had_first(launch: Launch) -> str | None:
-    """Return the image that must be pulled for a launch, or for the base of its own; None where none must."""
-    origin = launch.version.origin
-    if not isinstance(origin, ImageOrigin) or not launch.lacks_image:
-        return None
-    return origin.build.base if origin.build is not None else origin.image
+    """Return launches in the order in which they start: what is here already, then the longest first."""
+    return sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
 
 
 def _total(cells: Iterable[Cell], seconds: Seconds) -> float:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from trtmatrix.judge.entry import Stored
 from trtmatrix.plan.order import estimate_seconds, group_cases, order_launches, split_launch
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.model import CPU, Gpu
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Launch
 
 A, B, C = (make_case(name) for name in "abc")
@@ -80,16 +79,3 @@ def test_cases_that_draw_the_same_numbers_go_together() -> None:
         [make_cell(repro, case, version) for version in ("10.7.0", "10.8.0") for case in repro.cases]
     )
     assert [[cell.case.id for cell in group] for group in groups] == [["tf32", "fp16"], ["alone"]]
-
-
-def test_launches_of_one_image_that_is_had_first_stand_together() -> None:
-    def of_image(name: str, image: str, *, pull: bool = True, build: Build | None = None) -> Launch:
-        version = replace(make_version(name), origin=ImageOrigin(image=image, build=build))
-        return Launch(version=version, gpu=CPU, cells=(), pull=pull and not build, build=bool(build))
-
-    given = [
-        of_image("2", "a"), of_image("3", "b"), of_image("1", "here", pull=False), of_image("5", "a"),
-        of_image("6", "c"), of_image("7", "m", build=Build(base="b", wheels=())),
-    ]  # fmt: skip
-    ordered = order_launches(given, {}, lambda launch: not launch.lacks_image)
-    assert [item.version.name for item in ordered] == ["1", "2", "5", "3", "7", "6"]
