@@ -409,12 +409,12 @@ def show(
         answer = make_answer(entries, again=again, seconds=seconds, cost=cost)
         text = render_screen(answer, width=terminal_width(), details=details)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        if sys.stdout.isatty() and not options.json:
-            from trtmatrix.tables.screen import print_coloured
-
-            print_coloured(text)
-        else:
+        if options.json:
             print(text, end="", flush=True)
+        else:
+            from trtmatrix.tables.screen import print_text
+
+            print_text(text)
 
 
 def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:

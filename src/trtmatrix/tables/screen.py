@@ -132,17 +132,20 @@ def _note(
 
 
 _COLOURS = (
-    (r"\b(ok|PASS)\b", "green"),
-    (r"\b(BAD|FAIL|CHECK)\b", "bold red"),
-    (r"\b(slow|flaky|FLAKY|err)\b", "yellow"),
+    (r"\b(ok|PASS)\b|^GO  .*", "green"),
+    (r"\b(BAD|FAIL|CHECK)\b|^DON'T  .*", "bold red"),
+    (r"\b(slow|flaky|FLAKY|err)\b|^(GO WITH|NOT ENOUGH) .*", "yellow"),
 )
 
 
-def print_coloured(text: str) -> None:
-    """Print tables in a terminal with colours, which say no more than the words; NO_COLOR turns them off.
+def print_text(text: str) -> None:
+    """Print tables or a report; in a terminal with colours, which say no more than the words.
 
-    Lines of what is broken on purpose stay plain.
+    NO_COLOR turns them off. Lines of what is broken on purpose stay plain.
     """
+    if not sys.stdout.isatty():
+        print(text, end="", flush=True)
+        return
     from rich.console import Console
     from rich.text import Text
 

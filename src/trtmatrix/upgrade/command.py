@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -26,6 +23,7 @@ from trtmatrix.suite.cells import CONTROLS, unlisted_version
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Product
 from trtmatrix.suite.plan import Engine, Launch, Pull
+from trtmatrix.tables.screen import print_text, terminal_width
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.gate import compare_with, render_junit
@@ -285,12 +283,7 @@ def show(options: UpgradeOptions, upgrade: Upgrade) -> None:
     for file in options.output:
         write = writers.get(file.suffix)
         write_output(file, write(upgrade) if write else _sarif(options, upgrade.api))
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     if options.json:
-        text = upgrade_json(upgrade)
-    elif options.full:
-        text = render_text(upgrade, colour=colour)
+        print(upgrade_json(upgrade), end="")
     else:
-        width = min(max(shutil.get_terminal_size().columns, 80), 160)
-        text = render_screen(upgrade, width, colour=colour)
-    print(text, end="")
+        print_text(render_text(upgrade) if options.full else render_screen(upgrade, terminal_width()))

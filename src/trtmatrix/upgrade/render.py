@@ -38,7 +38,6 @@ NARROW = 130
 HEIGHT, STEPS, ROWS = 40, 15, 22
 """Lines of a screen, and of those at most for the commands that would settle it, and for models."""
 _MARGIN = 12
-_COLOURS = {"good": "32", "warn": "33", "unsure": "33", "bad": "31"}
 _MOST = 60
 """So many rows of a table are in Markdown; a pull request is not the place for more."""
 _CUT = "… {} left out: GitHub takes no longer text; the HTML page and the JSON have them."
@@ -63,12 +62,9 @@ def _why_code(upgrade: Upgrade) -> str:
     return ": a mistake to mend first" if mistaken else ": your code must change first"
 
 
-def render_text(upgrade: Upgrade, *, colour: bool = False) -> str:
-    """Return the whole report; no line but an address is wider than 100 columns.
-
-    ``colour`` adds ANSI colours, which never say more than the words do.
-    """
-    head = [*_head(upgrade, WIDTH, 99), *_verdict(upgrade, colour), *_wrap(upgrade.summary, 2, 2)]
+def render_text(upgrade: Upgrade) -> str:
+    """Return the whole report; no line but an address is wider than 100 columns."""
+    head = [*_head(upgrade, WIDTH, 99), _verdict(upgrade), *_wrap(upgrade.summary, 2, 2)]
     why = [line for reason in upgrade.reasons for line in _fact_lines(reason, WIDTH, marked=True)]
     parts = [head, ["Why", *why] if why else []]
     for section in make_sections(upgrade):
@@ -86,10 +82,9 @@ def _head(upgrade: Upgrade, width: int, most: int) -> list[str]:
     return [*_cut(_wrap(f"{title} · {where}", width=width), most, width), ""]
 
 
-def _verdict(upgrade: Upgrade, colour: bool) -> list[str]:
+def _verdict(upgrade: Upgrade) -> str:
     _, _, answer, exit_code = _titles(upgrade)
-    line = f"{answer.upper()}  ({exit_code})"
-    return [f"\x1b[1;{_COLOURS[TONES[upgrade.decision]]}m{line}\x1b[0m" if colour else line]
+    return f"{answer.upper()}  ({exit_code})"
 
 
 def _block_lines(block: Block) -> Iterator[str]:
@@ -153,15 +148,15 @@ def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
     yield f"{indent}{line}"
 
 
-def render_screen(upgrade: Upgrade, width: int, *, colour: bool = False) -> str:
+def render_screen(upgrade: Upgrade, width: int) -> str:
     """Return the answer on one screen: at most 40 lines of ``width`` columns.
 
     The verdict and its reasons come first, then what it rests on, then the commands that would settle it;
     the verdict comes again last.
     """
-    verdict = _verdict(upgrade, colour)
+    verdict = _verdict(upgrade)
     summary = _cut(_wrap(upgrade.summary, 2, 2, width=width), 4, width)
-    head = [*_head(upgrade, width, 2), *verdict, *summary]
+    head = [*_head(upgrade, width, 2), verdict, *summary]
     rests = [] if len(upgrade.models) > 1 else _rests(upgrade, width)
     if (since := upgrade.baseline) is not None:
         new = "; ".join(since.new) or "nothing"
@@ -175,7 +170,7 @@ def render_screen(upgrade: Upgrade, width: int, *, colour: bool = False) -> str:
         title, steps = "Before you move", [_wrap(upgrade.engines[0].text, 2, 4, width=width)]
     rows = _model_lines(upgrade, width) if len(upgrade.models) > 1 else []
     below = [*rests, *_fill(title, steps, min(STEPS, 29 - len(rows)), "more command"), ""]
-    below += ["All of it: --full, or -o report.html (.md, .json)", *verdict]
+    below += ["All of it: --full, or -o report.html (.md, .json)", verdict]
     why = [_fact_lines(reason, width, marked=True, most=2) for reason in upgrade.reasons]
     room = HEIGHT - len(head) - len(rows) - len(below)
     return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"

@@ -27,7 +27,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import NO_GPU, Cause, Control, Exclusion, Gpu, Verdict
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
-from trtmatrix.tables.screen import LINES, print_coloured, render_screen
+from trtmatrix.tables.screen import LINES, print_text, render_screen
 
 WIDTHS = (80, 100, 160)
 ACCEPTANCE = ["--trt", "10.7.0,10.8.0", "--repro", "sdpa-scale"]
@@ -214,14 +214,15 @@ def test_what_became_wrong_comes_before_what_was_wrong_all_along() -> None:
 def test_in_a_terminal_colours_add_nothing_and_what_is_broken_on_purpose_stays_plain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    text = "finding  ok  BAD r\ncontrol †  FAIL\nrow  PASS 1.2  FAIL 9\n"
+    text = "finding  ok  BAD r\ncontrol †  FAIL\nrow  PASS 1.2  FAIL 9\nDON'T  (exit code 11)\n"
     stream = io.StringIO()
     stream.isatty = lambda: True  # type: ignore[method-assign] # a terminal that can be read
     monkeypatch.setattr("sys.stdout", stream)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    print_coloured(text)
+    print_text(text)
     lines = stream.getvalue().splitlines()
     assert re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue()) == text
-    assert ["\x1b[" in line for line in lines] == [True, False, True]
+    assert ["\x1b[" in line for line in lines] == [True, False, True, True]
     assert "\x1b[1;31mBAD" in lines[0]
+    assert "\x1b[1;31mDON'T  (exit code 11)" in lines[3]
