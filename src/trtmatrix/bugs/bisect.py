@@ -22,6 +22,7 @@ from trtmatrix.bugs.bisect_report import (
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.search import Answer, Search, learn, next_try
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.suite.cells import unlisted_version
 
 Tell = Callable[[str], None]
@@ -69,7 +70,7 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     report, code = run_search(asker, search, can_run=not options.no_run, tell=_tell)
     if options.output is not None:
         markdown = render_bisect_markdown(report)
-        options.output.write_text(_make_public(markdown, options, report), encoding="utf-8")
+        write_output(options.output, _make_public(markdown, options, report))
     text = bisect_json(report) if options.json else render_bisect_text(report)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what was found
         print(text, end="", flush=True)
@@ -132,8 +133,7 @@ def check_options(options: BisectOptions) -> None:
     for option, value in stored.items():
         if command is not None and value:
             raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
-    if output is not None and (output.suffix != ".md" or not output.parent.is_dir()):
-        raise UsageError(f"--output {output}: name a file .md in a folder that is there")
+    check_outputs([output] if output else [], (".md",))
 
 
 def open_asker(options: BisectOptions) -> Asker:

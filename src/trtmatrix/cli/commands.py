@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import ExitCode, HungUp, UsageError, combine_exit_codes
-from trtmatrix.common.paths import write_output
+from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.judge.compare import exit_codes
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
@@ -83,7 +83,7 @@ class RunOptions(TableOptions):
 
 def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables; an interrupted run prints what is there by then."""
-    check_files(options.output)
+    check_outputs(options.output, SUFFIXES)
     context = _open_project(options.project, options.model)
     context, cluster = _open_where(context, options.executor, options.site, options.how.memory)
     survey, host = take_survey(context, options.pull, cluster), context.engine
@@ -129,7 +129,7 @@ def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[
 
 def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
-    check_files(options.output)
+    check_outputs(options.output, SUFFIXES)
     context, survey, entries = _stored_entries(options, options.model)
     show(options, context, survey, entries)
     return _shown_code(entries)[0]
@@ -138,7 +138,7 @@ def table_command(options: TableOptions) -> ExitCode:
 def report_command(options: ReportOptions) -> ExitCode:
     """Write the report; nothing is run. The exit code is that of ``table``."""
     files = options.output or (Path("report.html"),)
-    check_files(files, (".html", ".md", ".json"))
+    check_outputs(files, (".html", ".md", ".json"))
     _, _, entries = _stored_entries(options)
     write_files(replace(options, output=files), entries)
     print("\n".join(map(str, files)))
@@ -328,17 +328,6 @@ def check_command(options: CheckOptions) -> ExitCode:
 
 
 # --- Tables, on the screen and in files
-
-
-def check_files(files: Sequence[Path], suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Refuse an output whose format is not known, or whose folder is not there, before anything else."""
-    for file in files:
-        if file.suffix not in suffixes:
-            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}")
-        if not file.parent.is_dir():
-            raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
-        if file.is_dir():
-            raise UsageError(f"--output {file} is a folder: name a file in it")
 
 
 def write_files(options: ReportOptions, entries: Sequence[Entry]) -> None:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -135,6 +135,17 @@ def whole_file(target: Path, mode: int | None = 0o644, *, sync: bool = True) -> 
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def check_outputs(files: Iterable[Path], suffixes: Iterable[str]) -> None:
+    """Refuse an ``--output`` of another format, or without a folder, before anything else: ``UsageError``."""
+    for file in files:
+        if file.suffix not in suffixes:
+            raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}")
+        if not file.parent.is_dir():
+            raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
+        if file.is_dir():
+            raise UsageError(f"--output {file} is a folder: name a file in it")
 
 
 def write_output(file: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.paths import check_writable, default_cache, write_output
+from trtmatrix.common.paths import check_outputs, check_writable, default_cache, write_output
 from trtmatrix.common.progress import open_progress
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
@@ -30,7 +30,7 @@ from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of
 from trtmatrix.suite.plan import Pull
-from trtmatrix.tables.screen import terminal_width
+from trtmatrix.tables.screen import print_text, terminal_width
 
 WRITERS = {".html": render_html, ".md": render_markdown, ".json": render_json}
 MEMORY = 4 << 30
@@ -59,8 +59,7 @@ class OperatorsOptions:
 
 def operators_command(options: OperatorsOptions) -> ExitCode:
     """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
-    if wrong := [file for file in options.output if file.suffix not in WRITERS]:
-        raise UsageError(f"--output {wrong[0]}: the suffix must be one of {', '.join(WRITERS)}")
+    check_outputs(options.output, WRITERS)
     selection = options.project.selection
     if options.file is not None:
         return _check_model(options, options.file)
@@ -82,7 +81,7 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     if options.json:
         print(render_json(overview), end="")
     elif overview.records:
-        print(render_text(overview, terminal_width(), full=options.full), end="")
+        print_text(render_text(overview, terminal_width(), full=options.full))
     else:
         print("no version named here has been run: nox -s operators -- --trt VERSION runs one")
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})

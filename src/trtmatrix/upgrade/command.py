@@ -10,7 +10,7 @@ from pathlib import Path
 from trtmatrix.api import section as api_section
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, UsageError
-from trtmatrix.common.paths import write_output
+from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.entry import Entry, Stored
@@ -40,6 +40,7 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
     """Say whether to move from one version to another; the exit code is the answer."""
     if problems := list(_find_problems(options)):
         raise UsageError("\n".join(problems))
+    check_outputs(options.output, API_SUFFIXES if options.api else SUFFIXES)
     if options.api:
         return _tell_api(options)
     context = open_context(options.project)
@@ -91,14 +92,9 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
     named += [("--code", path) for path in options.code] + [("--models", path) for path in options.models]
     named += [("--check", options.model.check)] if options.model.check else []
     yield from (f"{option} {path}: there is no such file" for option, path in named if not path.exists())
-    suffixes, only = (API_SUFFIXES, " with --api") if options.api else (SUFFIXES, "")
     for file in options.output:
-        if file.suffix not in suffixes:
-            yield f"--output {file}: the suffix must be one of {', '.join(suffixes)}{only}"
-        elif file.suffix == ".sarif" and not options.code:
+        if file.suffix == ".sarif" and not options.code:
             yield f"--output {file}: it tells lines of your code: name that by --code DIR"
-        if not file.parent.is_dir():
-            yield f"--output {file}: there is no folder {file.parent}"
 
 
 def _find_move(matrix: Matrix, options: UpgradeOptions) -> tuple[Version, Version]:
