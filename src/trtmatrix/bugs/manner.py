@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trtmatrix.common.words import short
+from trtmatrix.common.words import join_some, short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR
@@ -143,10 +143,9 @@ def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -
     sizes = tuple(size for manner in alike for size in manner.sizes)
     outputs = tuple(sorted({name for manner in alike for name in manner.outputs}))
     words = alike[0].words.replace(SIZE, _range_text(sizes))
-    more = f" and {len(outputs) - 4} more" if len(outputs) > 4 else ""
     return replace(
         alike[0], outputs=outputs, sizes=sizes, errors=tuple(e for manner in alike for e in manner.errors),
-        words=f"{', '.join(outputs[:4])}{more}: {words}" if outputs else words,
+        words=f"{join_some(outputs)}: {words}" if outputs else words,
     )  # fmt: skip
 
 

@@ -1,9 +1,10 @@
-"""Numbers of things, numbers in six characters, times, and texts on one line. Pure."""
+"""Numbers of things, numbers in six characters, times, names, and texts on one line. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 
 
 def counted(number: int, what: str) -> str:
@@ -16,6 +17,19 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def join_some(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def name_source(url: str) -> str:
+    """Return an address as people name it: ``NVIDIA/TensorRT#4333``, or its host with the last part."""
+    if found := re.match(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)", url):
+        return f"{found.group(1)}#{found.group(2)}"
+    parts = url.removeprefix("https://").rstrip("/").split("/")
+    return "/".join(parts) if len(parts) < 3 else f"{parts[0]}/…/{parts[-1]}"
 
 
 def short(value: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from typing import Any
 import onnx
 from onnx import NodeProto
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, name_source
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.onnxmodel.matching import Wiring, find_places, make_wirings
 from trtmatrix.suite.model import release_of
@@ -159,7 +158,7 @@ def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
     last = ["", *wrap(f"{sum_up(check)}."), *wrap(f"Not looked at: {LIMITS}.{silent}")]
     room = HEIGHT - len(lines) - len(last) - 2
     for number, group in enumerate(check.groups):
-        sources = ", ".join(dict.fromkeys(short_source(item.source) for item in group.at))
+        sources = ", ".join(dict.fromkeys(name_source(item.source) for item in group.at))
         told = ["", *wrap(f"{name_nodes(group)}: {group.what}")]
         instead = [f"instead: {group.instead}"] if group.instead else []
         for text in (describe_versions(group.at), *instead, f"{group.repro}: {sources}"):
@@ -194,12 +193,6 @@ def describe_versions(at: Sequence[NodeAt]) -> str:
 def name_versions(names: Sequence[str]) -> str:
     """Return versions in words; of more than three the first and the last."""
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} to {names[-1]}"
-
-
-def short_source(address: str) -> str:
-    """Return an issue's address as GitHub writes it (``NVIDIA/TensorRT#3447``); others as they are."""
-    match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)/issues/(\d+)", address)
-    return f"{match[1]}#{match[2]}" if match else address
 
 
 def sum_up(check: StaticCheck) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 from onnx import ModelProto
 from onnx.defs import SchemaError, get_schema
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, join_some
 from trtmatrix.onnxmodel.graphs import OWN, all_nodes, opset_of
 from trtmatrix.operators.records import OperatorRecord
 from trtmatrix.operators.verdicts import Row
@@ -49,9 +49,8 @@ class OperatorAt:
     @property
     def words(self) -> str:
         """Say what is the matter, with the first tests."""
-        told = ", ".join(f"{row.name} ({row.verdict.value})" for row in self.rows[:NAMED])
-        more = f" and {len(self.rows) - NAMED} more" if len(self.rows) > NAMED else ""
-        of = f": {len(self.rows)} of {self.tests}: {told}{more}" if told else ""
+        told = join_some([f"{row.name} ({row.verdict.value})" for row in self.rows], NAMED)
+        of = f": {len(self.rows)} of {self.tests}: {told}" if told else ""
         return f"at {self.version} {self.state.value}{of}"
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from tabulate import tabulate
 
 from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.words import counted, duration
+from trtmatrix.common.words import counted, duration, join_some
 from trtmatrix.operators.records import OperatorRecord
 from trtmatrix.operators.verdicts import Row, Verdict
 from trtmatrix.suite.model import Product, release_of
@@ -205,9 +205,8 @@ def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
         words = [f"{name} ({counted(number, 'test')})" for name, number in operators.most_common()]
         more.append(f"{verdict} at {at}: {', '.join(words)}")
     for item in overview.changes:
-        told = item.cases if full else item.cases[:NAMED]
-        rest = f" and {len(item.cases) - len(told)} more" if len(item.cases) > len(told) else ""
-        more.append(f"{', '.join(item.words)}: {', '.join(told)}{rest}")
+        told = join_some(item.cases, len(item.cases) if full else NAMED)
+        more.append(f"{', '.join(item.words)}: {told}")
     if full:
         more += [
             f"{row.words}: {row.verdict.value} at {', '.join(at)}: {row.detail}"

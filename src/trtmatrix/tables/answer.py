@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.common.words import counted, duration, one_line
+from trtmatrix.common.words import counted, duration, join_some, one_line
 from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
@@ -304,11 +304,6 @@ def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str
         later = f", {marks[worse[0]].state.value} in {names[worse[0]]}" if worse else ""
         parts.append(f"ok in {names[after]}{later}")
     return "; ".join(parts)
-
-
-def join_some(names: Sequence[str], most: int = 4) -> str:
-    """Return the first names, and how many more there are."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _products(entries: Sequence[Entry]) -> Iterator[str]:

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, join_some
 from trtmatrix.judge.words import MUST_FAIL
 from trtmatrix.suite.matrix import Version
-from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, Mark, News, State, join_some, short_names
+from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, Mark, News, State, short_names
 from trtmatrix.tables.table import shorten
 
 LINES = 40

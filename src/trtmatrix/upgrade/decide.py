@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from trtmatrix.api.report import count_uses
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, join_some
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
@@ -233,8 +233,7 @@ def _summarise_models(question: Question, models: Sequence[ModelSection]) -> str
     for decision, words in ((Decision.DONT, "don't move"), (Decision.NOT_ENOUGH, "too little is known of"),
                             (None, "a mistake to mend in")):  # fmt: skip
         if names := by_answer.get(decision):
-            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            parts.append(f"{words} {', '.join(names[:SHOWN])}{more}")
+            parts.append(f"{words} {join_some(names, SHOWN)}")
     return f"{'; '.join(parts)}."
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.words import counted, name_source
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
@@ -84,14 +83,6 @@ def _report_source(expectation: Expectation) -> Source:
     if not expectation.source:
         return Source(title=f"the repro's own note{on}")
     return Source(title=name_source(expectation.source) + on, url=expectation.source)
-
-
-def name_source(url: str) -> str:
-    """Return an address as people name it: ``NVIDIA/TensorRT#4333``, or its host with the last part."""
-    if found := re.match(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)", url):
-        return f"{found.group(1)}#{found.group(2)}"
-    parts = url.removeprefix("https://").rstrip("/").split("/")
-    return "/".join(parts) if len(parts) < 3 else f"{parts[0]}/…/{parts[-1]}"
 
 
 class Standing(str, Enum):

@@ -18,7 +18,7 @@ from typing import Any
 
 from onnx import ModelProto
 
-from trtmatrix.common.words import counted, one_line, short
+from trtmatrix.common.words import counted, name_source, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import Entry, Stored
@@ -41,7 +41,7 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Evidence, Product, Verdict
 from trtmatrix.suite.repros import Repro
 from trtmatrix.upgrade.decide import FLOORS
-from trtmatrix.upgrade.findings import Entries, make_case_line, name_source
+from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
 
 SHOWN = (Evidence.MEASURED, Evidence.RECORDED)
