@@ -179,6 +179,18 @@ def check_writable(folders: Mapping[str, Path]) -> None:
         raise UsageError("\n".join(problems))
 
 
+@contextlib.contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Make a folder that takes its name at the end, and is gone where it does not come to that."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+    try:
+        yield partial
+        publish_folder(partial, target)
+    finally:
+        remove_tree(partial)
+
+
 def publish_folder(partial: Path, target: Path) -> None:
     """Give a folder that was made beside it its name; where somebody else was sooner, theirs is as good."""
     partial.chmod(0o755)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ConfigError, UsageError
+from trtmatrix.common.paths import whole_folder
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS
@@ -169,16 +168,8 @@ def _together(cache: Path, repros: Sequence[LoadedRepro]) -> Path:
     texts = {loaded.file.name: loaded.file.read_bytes() for loaded in repros}
     digest = sha256(b"\n".join(name.encode() + text for name, text in sorted(texts.items()))).hexdigest()
     folder = cache / "sets" / digest[:16]
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
-    try:
-        partial.chmod(0o755)
-        for name, text in texts.items():
-            (partial / name).write_bytes(text)
-        if not folder.is_dir():
-            partial.rename(folder)
-    finally:
-        remove_tree(partial)
+    if not folder.is_dir():
+        with whole_folder(folder) as partial:
+            for name, text in texts.items():
+                (partial / name).write_bytes(text)
     return folder

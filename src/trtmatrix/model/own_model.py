@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -12,8 +11,8 @@ from pathlib import Path
 from pprint import pformat
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.paths import whole_folder
 from trtmatrix.common.words import counted
 from trtmatrix.judge.advice import OWN_MODEL
 from trtmatrix.onnxmodel.tensors import (
@@ -252,10 +251,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
     folder = models / f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
-    models.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=models))
-    try:
-        partial.chmod(0o755)
+    with whole_folder(folder) as partial:
         _write_files(partial, context.project.cache, model, inputs)
         repro = f"{stem_of(options.name or model.path.stem)}-{model.digest[:8]}"
         (partial / "repros").mkdir()
@@ -264,10 +260,6 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
             (partial / "repros" / f"{CONTROLS}.py").write_bytes(controls)
         about = json.dumps(_about(model, inputs, options.precision), indent=1)
         (partial / ABOUT).write_text(about, encoding="utf-8")
-        if not folder.is_dir():
-            partial.rename(folder)
-    finally:
-        remove_tree(partial)
     return folder
 
 

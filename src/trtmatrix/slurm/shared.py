@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any
 
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, read_file, read_json
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.paths import Project, hold, publish_folder, whole_file
+from trtmatrix.common.paths import Project, hold, whole_file, whole_folder
 from trtmatrix.judge.record import NewerRecordError, Record, RecordError, parse_record
 from trtmatrix.records.store import kept_digests, kept_file, record_path, write_new
 from trtmatrix.suite.digest import PACKAGES
@@ -144,11 +143,10 @@ class Shared:
             total.update(f"{name} {len(data)}\n".encode() + data)
         folder = self.root / "suites" / total.hexdigest()[:16]
         if not folder.is_dir():
-            partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder.parent))
-            for name, data in content.items():
-                (partial / name).parent.mkdir(parents=True, exist_ok=True)
-                (partial / name).write_bytes(data)
-            publish_folder(partial, folder)
+            with whole_folder(folder) as partial:
+                for name, data in content.items():
+                    (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                    (partial / name).write_bytes(data)
         os.utime(folder)
         return str(folder)
 
@@ -239,13 +237,12 @@ def _copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int],
     """
     if target.is_dir():
         return
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
-    for file in (path for path in case.rglob("*") if path.is_file()):
-        copy, facts = partial / file.relative_to(case), file.stat()
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(copied[facts.st_dev, facts.st_ino], copy)
-        except (KeyError, OSError):  # the first of its kind; a file system without links
-            shutil.copy(file, copy)
-        copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
-    publish_folder(partial, target)
+    with whole_folder(target) as partial:
+        for file in (path for path in case.rglob("*") if path.is_file()):
+            copy, facts = partial / file.relative_to(case), file.stat()
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(copied[facts.st_dev, facts.st_ino], copy)
+            except (KeyError, OSError):  # the first of its kind; a file system without links
+                shutil.copy(file, copy)
+            copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
