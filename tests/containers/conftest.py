@@ -15,7 +15,7 @@ from typing import Any
 
 import docker.errors
 import pytest
-from projects import command, matrix_text, strict_json
+from projects import command, matrix_text, records_below
 
 from tests.containers.engines import client, socket_group, use_by_hand
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
@@ -88,11 +88,8 @@ class Project:
         return Done(code=code, data=json.loads(text) if text else {}, told=told, seconds=seconds)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records; each file must be whole, strict JSON. Beside them the run leaves its log."""
-        files = sorted(path for path in self.results.rglob("*") if path.is_file())
-        files = [path for path in files if path.name not in {"last-run.txt", "report.html"}]
-        assert [path for path in files if path.suffix != ".json"] == []
-        return [strict_json(path.read_text()) for path in files]
+        """Return all records."""
+        return records_below(self.results)
 
     def record(self, cell: dict[str, Any]) -> dict[str, Any]:
         """Return the record that a cell of the printed JSON names."""

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from projects import matrix_text
 
+from tests.containers.conftest import IMAGE
 from tests.operators.conftest import ORT, RTX, STAND_IN, Project
 
 LIMIT = ("--limit=200", "--workers=2")
@@ -93,8 +95,7 @@ def test_a_run_of_a_part_is_not_stored_and_one_of_another_library_is_none(projec
     before = [file.stat().st_mtime_ns for file in project.results.rglob("operators.json.gz")]
     project.operators(f"--trt={ORT}", "--case=test_abs", "--rerun")
     assert [file.stat().st_mtime_ns for file in project.results.rglob("operators.json.gz")] == before
-    text = (project.folder / "matrix.yaml").read_text()
-    (project.folder / "other.yaml").write_text(text.replace('"1.31.1", known', '"1.30.0", known'))
+    (project.folder / "other.yaml").write_text(matrix_text((ORT, IMAGE, "1.30.0")))
     done = project.operators(f"--trt={ORT}", "--case=test_abs", "--matrix=other.yaml")
     assert done.code == 3
     assert "pinned for 1.30.0, the image or wheel ships 1.31.1" in done.told

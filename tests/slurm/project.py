@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from projects import command, matrix_text
+from projects import command, matrix_text, records_below
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import H200, L4, Model
@@ -141,11 +141,8 @@ class Project:
         return first
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records; each file must be whole. Beside them lie the client's log and page."""
-        files = sorted(path for path in self.results.rglob("*") if path.is_file())
-        files = [path for path in files if path.name not in {"last-run.txt", "report.html"}]
-        assert [path for path in files if path.suffix != ".json"] == []
-        return [json.loads(path.read_text()) for path in files]
+        """Return all records."""
+        return records_below(self.results)
 
 
 class Client:

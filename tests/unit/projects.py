@@ -61,6 +61,14 @@ def strict_json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+def records_below(results: Path) -> list[dict[str, Any]]:
+    """Return all records; each file must be whole, strict JSON. Beside them a run leaves its log and page."""
+    files = sorted(path for path in results.rglob("*") if path.is_file())
+    files = [path for path in files if path.name not in {"last-run.txt", "report.html"}]
+    assert [path for path in files if path.suffix != ".json"] == []
+    return [strict_json(path.read_text()) for path in files]
+
+
 def files_of(folder: Path, repros: Path) -> list[str]:
     """Return the options that name a project's files."""
     return [
