@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import FileSystemLoader
+from tabulate import tabulate
 
 from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.judge.words import PRODUCT_NAMES
@@ -190,8 +191,7 @@ def _model_lines(upgrade: Upgrade, width: int) -> list[str]:
     table = model_table(upgrade, narrow=width < NARROW)
     rows = [[words_of(value) for value in row] for row in table.rows[:ROWS]]
     lines = [[shorten(text, 24) for text in row] for row in (table.heads, *rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(table.heads))]
-    texts = ["  ".join(f"{text:<{size}}" for text, size in zip(line, widths, strict=True)) for line in lines]
+    texts = tabulate(lines, tablefmt="plain", disable_numparse=True).splitlines()
     left = len(table.rows) - len(rows)
     texts += [f"… {left} more: --full"] if left else []
     texts += ["errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"]
