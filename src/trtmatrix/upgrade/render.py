@@ -58,7 +58,7 @@ def _why_code(upgrade: Upgrade) -> str:
     if upgrade.exit_code is upgrade.decision.exit_code:
         return ""
     if upgrade.baseline is not None and not upgrade.baseline.new:
-        return ": nothing is worse than in the accepted report"
+        return ": no worse than accepted"
     mistaken = any(model.mistake for model in upgrade.models)
     return ": a mistake to mend first" if mistaken else ": your code must change first"
 

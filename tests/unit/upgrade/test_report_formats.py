@@ -44,7 +44,7 @@ def test_any_report_can_be_shown_in_every_format(upgrade: Upgrade, width: int) -
     assert len(lines) <= 40
     assert lines[-1].startswith(upgrade.decision.value.upper())
     bare = render_screen(replace(upgrade, lacking=()), width).splitlines()
-    assert all(len(line) <= width for line in bare)
+    assert [line for line in bare if len(line) > width] == []
     markdown, html = render_markdown(upgrade), render_page(upgrade)
     assert markdown.startswith("## ")
     assert len(markdown) <= MOST_CHARACTERS
