@@ -214,6 +214,10 @@ def test_a_run_says_why_a_model_is_inconclusive(project: Path, capsys: pytest.Ca
     assert run(["run", f"--trt={CURRENT}", *words]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "INVALID: the noise floor 1 is above 0.1: it hides too much" in told
+    scores = onnx.helper.make_tensor_value_info("sum", onnx.TensorProto.FLOAT, [4, 2])
+    model.graph.output.append(scores)  # with what the index is chosen by, and without it
+    code = upgrade(project, "ties beside scores", model, {"x": np.ones((4, 2), np.float32)})
+    assert (code, json.loads(capsys.readouterr().out)["decision"]) == (0, GO)
 
 
 MANY = {

@@ -19,6 +19,9 @@ NO_FLOOR = "no floor: versions compared with each other only"
 NO_FLOOR_OF = "no noise floor is known of"
 """What is said where all is right that has a noise floor, and other outputs are not the reference itself."""
 
+HIDES = "it hides too much"
+"""What is said of a noise floor above the case's useful limit."""
+
 Outputs = Mapping[str, Mapping[str, Any]]
 """Measurements by output, as a record has them."""
 

@@ -27,7 +27,7 @@ from trtmatrix.judge.factors import (
     VALID_BOUND,
     VALID_FLOORS,
 )
-from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of
+from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of
 from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Control, Outcome, Product, Verdict
 from trtmatrix.suite.repros import BEYOND, Case, Defect
@@ -291,7 +291,7 @@ def says_nothing(subject: Subject, signs: Sequence[Sign]) -> str:
         noise, useful = subject.noise, subject.case.useful
         floors = [noise.floor(output, subject.precision) or 0.0 for output in noise.outputs] if noise else []
         worst = max(floors, default=0.0)
-        return f"the noise floor {worst:.2g} is above {useful:g}: it hides too much" if worst > useful else ""
+        return f"the noise floor {worst:.2g} is above {useful:g}: {HIDES}" if worst > useful else ""
     if any(sign.size >= VALID_FLOORS or sign.usable for sign in signs):
         return ""
     best = max(signs, key=lambda sign: sign.size)

@@ -10,7 +10,7 @@ from trtmatrix.api.report import count_uses
 from trtmatrix.common.words import counted, join_some
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
-from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
@@ -314,22 +314,27 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
 def _speaks_instead(own: Own, line: CaseLine) -> str:
     """Say what decides where the model by itself says nothing, or nothing.
 
-    That is the deployer's acceptance, or integers that are equal at both versions where all other outputs
-    are within their floors.
+    That is the deployer's acceptance, or integers where all other outputs are within their floors: integers
+    of which noise explains every difference from the reference, or that have no floor and are equal at both
+    versions.
     """
     if own.section.check is not None and own.section.check.passed:
         return "your acceptance decides"
     told = [item for item in own.section.integers if item.version == line.after.version]
     if told and {item.output for item in told} == {item.output for item in own.section.differences}:
         return "; ".join(item.text for item in told)
-    settled = [item.output for item in own.section.differences if item.is_settled]
-    settled += [item.output for item in told if item.output not in settled]
+    settled = [item.output for item in told]
+    if line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
+        equal = (item.output for item in own.section.differences if item.is_settled)
+        settled += [output for output in equal if output not in settled]
+    elif HIDES not in line.after.reason:
+        return ""
     within = {
         item.output for item in own.section.samples
         if item.version == line.after.version and item.unit == FLOORS and item.worst <= PASS_FACTOR
     }  # fmt: skip
     others = {item.output for item in own.section.differences} - {*settled, *within}
-    if others or not settled or not line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
+    if others or not settled:
         return ""
     return "; ".join(item.text for item in told) or f"but {', '.join(settled)}: equal at both versions"
 

@@ -23,7 +23,7 @@ from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.judge import judge, measured_in, subject_of
-from trtmatrix.judge.noise import NO_FLOOR, noise_troubles, read_noise
+from trtmatrix.judge.noise import NO_FLOOR, Noise, noise_troubles, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.judge.words import PRODUCT_NAMES
@@ -132,7 +132,8 @@ def make_samples(
 ) -> Iterator[SampleFigure]:
     """Yield each output's error at each version over all samples: the worst of all engines of each.
 
-    ``outputs``: names in records → those of the graph. In noise floors where every sample has one.
+    ``outputs``: names in records → those of the graph. In noise floors where every sample has one that is
+    not above the case's useful limit.
     """
     for entry in (entry for entry in entries if entry.evidence in SHOWN):
         floors, errors = _read_errors(entry, calibration)
@@ -160,9 +161,14 @@ def _read_errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySa
     errors: BySample = {}
     for record in (record for record in entry.records if record.ended == RAN):
         subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+        noise, useful = subject.noise or Noise(), subject.case.useful
         for build in record.builds:
             relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
-            for found, values in ((errors, relative), (floors, read_floors(build, subject))):
+            telling = {
+                name: value for name, value in read_floors(build, subject).items()
+                if (noise.floor(name, subject.precision) or 0.0) <= useful
+            }  # fmt: skip
+            for found, values in ((errors, relative), (floors, telling)):
                 for name, value in values.items():
                     spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
                     output, sample = _split_name(name)

@@ -101,6 +101,13 @@ def test_samples_are_told_in_floors_with_the_worst_named() -> None:
     assert [found.median, found.p90, found.worst] == pytest.approx([1.0, 2.0, 2.0])
 
 
+def test_a_floor_that_hides_too_much_is_no_unit() -> None:
+    useful = make_case(keep=True, limits={}).useful
+    for floor, unit in ((useful, "floors"), (useful * 1.01, "relative L2 error")):
+        noise = {"precision": "tf32", "outputs": {f"y.s{i}": {"tf32": floor} for i in range(2)}}
+        assert only(entry(sampled(1e-4, 1e-4, noise=noise))).unit == unit
+
+
 def test_what_is_nan_is_infinitely_wrong() -> None:
     found = only(entry(sampled(1e-4, 1e-4, 1e-4, 1e-4, noise=FLOORS, bad=2)))
     assert (found.worst, found.worst_sample) == (math.inf, 2)

@@ -13,8 +13,8 @@ from trtmatrix.api import section
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
 from trtmatrix.cli import entry as cli
 from trtmatrix.judge.differences import Difference
-from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF
-from trtmatrix.model.outcomes import CheckOutcome
+from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.model.outcomes import CheckOutcome, Integers
 from trtmatrix.model.static_check import NodeAt, NodeGroup, StaticCheck
 from trtmatrix.suite.repros import Effect
 from trtmatrix.upgrade.decide import decide
@@ -87,6 +87,34 @@ def test_integers_that_are_equal_at_both_versions_are_evidence(
     assert upgrade.decision is decision
     told = any("idx: equal at both versions" in reason.text for reason in upgrade.reasons)
     assert told is (decision is Decision.GO)
+
+
+TIES = Integers(output="idx", version=NEW, count=9, differ=3, beyond=0)
+
+
+@pytest.mark.parametrize(
+    ("integers", "unit", "floors", "decision"),
+    [
+        ((TIES,), "floors", 3.0, Decision.GO),
+        ((TIES,), "floors", 5.0, Decision.NOT_ENOUGH),
+        ((TIES,), "relative L2 error", 0.1, Decision.NOT_ENOUGH),  # it is the floor of y that hides
+        ((replace(TIES, beyond=1), replace(TIES, beyond=1, version=OLD)), "floors", 3.0, Decision.NOT_ENOUGH),
+        ((replace(TIES, beyond=1), replace(TIES, version=OLD)), "floors", 3.0, Decision.DONT),
+        ((), "floors", 3.0, Decision.NOT_ENOUGH),  # nobody has held them against the reference
+    ],
+)
+def test_ties_of_integers_are_evidence_beside_outputs_within_their_floors(
+    integers: tuple[Integers, ...], unit: str, floors: float, decision: Decision
+) -> None:
+    """A tie's floor is as large as the integer and hides all; what noise explains is found without it."""
+    mine = own("void", "void", differences=(SAME, FLOATS))
+    reason = f"the noise floor 1 is above 0.1: {HIDES}"
+    line = replace(mine.section.cases[0], after=replace(mine.section.cases[0].after, reason=reason, builds=3))
+    figure = SampleFigure(
+        output="y", version=NEW, unit=unit, median=0, p90=0, worst=floors, worst_sample=0, samples=1
+    )
+    section = replace(mine.section, cases=(line,), samples=(figure,), integers=integers)
+    assert answer(replace(mine, section=section)).decision is decision
 
 
 @pytest.mark.parametrize(
