@@ -21,10 +21,6 @@ _IMPORTS = re.compile(
 _NEAR = re.compile(r"\b_?trt|tensorrt", re.IGNORECASE)
 _PLAIN = re.compile(r"trtexec|engine\[|len\(engine|with (trt|tensorrt)\.")
 _ASKS = re.compile(r"__version__|hasattr\((trt|tensorrt)")
-_NEWER = re.compile(
-    r"num_io_tensors|[gs]et_tensor_|execute_async_v3|set_input_shape|build_serialized|memory_pool"
-)
-"""Names of the new way of writing: of two ways in a try, either one catches what goes wrong in the other."""
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BY_NAME = "only its name says what it is used on"
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -162,10 +158,9 @@ class PythonFile:
             case ast.With() if "suppress(Attr" in self.page.lines[node.lineno - 1]:
                 return {"body": "suppress(AttributeError)"}
             case ast.Try(handlers=handlers):
-                newer = _NEWER.search("\n".join(self.page.lines[node.lineno - 1 : node.end_lineno]))
-                caught = "".join(ast.unparse(each.type) for each in handlers if each.type)
-                if handlers and (newer or "AttributeError" in caught):
-                    return dict.fromkeys(("body", "handlers"), "except AttributeError")
+                caught = " ".join(ast.unparse(each.type) if each.type else "Exception" for each in handlers)
+                body = f"except {caught}" * ("AttributeError" in caught)
+                return {"body": body, "handlers": body or f"except {caught}" * ("Exception" in caught)}
         return None
 
     # ---- what is noted ----
