@@ -37,7 +37,6 @@ class Names:
         for change in sorted(changes, key=lambda change: [*ChangeKind].index(change.kind)):
             if change.kind is not ChangeKind.ADDED:
                 self.changes.setdefault(change.name, change)
-        self.flags = {name[8:]: c for name, c in self.changes.items() if name.startswith("trtexec ")}
         self.behaves = {name: each.change for each in behaviours for name in each.names}
         self.owners = defaultdict[str, list[str]](list)  # the classes of each member that changes
         for owner, _, attribute in (name.rpartition(".") for name in self.changes if " " not in name):

@@ -39,8 +39,8 @@ _SPEAKS = "an option in a file that speaks of trtexec"
 def _note_options(text: str, line: int, page: Page, names: Names, why: str) -> None:
     """Note trtexec's options in a text that begins in a line."""
     for option in _OPTION.finditer(text):
-        if option[0] in names.flags:
-            page.note(line + text.count("\n", 0, option.start()), names.flags[option[0]], why)
+        if change := names.changes.get(f"trtexec {option[0]}"):
+            page.note(line + text.count("\n", 0, option.start()), change, why)
 
 
 def scan_script(page: Page, names: Names, why: str) -> None:
