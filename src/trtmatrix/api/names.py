@@ -75,12 +75,11 @@ class Names:
         for dotted, change in self.changes.items():
             owner, _, name = dotted.rpartition(".")
             alone = self.is_own(name) or name in self.hints["cpp_too"] or not owner
+            starts = ("", "set", "get") if name[0].islower() else ("k",) if owner else ("", "i", "create")
             if alone and change.kind is not ChangeKind.CHANGED and " " not in dotted:
-                for start in (
-                    ("", "set", "get") if name[0].islower() else ("k",) if owner else ("", "i", "create")
-                ):
-                    word = f"{start}{name}".replace("_", "").lower()
-                    known.setdefault(word, replace(change, note=f"{dotted} in Python"))
+                told = replace(change, note=f"{dotted} in Python")
+                for start in starts:
+                    known.setdefault(f"{start}{name}".replace("_", "").lower(), told)
         if bindings := known.get("numbindings"):  # it went with these, and has no name in Python
             known["destroy"] = replace(bindings, replacement="delete", note="")
         return known
@@ -141,7 +140,6 @@ class Roles:
                 self.bound[f"{function}()"].append(self._annotated(node.returns))
             case ast.ClassDef(name=name, bases=bases, body=body):
                 self.bound[name] += [OWN, *bases]
-                self.bound[f"{name}()"].append("")
                 self.members |= {each.name for each in body if isinstance(each, ast.FunctionDef)}
             case ast.Import(names=aliases):
                 for each in aliases:

@@ -30,18 +30,17 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     """Note the uses in Python files; return which could not be parsed, with the reason."""
     pages = [page for page in pages if _matters(page, names)]
-    shared, asking, unread = dict[str, Outcome](), dict[str, PythonFile](), list[tuple[str, str]]()
-    for page in pages:
-        if _ASKS.search(page.code):
-            with contextlib.suppress(*UNREADABLE):  # it is told below
-                asking[page.file] = PythonFile(page, names, shared)
-    for file in [*asking.values()] * 2:  # the second time with names that others have from others
-        shared |= file.guards.exports()
+    shared, unread = dict[str, Outcome](), list[tuple[str, str]]()
+    for page in [
+        page for page in pages if _ASKS.search(page.code)
+    ] * 2:  # again with what others have of others
+        with contextlib.suppress(*UNREADABLE):  # it is told below
+            shared |= PythonFile(page, names, shared).guards.exports()
     for page in pages:
         try:
-            (asking.pop(page.file, None) or PythonFile(page, names, shared)).scan()
+            PythonFile(page, names, shared).scan()
         except UNREADABLE as error:
-            unread.append((page.file, reason(error)))
+            unread.append((page.file, f"it does not parse as Python 3: {error}"))
     return unread
 
 
@@ -55,19 +54,12 @@ def _matters(page: Page, names: Names) -> bool:
     return bool(plain or (words if imports else words & names.alone))
 
 
-def reason(error: BaseException) -> str:
-    """Say in one line why a file could not be read."""
-    line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-    what = getattr(error, "msg", str(error)) or "its expressions are nested too deeply"
-    return f"it does not parse as Python 3{line}: {what}"
-
-
 class PythonFile:
     """A file that is parsed, or raises what the parser does; ``imports``: whether TensorRT itself."""
 
     def __init__(self, page: Page, names: Names, shared: Mapping[str, Outcome]) -> None:
         self.page, self.names, self.imports = page, names, bool(_IMPORTS.search(page.code))
-        self.tree = ast.parse(page.code)
+        self.tree = ast.parse(page.code, page.file)
         self.roles = Roles(self.tree, names)
         self.guards = Guards(self.roles, names, page.code, shared)
         self.guard = ""  # what keeps the place that is looked at from running at the version moved to
@@ -126,8 +118,7 @@ class PythonFile:
         """Note what a node itself uses; return what guards its fields."""
         match node:
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
-                if f"{name}()" in self.roles.bound:
-                    self.reads[name].append((self.guard, self.inside))
+                self.reads[name].append((self.guard, self.inside))
                 if isinstance(node, ast.Attribute) and name in self.names.words:
                     self._note_attribute(node, node.value, name)
                 elif name in self.names.words and self.roles.held(name) == f"{name}()":

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from trtmatrix.api.names import Names, Page
-from trtmatrix.api.python_scan import UNREADABLE, reason, scan_python
+from trtmatrix.api.python_scan import UNREADABLE, scan_python
 from trtmatrix.api.text_scan import scan_cpp, scan_pins, scan_script
 from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surface
 
@@ -106,9 +106,9 @@ def _read_notebook(page: Page, unread: list[tuple[str, str]]) -> Page:
             magic = _MAGIC if shell is None else _LINE if shell[1] else _CELL
             code = magic.sub(lambda found: f"{found[1]}(" + "\n" * found[0].count("\n") + ")", text)
             try:
-                ast.parse(code)
+                ast.parse(code, "cell")
             except UNREADABLE as error:
-                unread.append((page.file, f"cell {number}: {reason(error)}"))
+                unread.append((page.file, f"cell {number} does not parse as Python 3: {error}"))
                 code = "\n" * text.count("\n")
             python, shown = [*python, code], [*shown, *text.split("\n")]
             places += [(number, line) for line in range(1, text.count("\n") + 2)]

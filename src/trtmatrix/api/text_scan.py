@@ -84,9 +84,7 @@ def scan_pins(page: Page, names: Names) -> None:
         page.note(code.count("\n", 0, place) + 1, change, why)
 
     for pattern in hints["pins"]:
-        wheel, library = hints["words"]["WHEEL"], hints["words"]["LIBRARY"]
-        whole = pattern.strip().replace("WHEEL", wheel).replace("LIBRARY", library)
-        for found in re.finditer(whole, code, re.MULTILINE):
+        for found in re.finditer(pattern.strip().replace("WHEEL", hints["wheel"]), code, re.MULTILINE):
             name, pin = found[1], re.sub(r"[\s,]+$", "", found[2])
             if not pin:
                 note(found.end(), f"pin {name}", "is a name that no wheel has of")
