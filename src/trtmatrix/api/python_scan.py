@@ -31,9 +31,8 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     """Note the uses in Python files; return which could not be parsed, with the reason."""
     pages = [page for page in pages if _matters(page, names)]
     shared, unread = dict[str, Outcome](), list[tuple[str, str]]()
-    for page in [
-        page for page in pages if _ASKS.search(page.code)
-    ] * 2:  # again with what others have of others
+    asking = [page for page in pages if _ASKS.search(page.code)]
+    for page in asking * 2:  # the second time with what others have from others
         with contextlib.suppress(*UNREADABLE):  # it is told below
             shared |= PythonFile(page, names, shared).guards.exports()
     for page in pages:
