@@ -225,7 +225,9 @@ class _Session:
             self.builders[self.starts, process] = float(builder) if isinstance(builder, (int, float)) else 0.0
         if isinstance(seen := done.get("observed"), dict) and not self.observed:
             self.observed = {key: value for key, value in seen.items() if value is not None}
-        if row.verdict.is_doubtful and not task.first and done.get("before") != 0:
+        # A process that was alone has had too little time where others kept the GPU busy.
+        alone = done.get("before") == 0 and row.verdict is not Verdict.HUNG
+        if row.verdict.is_doubtful and not task.first and not alone:
             del self.waiting[task.index]
             self.run.progress.more(STEPS, 1)
             self.run.progress.step(STEPS, f"{row.line}, to be confirmed")
