@@ -29,6 +29,7 @@ from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Launch, Plan
 from trtprobe.files import write_json
+from trtprobe.operators import count_processes
 
 SILENT_SECONDS = 420.0
 """A probe that has answered nothing for so long is ended: its processes have 300 s to become ready."""
@@ -255,7 +256,7 @@ class _Session:
         }  # fmt: skip
         seconds = {
             "wall": wall, "builders": builders, "cases": self.case_seconds,
-            "bound": (builders + self.case_seconds) / self.workers,
+            "bound": (builders + self.case_seconds) / count_processes(self.workers),
         }  # fmt: skip
         return OperatorRecord(
             version=launch.version.name, product=launch.version.product,

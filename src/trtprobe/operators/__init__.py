@@ -4,8 +4,8 @@ A job whose ``job.json`` has ``operators`` (``suite``, the archive with all file
 ``workers``, how many models run at once) gets tasks in batches, ``0.cell.json``, ``1.cell.json`` …, each
 ``{"tasks": […]}``, then ``end``. A task: ``index``, ``model`` and ``inputs`` (members of the archive),
 ``outputs`` (names), ``profile`` (as :meth:`Backend.build` takes it), ``seconds``, ``alone``, where it needs a
-process that has served no other, and ``soon``, where it comes before all others. Of each the host gets the
-outputs, ``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
+process that has served no other, and ``soon``, where it comes before all others of these. Of each the host
+gets the outputs, ``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ LOG_CHARACTERS = 2000
 PARSER, BUILDER, FEED, RUN, MEMORY = "parser", "builder", "feed", "run", "memory"
 """At what a task that did not run has ended."""
 HUNG = "hung"
+
+
+def count_processes(workers: int) -> int:
+    """Return how many processes there are at once: those that run models, and some that warm up meanwhile."""
+    return workers + max(1, workers // 4)
 
 
 class Process:
@@ -84,8 +89,9 @@ class Operators:
         self.job, self.host, self.out = job, host, out
         self.suite = cases / job.job["operators"]["suite"]
         self.workers = int(job.job["operators"]["workers"])
-        self.most = self.workers + max(1, self.workers // 4)  # some warm up before they are needed
-        self.waiting: List[Dict[str, Any]] = []
+        self.most = count_processes(self.workers)
+        self.tasks: List[Dict[str, Any]] = []
+        self.alone: List[Dict[str, Any]] = []  # those that need a fresh process
         self.processes: List[Process] = []
         self.dying: List[Process] = []
         self.batches = self.started = 0
@@ -97,9 +103,10 @@ class Operators:
         while True:
             self.take_batches()
             busy = sum(1 for process in self.processes if process.task)
-            if self.ended and not self.waiting and not busy:
+            waiting = len(self.tasks) + len(self.alone)
+            if self.ended and not waiting and not busy:
                 return
-            wanted = min(self.most, busy + len(self.waiting) + (not self.ended))
+            wanted = min(self.most, busy + waiting + (not self.ended))
             while len(self.processes) < wanted:
                 self.started += 1
                 folder = self.out / ("process-%d" % self.started)
@@ -112,29 +119,40 @@ class Operators:
                 self.look()
 
     def take_batches(self) -> None:
-        """Take the tasks that the host has added; those that need a fresh process come last."""
+        """Take the tasks that the host has added."""
         ended = (self.job.folder / "end").exists()  # looked for first: no batch comes after it
         path = self.job.folder / ("%d.cell.json" % self.batches)
         while path.is_file():
-            self.waiting += json.loads(path.read_text())["tasks"]
-            self.waiting.sort(key=lambda task: (not task["soon"], task["alone"]))
+            for task in json.loads(path.read_text())["tasks"]:
+                (self.alone if task["alone"] else self.tasks).append(task)
+            self.alone.sort(key=lambda task: not task["soon"])
             self.batches += 1
             path = self.job.folder / ("%d.cell.json" % self.batches)
         self.ended = ended
 
     def give(self) -> None:
-        """Give each idle process a task, as long as there are some and not too many run."""
+        """Give idle processes tasks, as long as there are some and not too many run.
+
+        One that is fresh gets what needs a fresh process, if that waits. One that has served others is ended
+        for it only once nothing else is left to do: it takes long until another is ready.
+        """
         idle = [process for process in self.processes if process.ready and not process.task]
         idle.sort(key=lambda process: -process.served)  # fresh ones are kept for who needs them
         room = self.workers - sum(1 for process in self.processes if process.task)
-        for process in idle[: max(0, room)]:
-            if not self.waiting:
-                return
-            alone = bool(self.waiting[0]["alone"])
-            if alone and process.served:
+        for process in idle:
+            if self.alone and not process.served and room > 0:
+                process.give(self.alone.pop(0))
+                room -= 1
+        for process in [process for process in idle if not process.task][: max(0, room)]:
+            if self.tasks:
+                process.give(self.tasks.pop(0))
+            elif self.alone and process.served:
                 self.end(process)  # a fresh one takes its place
-                continue
-            process.give(self.waiting.pop(0))
+
+    def is_needed(self, process: Process) -> bool:
+        """Whether a process that has served a task alone is of use for others: where there are too few."""
+        served = sum(1 for other in self.processes if other.served and other is not process)
+        return bool(self.tasks) and served < self.workers
 
     def listen(self) -> None:
         """Wait a moment for what processes say and print, and take it."""
@@ -162,7 +180,7 @@ class Operators:
             elif "done" in message and process.task is not None:
                 alone = process.task["alone"]
                 self.record(process, message["done"])
-                if alone or message["done"].get("trouble"):
+                if message["done"].get("trouble") or (alone and not self.is_needed(process)):
                     self.end(process)
 
     def look(self) -> None:
