@@ -83,7 +83,9 @@ class Guards:
 
     def exports(self) -> dict[str, Outcome]:
         """Return what names of the module, and its functions, give in other files."""
-        return {name: flag for name in [*self.roles.bound] if (flag := self._flag(name))}
+        found = {name: flag for name in [*self.roles.bound] if (flag := self._flag(name))}
+        self._flags, self._hanging = {}, {}  # others may share more hereafter
+        return found
 
     def judge(self, node: ast.expr) -> tuple[str, str]:
         """Return what keeps a test's body, and its else, from running at the version moved to; or nothing."""

@@ -30,14 +30,16 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
     """Note the uses in Python files; return which could not be parsed, with the reason."""
     pages = [page for page in pages if _matters(page, names)]
-    shared, unread = dict[str, Outcome](), list[tuple[str, str]]()
-    asking = [page for page in pages if _ASKS.search(page.code)]
-    for page in asking * 2:  # the second time with what others have from others
-        with contextlib.suppress(*UNREADABLE):  # it is told below
-            shared |= PythonFile(page, names, shared).guards.exports()
+    shared, asking, unread = dict[str, Outcome](), dict[str, PythonFile](), list[tuple[str, str]]()
+    for page in pages:
+        if _ASKS.search(page.code):
+            with contextlib.suppress(*UNREADABLE):  # it is told below
+                asking[page.file] = PythonFile(page, names, shared)
+    for file in [*asking.values()] * 2:  # the second time with names that others have from others
+        shared |= file.guards.exports()
     for page in pages:
         try:
-            PythonFile(page, names, shared).scan()
+            (asking.pop(page.file, None) or PythonFile(page, names, shared)).scan()
         except UNREADABLE as error:
             unread.append((page.file, f"it does not parse as Python 3: {error}"))
     return unread

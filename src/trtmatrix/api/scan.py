@@ -153,9 +153,9 @@ def _read(file: Path, found: CodeFiles) -> bool:
     except OSError as error:
         found.unread.append((name, f"it cannot be read: {error.strerror or error}"))
         return True
-    found.seen += 1
+    found.seen, lower = found.seen + 1, data.lower()
     if len(data) > LARGEST:
         found.unread.append((name, f"it has more than the {LARGEST >> 20} MiB that are read"))
-    elif any(word in data.lower() for word in (b"trt", b"tensorrt", b"nvinfer", b"nvcr.io")):
+    elif any(word in lower for word in (b"trt", b"tensorrt", b"nvinfer", b"nvcr.io")):
         found.texts[name] = data.decode("utf-8-sig", "replace")
     return True
