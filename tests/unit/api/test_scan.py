@@ -92,6 +92,7 @@ def test_ways_to_the_bindings(text: str) -> None:
         ("with contextlib.suppress(AttributeError):\n    engine.num_bindings", "possible"),
         ("try:\n    engine.num_bindings\nexcept Exception:\n    pass", "sure"),
         ("try:\n    engine.x\nexcept AttributeError:\n    engine.num_bindings", "possible"),
+        ("try:\n    engine.num_bindings + engine.num_io_tensors\nexcept Exception:\n    pass", "sure"),
         ("try:\n    engine.set_tensor_address\nexcept Exception:\n    engine.num_bindings", "possible"),
         ("if int(trt.__version__.split('.')[0]) >= 10: raise E\nengine.num_bindings", "possible"),
         ("if own(trt.__version__): raise E\nengine.num_bindings", "sure"),
