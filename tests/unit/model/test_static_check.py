@@ -136,6 +136,24 @@ def reduction(axes: list[int], dims: list[int | str | None] | None, opset: int =
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("test", "effect"),
+    [
+        ("gru_batchwise", Effect.IGNORED), ("lstm_batchwise", Effect.IGNORED), ("gru_defaults", None),
+        ("triu", Effect.WRONG), ("tril", None), ("hannwindow_expanded", Effect.WRONG), ("constant", None),
+    ],
+)  # fmt: skip
+def test_what_onnx_s_own_tests_showed_is_known_at_the_version_that_ran_them(
+    test: str, effect: Effect | None
+) -> None:
+    """The published record of 8.6.0 has them as wrong (docs/operators.md)."""
+    from onnx.backend.test.loader import load_model_tests
+
+    (model,) = (each.model for each in load_model_tests(kind="node") if each.name == f"test_{test}")
+    groups = found(model or ModelProto(), "8.6.0")
+    assert [at.effect for group in groups for at in group.at] == ([effect] if effect else [])
+
+
 def test_what_makes_no_difference_is_not_told() -> None:
     assert found(reduction([1], [2, 3]), "8.6.0")
     assert not found(reduction([0, -1], [2, 3]), "8.6.0"), "all axes"
