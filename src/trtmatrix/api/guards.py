@@ -7,30 +7,30 @@ letter, so that numbers and not digits are compared and cut. Where the two diffe
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
+from packaging.version import Version
+from simpleeval import EvalWithCompoundTypes, InvalidExpression
+
 from trtmatrix.api.names import BINDINGS, FOREIGN, MODULE, OWN, Names, Roles, dotted_name, text_of
-from trtmatrix.api.types import ApiChange, ChangeKind, numbers_of
+from trtmatrix.api.types import ApiChange, ChangeKind
 
 Outcome = tuple[Any, Any]
 """What an expression gives, and what it is meant to give; None is unclear."""
 _MAY_ASK = re.compile(r"__version__|hasattr|version\(|get_distribution")
 _FAILED, _LONGEST, _LETTERS = "an error", 999, 0xF0000
-_TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
 _VERSIONS = ("Version", "LooseVersion", "StrictVersion", "parse_version", "version", "parse")
-_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "int": int, "float": float, "str": str, "tuple": tuple, "list": tuple,
-    **dict.fromkeys(_VERSIONS, lambda text: (*numbers_of(text.lstrip("v")), *(0,) * 6)[:6]),
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "int": lambda value: int(_spelt(value)), "float": lambda value: float(_spelt(value)), "str": str,
+    "map": lambda function, values: [*map(function, values)],
+    **dict.fromkeys(_VERSIONS, lambda text: Version(_spelt(text))),
 }  # fmt: skip
-_OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: lambda a, _: not a, ast.USub: lambda a, _: -a,
-    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
+_TEXT = {"split", "rsplit", "strip", "lstrip", "rstrip", "replace", "partition", "startswith"}
+_ATTRIBUTES = {str: _TEXT, Version: {"major", "minor", "release"}}
+_LEFT_OUT = {ast.BinOp, ast.JoinedStr, ast.DictComp}
+"""Expressions that can take any time, or that no test of a version is."""
 
 
 class Guards:
@@ -121,61 +121,34 @@ class Guards:
 
     def _work_out(self, node: ast.expr) -> Outcome:
         """Return what an expression gives, and is meant to; an error's word where it raises."""
-        outcome: list[Any] = [None, None]
-        for meant in (False, True):
-            try:
-                outcome[meant] = self._fold(node, meant)
-            except (LookupError, RecursionError):
-                pass
-            except (TypeError, ValueError, ArithmeticError, AttributeError):
-                outcome[meant] = _FAILED
-        return outcome[0], outcome[1]
+        return self._evaluate(node, meant=False), self._evaluate(node, meant=True)
 
-    def _fold(self, node: ast.AST, meant: bool) -> Any:  # noqa: ANN401 - a value of the user's
-        """Work an expression out; raises LookupError where it is unclear, or what Python raises."""
-        fold = partial(self._fold, meant=meant)
-        if (found := self._meaning(node)) is not None:
-            if found[meant] in (None, _FAILED):
-                raise LookupError
-            return found[meant]
-        match node:
-            case ast.Constant(value=str() as text) if meant:
-                return _lettered(text)
-            case ast.Constant(value=value):
-                return value
-            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
-                return tuple(map(fold, parts))
-            case ast.UnaryOp(op=how, operand=inner):
-                return _OPERATORS[type(how)](fold(inner), None)
-            case ast.Attribute(value=inner, attr="major" | "minor" as name):
-                return fold(inner)[name == "minor"]
-            case ast.Slice(lower=lower, upper=upper):
-                return slice(lower and fold(lower), upper and fold(upper))
-            case ast.Subscript(value=inner, slice=index):
-                return fold(inner)[fold(index)]
-            case ast.ListComp(elt=part, generators=[each]) | ast.GeneratorExp(elt=part, generators=[each]):
-                return _call("map" if isinstance(part, ast.Call) else "tuple", fold(each.iter))
-            case ast.Compare(left=left, ops=[how], comparators=[right]):
-                sides = fold(left), fold(right)
-                inside = isinstance(how, ast.In | ast.NotIn) and isinstance(sides[1], str)
-                return _OPERATORS[type(how)](*(map(_spelt, sides) if inside else sides))
-            case ast.Call(func=ast.Attribute(value=inner, attr=name), args=args) if name in _TEXT:
-                text, *others = map(fold, (inner, *args))
-                if len(text) > _LONGEST:  # of replace after replace
+    def _evaluate(self, node: ast.expr, *, meant: bool) -> Any:  # noqa: ANN401 - a value of the user's
+        evaluator = EvalWithCompoundTypes(functions=_FUNCTIONS, allowed_attrs=_ATTRIBUTES)
+        plain = {kind: how for kind, how in evaluator.nodes.items() if kind not in _LEFT_OUT}
+
+        def evaluate(part: Any) -> Any:  # noqa: ANN401
+            if (found := self._meaning(part)) is not None:
+                if found[meant] in (None, _FAILED):
                     raise LookupError
-                given = getattr(text, name)(*others)
-                return tuple(given) if isinstance(given, list) else given
-            case ast.Call(func=function, args=[*_, part]):
-                return _call(dotted_name(function).rpartition(".")[2], fold(part))
-        raise LookupError
+                return found[meant]
+            match part:
+                case ast.Constant(value=str() as text) if meant:
+                    return _lettered(text)
+                case ast.Call(func=ast.Attribute(attr=name), args=args) if name in _FUNCTIONS:
+                    part = ast.Call(ast.Name(name), args, [])
+            value = plain[type(part)](part)
+            if isinstance(value, str) and len(value) > _LONGEST:  # of replace after replace
+                raise LookupError
+            return value
 
-
-def _call(name: str, value: Any) -> Any:  # noqa: ANN401
-    """Return what a function gives."""
-    if name == "map":
-        return tuple(_call("int", part) for part in value)
-    keeps = name in ("str", "tuple", "list") or not isinstance(value, str)
-    return _FUNCTIONS[name](value if keeps else _spelt(value))
+        evaluator.nodes = dict.fromkeys(plain, evaluate)
+        try:
+            return evaluator.eval("", node)
+        except (InvalidExpression, LookupError, RecursionError):
+            return None
+        except (TypeError, ValueError, ArithmeticError, AttributeError):
+            return _FAILED
 
 
 def _lettered(text: str) -> str:
@@ -183,6 +156,8 @@ def _lettered(text: str) -> str:
     return re.sub(r"\d+", lambda number: chr(_LETTERS + min(int(number[0]), 0xFFFD)), text)
 
 
-def _spelt(text: str) -> str:
-    """Return such a text with its numbers in digits again."""
-    return re.sub("[\U000f0000-\U000ffffd]", lambda letter: str(ord(letter[0]) - _LETTERS), text)
+def _spelt(value: Any) -> Any:  # noqa: ANN401
+    """Return such a text with its numbers in digits again, and what is no text as it is."""
+    if isinstance(value, str):
+        return re.sub("[\U000f0000-\U000ffffd]", lambda letter: str(ord(letter[0]) - _LETTERS), value)
+    return value

@@ -21,6 +21,8 @@ from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Certainty, ChangeK
 
 MODULE, OWN, FOREIGN = "tensorrt", "own", "foreign"
 """The bindings; what the scanned code defines; what other libraries and Python have."""
+TRTEXEC = r"(?:trtexec(?:\.exe)?|\$[({]?(?:\w*TRT_?EXEC\w*)[)}]?)[\"']?(?=[\s,]|$)"
+SPEAKS = "an option in a file that speaks of trtexec"
 BINDINGS = re.compile(r"tensorrt(_lean|_dispatch)?(_bindings)?(\.tensorrt)?\s*([<>=!~].*)?$")
 _PLAIN = re.compile(r"dict|str|int|float|bool|range|open|bytes|len|set|list|tuple|(pathlib\.)?Path|onnx\.\w+")
 
@@ -103,19 +105,23 @@ class Page:
             certainty=Certainty.POSSIBLE if why else Certainty.SURE, why=why,
         ))  # fmt: skip
 
+    def note_options(self, line: int, text: str, names: Names, why: str) -> None:
+        """Note trtexec's options in a text that begins in a line."""
+        for option in re.finditer(r"(?<![\w=-])--\w+", text):
+            if change := names.changes.get(f"trtexec {option[0]}"):
+                self.note(line + text.count("\n", 0, option.start()), change, why)
+
 
 class Roles:
     """What each name of a file is given, and what its expressions hold by that."""
 
     def __init__(self, tree: ast.Module, names: Names) -> None:
-        self.names, self.surface, self.self_role = names, names.surface, OWN
+        self.names, self.surface = names, names.surface
         self.bound = defaultdict[str, list[ast.expr | str]](list)  # to each name, and by each ``function()``
         self.imported: dict[str, str] = {}  # what names from other modules are called there
         self.members: set[str] = set()  # methods of the file's classes
         self._held: dict[str, str] = {}
         self._gather(tree, "")
-
-    # ---- what is given to names ----
 
     def _gather(self, node: ast.AST, function: str) -> None:
         """Note what a statement and those in it give to names; ``function``: that it stands in."""
@@ -131,7 +137,7 @@ class Roles:
             case ast.For(target=target, iter=value):
                 self._bind(target, _item(value, 0))
             case ast.If(test=test, body=[ast.Assign(targets=[target], value=ast.Constant() as value), *_]):
-                self._bind(target, ast.IfExp(test, value, value))  # what it is given hangs on the test
+                self._bind(target, ast.IfExp(test, value, ast.Name("")))  # else it is not known
             case ast.Return(value=ast.expr() as value):
                 self.bound[f"{function}()"].append(value)
             case ast.arg(arg=name, annotation=annotation):
@@ -185,8 +191,6 @@ class Roles:
         found = {word for word in re.findall(r"\w+", text) if word in self.surface.classes}
         return found.pop() if len(found) == 1 else ""
 
-    # ---- what expressions hold ----
-
     def role(self, node: ast.expr) -> str:
         """Return what an expression holds, maybe by its name alone."""
         name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
@@ -200,7 +204,7 @@ class Roles:
             case ast.Dict() | ast.DictComp():
                 return OWN
             case ast.Name(id=name):
-                return self.self_role if name == "self" else self.held(name)
+                return OWN if name == "self" else self.held(name)
             case ast.Attribute(value=holder, attr=name):
                 return self._attribute(self.role(holder), name)
             case ast.Subscript(value=whole, slice=index):

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from trtmatrix.api.compare import fits
 from trtmatrix.api.guards import Guards, Outcome
-from trtmatrix.api.names import BINDINGS, MODULE, Names, Page, Roles, dotted_name, text_of
-from trtmatrix.api.text_scan import scan_commands
+from trtmatrix.api.names import BINDINGS, MODULE, SPEAKS, TRTEXEC, Names, Page, Roles, dotted_name, text_of
 from trtmatrix.api.types import ApiChange, ChangeKind
 
 _IMPORTS = re.compile(
@@ -23,6 +22,16 @@ _PLAIN = re.compile(r"trtexec|engine\[|len\(engine|with (trt|tensorrt)\.")
 _ASKS = re.compile(r"__version__|hasattr\((trt|tensorrt)")
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _BY_NAME = "only its name says what it is used on"
+_RUNS = re.compile(
+    rf"(?:^|[;&|\"'!]|\bsudo|\btime|=\S+)\s*(?:[\w./~${{}}()-]*/)?{TRTEXEC}", re.IGNORECASE | re.MULTILINE
+)
+"""A command that calls trtexec in a string, or the beginning of one."""
+_TELLS = re.compile(
+    r"\s*([bfr]*[\"']|([\w.]+ *(: *[^=]+)?= *)?([\w.]*\.)?"
+    r"(print|log\w*|debug|info|warn\w*|error|critical|exception|add_argument|\w*Error|Field|option)\()"
+)
+"""A docstring, or a statement that tells a person something."""
+_EXAMPLE = re.compile(r"--(fp16|int8|best|saveEngine|verbose)\b")
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 """What the parser raises."""
 
@@ -77,7 +86,7 @@ class PythonFile:
             behind = any(map(self._is_called_behind, inside))
             self.page.note(line, change, why or "behind a test before each of its calls" * behind)
         if any("trtexec" in line for line in self.page.lines):
-            scan_commands(ast.walk(self.tree), self.page, self.names)
+            self._scan_commands()
 
     def _is_called_behind(self, name: str) -> bool:
         """Say whether a function is only read behind tests that keep it from running."""
@@ -88,11 +97,9 @@ class PythonFile:
             self._behind[name] = bool(calls) and behind
         return self._behind[name]
 
-    # ---- where the scan stands ----
-
     def _walk(self, node: ast.AST, guard: str = "") -> None:
         """Look at a node behind a guard, and at what is in it."""
-        before = self.guard, self.inside, self.roles.self_role
+        before = self.guard, self.inside
         self.guard = guard or self.guard
         guards = self._look_at(node) or {}
         for name in node._fields:
@@ -101,7 +108,7 @@ class PythonFile:
                 if isinstance(each, ast.AST) and each._fields:
                     self._walk(each, behind)
                     behind = behind or self._skips(node, each)
-        self.guard, self.inside, self.roles.self_role = before
+        self.guard, self.inside = before
 
     def _skips(self, outer: ast.AST, node: ast.AST) -> str:
         """Return the test in a node that keeps what comes after it from running, or nothing."""
@@ -140,8 +147,6 @@ class PythonFile:
                 return dict(zip(("body", "orelse"), self.guards.judge(test), strict=True))
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 self.inside += (name,)
-                if isinstance(node, ast.ClassDef):
-                    self.roles.self_role = self.roles.held(name).removesuffix("()")
             case ast.ImportFrom(module=str() as module, level=0) if BINDINGS.match(module):
                 for named in node.names:
                     self._note_name(named, named.name)
@@ -155,20 +160,15 @@ class PythonFile:
                 return {"body": body, "handlers": body or f"except {caught}" * ("Exception" in caught)}
         return None
 
-    # ---- what is noted ----
-
     def _note_call(self, node: ast.Call) -> None:
         """Note what a call uses besides its parts: ``getattr``, ``len``, names in texts."""
-        match node:
-            case ast.Call(
-                func=ast.Name(id="hasattr" | "getattr" | "setattr" as how),
-                args=[base, ast.Constant(value=str() as name), *more],
-            ):
-                asks = {"hasattr": "it is only asked for", "getattr": "guarded by its default" * len(more)}
-                self._note_attribute(node, base, name, asks.get(how, ""))
-            case ast.Call(func=ast.Name(id="len"), args=[whole]):
+        asks = {"hasattr": "it is only asked for", "getattr": "guarded by its default", "setattr": ""}
+        match node.func, node.args:
+            case ast.Name(id=how), [base, ast.Constant(value=str() as name), *more] if how in asks:
+                self._note_attribute(node, base, name, asks[how] * (how != "getattr" or bool(more)))
+            case ast.Name(id="len"), [whole]:
                 self._note_attribute(node, whole, "__len__")
-            case ast.Call(func=ast.Name(id="int") | ast.Attribute(attr="startswith")):
+            case ast.Name(id="int") | ast.Attribute(attr="startswith"), _:
                 if not isinstance(self.outer.get(node), ast.Compare):
                     self._note(node, self.guards.find_flip(node))
         for text in (text for each in node.args if (text := text_of(each))[:1].isupper()):
@@ -210,6 +210,16 @@ class PythonFile:
             users = name.isupper() and not dotted_name(node).endswith(dotted)  # a constant, as likely
             if (is_own and not users) or (self.imports and name in names.hints["anywhere"]):
                 self._note_name(node, dotted, why or _BY_NAME * (not (is_own and self.imports)))
+
+    def _scan_commands(self) -> None:
+        """Note trtexec's options in statements that run it, put a command together, or tell of it."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.stmt) and not isinstance(node, ast.Raise) and not hasattr(node, "body"):
+                text = "\n".join(self.page.lines[node.lineno - 1 : node.end_lineno])
+                told, prepares = _TELLS.match(text), re.match(r"[^\"']*[\"'] *--", text)
+                runs = not told and _RUNS.search(text)
+                if runs or (prepares and not told) or _EXAMPLE.search(text):
+                    self.page.note_options(node.lineno, text, self.names, "" if runs else SPEAKS)
 
 
 def _is_set(node: ast.AST) -> bool:

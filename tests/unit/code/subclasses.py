@@ -40,9 +40,6 @@ class Creator(trt.IPluginCreator):
         trt.IPluginCreator.__init__(self)
         self.name, self.plugin_version, self.plugin_namespace = "mine", "1", ""
 
-    def report(self):
-        return self.tensorrt_version  # expect: removed IPluginCreator.tensorrt_version
-
 
 def main():
     log = MyLogger()

@@ -15,10 +15,6 @@ $TRTEXEC --onnx="$1" \
   --buildOnly \
   --saveEngine="${2:-out.plan}"
 
-cat > notes.txt <<EOF
-trtexec --explicitBatch
-EOF
-
 time CUDA_VISIBLE_DEVICES=0 trtexec --loadEngine=out.plan --iterations=10 | tee log.txt
 OUT=$(trtexec --onnx=b.onnx --explicitBatch 2>&1)
 othertool --explicitBatch --workspace=3
