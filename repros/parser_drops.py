@@ -247,6 +247,37 @@ FACTS = {
             "source": "https://github.com/NVIDIA/TensorRT/issues/4646",
             "instead": "export at opset 16: bilinear, bicubic",
         },
+        # The next three are shown by ONNX's own tests, not by a case: see docs/operators.md.
+        {
+            "what": "layout 1: read as if it were 0",
+            "graph": [{"op": ["GRU", "LSTM", "RNN"], "attributes": {"layout": [1]}}],
+            "at": [
+                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5,<8.6.1", "effect": "ignored", "basis": "assumed"},
+            ],
+            "source": "https://github.com/onnx/onnx-tensorrt",
+            "instead": "transpose around it, and leave layout at 0",
+        },
+        {
+            "what": "upper left out: the lower triangle",
+            "graph": [{"op": ["Trilu"], "where": ["upper left out"]}],
+            "at": [
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5,<8.6.1", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/onnx/onnx-tensorrt",
+            "instead": "give upper=1",
+        },
+        {
+            "what": "value_int: read as 0",
+            "graph": [{"op": ["Constant"], "where": ["an integer, not 0"]}],
+            "at": [
+                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5,<8.6.1", "effect": "wrong", "basis": "assumed"},
+            ],
+            "source": "https://github.com/onnx/onnx-tensorrt",
+            "instead": "an initializer, or a tensor as value",
+        },
         {
             "what": "one group: computed as one a channel",
             "graph": [

@@ -23,7 +23,7 @@ from trtmatrix.plan.context import own_platform
 from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import CPU, Known
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Keep, Launch
 
 LIBRARY = Fact(value="1.0", known=Known.MEASURED, source="here")
 
@@ -47,17 +47,24 @@ class Bench:
         )
         return self.name(tag, repository), pushed
 
+    def push_under(self, *tags: str) -> list[str]:
+        """Push one image of random bytes under several tags; returns its names."""
+        image = Image(platform=own_platform(), layers=({"layer": os.urandom(4096)},))
+        for tag in tags:
+            push_image(self.serving.host, "small/image", tag, image)
+        return [self.name(tag) for tag in tags]
+
     def name(self, tag: str, repository: str = "small/image", host: str = "") -> str:
         """Return an image's name at the registry, or at what stands before it."""
         return f"{host or self.serving.host}/{repository}:{tag}"
 
-    def images(self) -> Images:
+    def images(self, keep: Keep = Keep.ALL) -> Images:
         """Return what has images."""
         puller = Puller(
             pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
             command=COMMAND,
         )  # fmt: skip
-        return Images(puller=puller)
+        return Images(puller=puller, keep=keep)
 
     def have(self, images: Images, launch: Launch) -> str:
         """Have an image, which goes again with this bench."""
@@ -65,6 +72,12 @@ class Bench:
         assert isinstance(origin, ImageOrigin)
         self.names += [origin.reference, origin.image]
         return images.make_ready(launch, self.client)
+
+    def is_here(self, name: str) -> bool:
+        """Whether the engine has an image."""
+        with contextlib.suppress(docker.errors.NotFound):
+            return bool(self.client.images.get(name))
+        return False
 
 
 def want(name: str, *, locked: bool = False) -> Launch:

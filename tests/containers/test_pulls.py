@@ -75,7 +75,7 @@ def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
     subprocess.run(words, check=True, timeout=60, capture_output=True)
     registry.push_with_ballast("locked", 64)
     loose = str(registry.client.images.pull(image).id)
-    done = project.run("--trt", FIRST, *PASSES, "--locked")
+    done = project.run("--trt", FIRST, *PASSES, "--locked", "--keep", "none")
     cell = done.cell("passes", FIRST)
     assert cell["verdict"] == "PASS"
     used = project.record(cell)["digests"]["image"]
@@ -83,6 +83,7 @@ def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
     assert used in (project.folder / "matrix.lock").read_text()
     assert f"pulling 127.0.0.1:{registry.port}/trtmatrix/pulled@sha256:" in done.told
     assert str(registry.client.images.get(image).id) == loose, "what its tag stands for now stays"
+    assert [i for i in registry.client.images.list() if i.id == used] == []
     forget(registry.client, image)
 
 

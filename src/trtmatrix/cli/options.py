@@ -179,6 +179,8 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--pull", "which missing images to pull or build: those of versions named by --trt (default), "
             "all or none", choices=["named", "all", "never"], default="named"),
         opt("--locked", "refuse images that are not in matrix.lock"),
+        opt("--keep", "which pulled images to keep after their last cell (default: all)",
+            choices=["none", "all"], default="all"),
         opt("--memory SIZE", "memory limit of a container", type=read_size, default=32 << 30),
         opt("--output-size SIZE", "how much a cell may write", type=read_size, default=2 << 30),
     ]),

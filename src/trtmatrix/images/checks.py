@@ -15,7 +15,7 @@ from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
-from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Launch, Plan
+from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
 PROBE_LEAST_MEMORY = 48 << 20
 """A limit below which the probe does not even start, in bytes.
@@ -60,6 +60,7 @@ class Wants:
 
     launches: tuple[Launch, ...] = ()
     lock: Lock = field(default_factory=Lock)
+    keep: Keep = Keep.ALL
     memory: int = 32 << 30
     registry: str = ""
 
@@ -143,7 +144,7 @@ def _find_no_room(launches: Sequence[Launch], facts: HostFacts, wants: Wants) ->
     if facts.images is None or not launches[-1].lacks_image:
         return
     downloads = find_downloads(launches, wants.lock, facts.engine, wants.registry)
-    need = need_here(downloads)
+    need = need_here(downloads, wants.keep)
     if need.least > facts.images.free:
         free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
         needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
@@ -152,7 +153,7 @@ def _find_no_room(launches: Sequence[Launch], facts: HostFacts, wants: Wants) ->
 
 def _find_doubts(fitting: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
     """Yield what may go wrong with launches that are tried all the same."""
-    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry))
+    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
     if facts.images is not None and need.usual > facts.images.free:
         found = (
             f"{facts.images.told}; what is to be pulled and built usually takes about "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from trtmatrix.common.words import counted
 from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import Engine, Launch, is_own
+from trtmatrix.suite.plan import Engine, Keep, Launch, is_own
 
 GB = 10**9
 LOW = 5 * GB
@@ -114,19 +114,23 @@ def asked_for(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str = "
     return None if is_own(wanted.image) or engine.held(wanted) is not None else wanted
 
 
-def need_here(downloads: Sequence[Download]) -> Need:
+def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
     """Return the disk that downloads take while they are pulled one after another.
 
-    At the least an image takes its compressed bytes, and the largest layer lies beside them while it is
-    unpacked.
+    Those that stay add up; of those that go after their last cell two are here at a time: one runs, the next
+    is pulled. At the least an image takes its compressed bytes, and the largest layer lies beside them while
+    it is unpacked.
     """
-    usual = least = 0
+    stay, go = [Need()], [Need(), Need()]
     for download in downloads:
         packed = USUAL_UNLOCKED if download.added is None else download.added
-        usual += packed * USUAL_FACTOR + (USUAL_BUILT if download.built else 0)
-        least += download.added or 0
+        usual = packed * USUAL_FACTOR + (USUAL_BUILT if download.built else 0)
+        stays = keep is Keep.ALL or download.built
+        (stay if stays else go).append(Need(least=download.added or 0, usual=usual))
+    together = [*stay, *sorted(go, key=lambda need: need.usual)[-2:]]
     largest = max((layer.size for download in downloads for layer in download.layers or ()), default=0)
-    return Need(least=least + largest, usual=usual)
+    least = largest + sum(need.least for need in together)
+    return Need(least=least, usual=sum(need.usual for need in together))
 
 
 def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = "") -> str:

@@ -16,7 +16,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, order_launches
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.model import CellId
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Keep, Launch
 
 ASK_SECONDS = (5.0, 5.0)
 """To connect to a registry, and between two pieces of its answer."""
@@ -47,18 +47,18 @@ def preflight(context: Context, survey: Survey, wants: Wants) -> Preflight:
 
 
 def find_wants(
-    context: Context, survey: Survey, served: Collection[CellId] = (), *,
+    context: Context, survey: Survey, served: Collection[CellId] = (), *, keep: Keep = Keep.ALL,
     memory: int = Limits().memory, is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image,
 ) -> Wants:  # fmt: skip
     """Return the launches with the cells that are to be run, in the order in which they start.
 
-    Cells that are ``served`` from the store need nothing. ``memory``: see :class:`Wants`;
+    Cells that are ``served`` from the store need nothing. ``keep``, ``memory``: see :class:`Wants`;
     ``is_here``: whether a launch starts without a pull or an installation.
     """
     todo = survey.plan.without(served)
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], survey.stored)
     return Wants(
-        launches=tuple(order_launches(todo, seconds, is_here)), lock=context.lock,
+        launches=tuple(order_launches(todo, seconds, is_here)), lock=context.lock, keep=keep,
         memory=memory, registry=context.matrix.registry,
     )  # fmt: skip
 

@@ -120,7 +120,7 @@ _ALL = (
     Rule("lock", (), "nox -s lock -- --update"),
     Rule(
         "disk-images", (Exclusion.NO_ROOM,),
-        "free disk space, or run fewer versions at a time (--trt) and remove their images",
+        "free disk space, run fewer versions (--trt), or remove images after their last cell (--keep none)",
         what="disk for images",
     ),
     Rule("disk", (), "free 5 GB there, or name another folder by --cache or --results"),

@@ -1,4 +1,4 @@
-"""Gets the images of launches, each once: loads, pulls or builds what is not here."""
+"""Gets the images of launches, each once, and removes those that are not kept after their last cell."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import docker
@@ -18,18 +18,26 @@ from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import Project
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.progress import Progress, open_progress
+from trtmatrix.common.words import one_line
 from trtmatrix.launchers.container import image_origin
 from trtmatrix.launchers.docker_engine import find_engine, open_client
-from trtmatrix.launchers.pulls import Puller
+from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.plan import OWN, Engine, HeldImage, Launch, find_image, is_own
+from trtmatrix.suite.plan import OWN, Engine, HeldImage, Keep, Launch, find_image, is_own
+
+AT_ONCE = 2
+"""Images that are here at once where they go after their last cell: one runs, the next is pulled."""
 
 
 class Images:
-    """Gets images; launches that want the same one wait for one pull or build."""
+    """Gets images, and with ``--keep none`` removes after its last cell each that it pulled itself.
+
+    Launches that want the same image wait for one pull or build. Several names may be of one image: it goes
+    after the last of them that has it. What was here before, or is in use by a container, stays.
+    """
 
     def __init__(
-        self, *, puller: Puller, builder: Sequence[str] = (),
+        self, *, puller: Puller, builder: Sequence[str] = (), keep: Keep = Keep.ALL,
         base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
     ) -> None:  # fmt: skip
         """Keep who pulls and tells; ``builder``: the command that, given a version, builds its image.
@@ -37,9 +45,19 @@ class Images:
         ``base_of`` returns how the base of an image of ours is known and asked for.
         """
         self.puller, self.note = puller, puller.note
-        self.builder, self.base_of = tuple(builder), base_of
-        self._lock = threading.Lock()
+        self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
+        self._wanted: Counter[str] = Counter()  # cells, by the image's name
+        self._held: dict[str, str] = {}  # IDs, by the image's name
+        self._pulled: list[tuple[str, str, docker.DockerClient]] = []  # IDs and references, to go again
+        self._going: set[str] = set()  # names that take room: pulled now, and to go again
+        self._changed = threading.Condition()
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def expect(self, launches: Iterable[Launch]) -> None:
+        """Count the cells of all launches that will be run."""
+        for launch in launches:
+            for origin in self._origins(launch):
+                self._wanted[origin.image] += len(launch.cells)
 
     def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
         """Return the ID of a launch's image: loaded, pulled or built now where it is not here and may be.
@@ -48,34 +66,72 @@ class Images:
         """
         origin = image_origin(launch)
         with self._turn_of(origin):
-            if (held := find_held(origin, client)) is not None:
+            if (held := self._hold(origin, client)) is not None:
                 return held
             if origin.is_file:
                 self.note(f"loading {origin.image}")
                 with Path(origin.image).open("rb") as stream:
                     loaded = client.images.load(stream)
                 # An engine that gives it an ID of its own is believed.
-                return find_held(origin, client) or str(loaded[0].id)
+                return self._hold(origin, client) or str(loaded[0].id)
             if launch.pull:
                 return self._pull(origin, client)
             if launch.build:
                 self._build(origin, launch.version.name, client)
             return id_of(origin.reference, client)
 
+    def ended(self, launch: Launch) -> None:
+        """Hear that a launch, or a part of one, has ended or never will run: drop what nobody wants now."""
+        with self._changed:
+            for origin in self._origins(launch):
+                self._wanted[origin.image] -= len(launch.cells)
+                if self._wanted[origin.image] <= 0:
+                    self._held.pop(origin.image, None)
+                    self._going.discard(origin.image)
+            for image in list(self._pulled):
+                if image[0] not in self._held.values():
+                    self._pulled.remove(image)
+                    self._remove(*image)
+            self._changed.notify_all()
+
+    def _origins(self, launch: Launch) -> list[ImageOrigin]:
+        """Return the images that a launch wants: its own, and the base where it is to be built."""
+        if (origin := launch.image) is None:
+            return []
+        return [origin, self.base_of(origin.build.base)] if launch.build and origin.build else [origin]
+
     def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
-        with self._lock:
+        with self._changed:
             return self._turns[origin.image]
 
+    def _hold(self, origin: ImageOrigin, client: docker.DockerClient) -> str | None:
+        """Return the ID under which the engine has an image, which stays while it is wanted; or None."""
+        with self._changed:
+            image_id = find_held(origin, client)
+            if image_id is not None:
+                self._held[origin.image] = image_id
+            return image_id
+
     def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
-        """Pull an image, by its digest where it is locked, and return its ID."""
+        """Pull an image once there is room for it, by its digest where it is locked, and return its ID."""
         if is_own(origin.image):
             raise MachineryError(
                 f"{origin.image} is not here, and no registry has it: {OWN}… is made here\n"
                 "  make it on this host (docker/README.md), or give an image of a registry another name"
             )
         need_network(origin.reference)
+        before = set[str]()
+        if self.keep is Keep.NONE:
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._going) < AT_ONCE)
+                self._going.add(origin.image)
+            before = {str(each["Id"]) for each in client.api.images(all=True)}
         self.puller.pull(origin.reference, client)
-        image_id = id_of(origin.reference, client)
+        with self._changed:
+            image_id = self._held[origin.image] = id_of(origin.reference, client)
+            ours = image_id in [each for each, *_ in self._pulled] or image_id not in before
+            if self.keep is Keep.NONE and ours:
+                self._pulled.append((image_id, origin.reference, client))
         if origin.pin is not None and image_id not in origin.pin.ids:
             raise MachineryError(
                 f"{origin.reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
@@ -83,17 +139,27 @@ class Images:
             )
         return image_id
 
+    def _remove(self, image_id: str, reference: str, client: docker.DockerClient) -> None:
+        """Remove an image by the reference that it was pulled under, never by force; trouble is told."""
+        try:
+            # Its tag may have been given to another since.
+            if find_held(ImageOrigin(image=reference), client) == image_id:
+                client.images.remove(reference)
+                self.note(f"removed {reference}: its last cell has run")
+        except ENGINE_ERRORS as error:
+            self.note(f"{reference} stays: {one_line(str(error))[:200]}")
+
     def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
         """Build an image by the project's script; where it fails, tell what it said.
 
-        A base of a registry is pulled first, with its progress; the script makes ours.
+        A base of a registry is pulled first, so that it is known to be pulled by us; the script makes ours.
         """
         image = origin.image
         need_network(f"building {image}")
         if origin.build is not None and not is_own(origin.build.base):
             base = self.base_of(origin.build.base)
             with self._turn_of(base):
-                if find_held(base, client) is None:
+                if self._hold(base, client) is None:
                     self._pull(base, client)
         self.note(f"building {image} (some minutes)")
         environment = {name: text for name, text in os.environ.items() if name != "TRTMATRIX_EXIT_CODE_FILE"}
@@ -124,16 +190,16 @@ def id_of(reference: str, client: docker.DockerClient) -> str:
 
 
 def open_images(
-    project: Project, engine: Engine, progress: Progress, *,
+    project: Project, engine: Engine, progress: Progress, *, keep: Keep = Keep.ALL,
     base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
 ) -> Images:  # fmt: skip
-    """Return what gets the images of an engine; :class:`Images` says what ``base_of`` is."""
+    """Return what gets the images of an engine; :class:`Images` says what ``keep`` and ``base_of`` are."""
     puller = Puller(
         pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
     )
     script = project.image_builder
     builder = () if script is None else (str(script), f"--matrix={project.matrix}")
-    return Images(puller=puller, builder=builder, base_of=base_of)
+    return Images(puller=puller, builder=builder, keep=keep, base_of=base_of)
 
 
 def pull_by_name(name: str) -> HeldImage:

@@ -40,7 +40,7 @@ AUTHORITY = (
 SIGNS: Sequence[tuple[str, Trouble, str]] = (
     (
         "no space left on device|not enough space|disk quota", Trouble.BROKEN,
-        "free some room (nox -s doctor says how much is needed)",
+        "free some room (nox -s doctor says how much is needed), or say --keep none",
     ),
     (  # Podman unpacks while it reads, and may stumble before it has the digest
         "verification failed|failed verification|unexpected commit digest|mismatch|does not match digest"

@@ -290,5 +290,7 @@ CONDITIONS: Mapping[Condition, Callable[[Wiring, NodeProto, NodeProto], bool | N
     "bounded from 0": _bounded, "turned back": _turned_back, "scaled alike": _scaled_alike,
     "moves data": _moves_data,
     "no output": lambda wiring, node, _: not wiring.outputs & set(node.output),
+    "upper left out": lambda _, node, __: attribute_of(node, "upper") is None,
+    "an integer, not 0": lambda _, node, __: attribute_of(node, "value_int") not in {None, 0},
 }  # fmt: skip
 """What a rule may ask of a node, with the first of its chain; None: the file does not say."""

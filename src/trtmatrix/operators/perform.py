@@ -64,6 +64,8 @@ def run_launches(
     for board in (*plan.boards, CPU):
         slots.setdefault(board.slug, queue.Queue()).put(board)
     at_once = max(1, min(len(plan.boards), sum(launch.gpu.present for launch in launches)))
+    if run.images is not None:
+        run.images.expect(launches)
 
     def work(launch: Launch) -> OperatorRecord | None:
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
@@ -81,6 +83,8 @@ def run_launches(
             return None
         finally:
             slot.put(board)
+            if run.images is not None:
+                run.images.ended(launch)
 
     with ending(run.hurry) as interrupted, ThreadPoolExecutor(len(plan.boards) + 1) as threads:
         try:

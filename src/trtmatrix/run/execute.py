@@ -62,6 +62,8 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     if run.interleaved:
         for group in schedule.groups:
             group.turns = Turns(len(group.expected), lambda task: task.case in run.prepared)
+    if run.images is not None:
+        run.images.expect(here)
     run.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
     boards = [(group, board) for group in schedule.groups for board in group.boards]
     with ending(run.hurry) as interrupted, ThreadPoolExecutor(2 + len(boards)) as threads:
@@ -148,6 +150,8 @@ def _make_ready(launch: Launch, schedule: Schedule, run: Run) -> None:
     except MachineryError as error:
         run.progress.note(f"{launch.version.name}: {error}")
         run.leave_out(launch, str(error).splitlines()[0])
+        if run.images is not None:
+            run.images.ended(launch)
     schedule.put(launch, ready)
 
 
@@ -167,23 +171,27 @@ def _run_launch(run: Run, turns: Turns | None, ready: Ready) -> None:
         turns.join(tasks)
         queue = TaskQueue(tasks, can_run=turns.is_next, confirm=confirm, left=turns.ended)
     # A warm worker has started by the time that the first case is there.
-    run_tasks(ready, queue, run, early=run.isolation is not Isolation.CONTAINER)
+    if run_tasks(ready, queue, run, early=run.isolation is not Isolation.CONTAINER) and run.images:
+        run.images.ended(ready.launch)
 
 
-def run_tasks(ready: Ready, queue: TaskQueue, run: Run, *, early: bool = False) -> None:
+def run_tasks(ready: Ready, queue: TaskQueue, run: Run, *, early: bool = False) -> bool:
     """Run all tasks of a queue; a probe that died is started again for those that it left.
 
-    ``early``: the first start waits for no task.
+    ``early``: the first start waits for no task. Returns whether all were run, before the run was to stop.
     """
     recorder = Recorder(ready, run)
-    with contextlib.suppress(Stopped):
+    try:
         while not queue.is_done:
             if early or queue.has_some:
                 worker = Worker(ready, queue, recorder, run)
                 worker.run()
                 early &= worker.had_tasks
             elif run.stop.wait(TASK_SECONDS):
-                return
+                return False
+    except Stopped:
+        return False
+    return True
 
 
 @dataclass(kw_only=True, eq=False)

@@ -23,11 +23,12 @@ from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.model import CellId, Product
-from trtmatrix.suite.plan import Engine, Excluded, Isolation, Launch
+from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
     from trtmatrix.images.preflight import Preflight
+    from trtmatrix.launchers.images import Images
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.tasks import Executor, Run
 
@@ -38,7 +39,7 @@ class Options:
 
     ``full``: progress has a line for each cell; ``log``: the file that all lines go to.
     ``interleaved``: engines are built one a visit, the versions of a board by turns.
-    ``locked``: no image is used that matrix.lock does not have.
+    ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
     ``memory`` of a container and ``output_size`` of a cell: in bytes.
     """
 
@@ -47,6 +48,7 @@ class Options:
     interleaved: bool = False
     confirm: bool = True
     isolation: Isolation = Isolation.WORKER
+    keep: Keep = Keep.ALL
     locked: bool = False
     memory: int = Limits().memory
     output_size: int = Limits().output
@@ -187,7 +189,9 @@ def look_ahead(context: Context, survey: Survey, options: Options, served: Colle
     from trtmatrix.images.preflight import find_wants, preflight
 
     survey = survey.here_alone
-    wants = find_wants(context, survey, served, memory=options.memory, is_here=here(context.project))
+    wants = find_wants(
+        context, survey, served, keep=options.keep, memory=options.memory, is_here=here(context.project)
+    )
     return preflight(context, survey, wants)
 
 
@@ -274,9 +278,10 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         find_wheelhouse(project.folder) if context.offline else None,
     )  # fmt: skip
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
-    surfaces = None
+    images = surfaces = None
     if any(launch.image for launch in launches):
-        launchers["container"] = _container_launcher(context, survey, options, progress)
+        images = _make_images(context, survey, options, progress)
+        launchers["container"] = _container_launcher(context, survey, options, progress, images)
     if any(launch.version.product is Product.TENSORRT for launch in launches):
         from trtmatrix.api.section import SurfaceIntake
 
@@ -287,11 +292,24 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
         stored=survey.stored, rebuilds=options.rebuilds, interleaved=options.interleaved,
         confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),
-        is_here=here(project), surfaces=surfaces,
+        is_here=here(project), images=images, surfaces=surfaces,
     )  # fmt: skip
 
 
-def _container_launcher(context: Context, survey: Survey, options: Options, progress: Progress) -> Launcher:
+def _make_images(context: Context, survey: Survey, options: Options, progress: Progress) -> Images:
+    """Return what gets the images of this host's engine, and drops them after their last cell."""
+    from trtmatrix.launchers.images import open_images
+
+    engine = survey.host.engine
+    return open_images(
+        context.project, engine, progress, keep=options.keep,
+        base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
+    )  # fmt: skip
+
+
+def _container_launcher(
+    context: Context, survey: Survey, options: Options, progress: Progress, images: Images
+) -> Launcher:
     """Return what starts containers: by the engine's socket, or as children of this process."""
     engine, project, limits = survey.host.engine, context.project, options.limits
     if not engine.is_daemon:
@@ -303,12 +321,7 @@ def _container_launcher(context: Context, survey: Survey, options: Options, prog
             limits=limits, note=progress.note,
         )  # fmt: skip
     from trtmatrix.launchers.containers import ContainerLauncher
-    from trtmatrix.launchers.images import open_images
 
-    images = open_images(
-        project, engine, progress,
-        base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
-    )  # fmt: skip
     return ContainerLauncher(
         engine=engine, cache=project.cache, repros=project.repros, limits=limits, images=images
     )

@@ -27,6 +27,7 @@ from trtmatrix.suite.repro_files import LoadedRepro
 
 if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is imported
     from trtmatrix.api.section import SurfaceIntake
+    from trtmatrix.launchers.images import Images
 
 CELLS = "tests"
 """What progress calls cells."""
@@ -230,7 +231,7 @@ class Run:
     are built one a visit, and all launches of a board take turns (:class:`Turns`). ``confirm``: failures are
     run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation. ``surfaces`` asks for API surfaces that are not known.
-    ``sampled``: the cells whose PASS is seen again in a fresh process.
+    ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
     ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
     ``hurry``: whoever ends it is not to wait for other hosts any longer.
@@ -250,6 +251,7 @@ class Run:
     calibration: Calibration
     stored: Sequence[Stored] = ()
     surfaces: SurfaceIntake | None = None
+    images: Images | None = None
     rebuilds: int = 1
     interleaved: bool = False
     confirm: bool = True

@@ -139,7 +139,7 @@ class SlurmExecutor:
         self.options = [
             f"--memory={options.memory}", f"--output-size={options.output_size}",
             f"--rebuilds={options.rebuilds}", f"--isolation={options.isolation.value}",
-            *([] if options.confirm else ["--no-confirm"]),
+            f"--keep={options.keep.value}", *([] if options.confirm else ["--no-confirm"]),
             *(["--locked"] if options.locked else []),
         ]  # fmt: skip
         self.options += ["--offline"] if context.offline else []

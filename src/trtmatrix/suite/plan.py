@@ -21,6 +21,13 @@ class Pull(str, Enum):
     NEVER = "never"
 
 
+class Keep(str, Enum):
+    """Which images that a run pulled stay after their last cell."""
+
+    NONE = "none"
+    ALL = "all"
+
+
 class Isolation(str, Enum):
     """What cells of one launch share."""
 

@@ -171,7 +171,8 @@ class Effect(str, Enum):
 
 Condition = Literal[
     "some axes", "part of the shape", "uneven parts", "one row or column", "several rows",
-    "bounded from 0", "turned back", "scaled alike", "no output", "moves data",
+    "bounded from 0", "turned back", "scaled alike", "no output", "moves data", "upper left out",
+    "an integer, not 0",
 ]  # fmt: skip
 """What a node is asked beside its operator; :mod:`trtmatrix.onnxmodel.matching` answers."""
 

@@ -12,7 +12,7 @@ from trtmatrix.images.checks import HostFacts, Wants, check
 from trtmatrix.images.downloads import USUAL_BUILT, Need, Room, find_downloads, gigabytes, need_here
 from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.plan import Engine, Launch
+from trtmatrix.suite.plan import Engine, Keep, Launch
 
 BASE, CUDA = layer("base", 1), layer("cuda", 4)
 ONE, TWO, THREE = (f"example.org/a:{n}" for n in (1, 2, 3))
@@ -71,13 +71,16 @@ def test_of_an_image_of_ours_the_base_is_pulled() -> None:
 def test_what_is_not_locked_has_no_known_size_and_is_asked_for_by_its_name() -> None:
     loose = find_downloads([*LAUNCHES, launch("10.5.0", "example.org/a:5")], LOCK, ENGINE)
     assert (loose[-1].added, loose[-1].reference) == (None, "example.org/a:5")
-    assert need_here(loose) == Need(least=(17 + 7) * GB, usual=(2 * 17 + 20) * GB)
+    assert need_here(loose, Keep.ALL) == Need(least=(17 + 7) * GB, usual=(2 * 17 + 20) * GB)
 
 
-def test_images_that_are_built_here_are_room_too() -> None:
+def test_images_that_go_after_their_last_cell_are_here_two_at_a_time() -> None:
+    assert need_here(find_downloads(LAUNCHES, LOCK, ENGINE), Keep.NONE) == Need(
+        least=(14 + 7) * GB, usual=28 * GB
+    )
     ours = find_downloads([built(f"9.{n}.0", "trtmatrix/base") for n in (1, 2, 3)], LOCK, ENGINE)
-    assert need_here(ours) == Need(least=0, usual=3 * USUAL_BUILT)
-    assert need_here([]) == Need()
+    assert need_here(ours, Keep.NONE) == Need(least=0, usual=3 * USUAL_BUILT)
+    assert need_here([], Keep.NONE) == Need()
 
 
 @pytest.mark.parametrize(

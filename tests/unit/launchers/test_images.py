@@ -12,14 +12,14 @@ import docker
 import docker.errors
 import pytest
 import requests.exceptions
-from builders import make_version
+from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.pulls import WAITS, Puller, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.plan import Keep, Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -31,6 +31,12 @@ class StandInEngine:
     def __init__(self, *images: str) -> None:
         self.here, self.pulls = set(images), 0
         self.images, self.api = self, self
+
+    def __call__(self, **_: object) -> list[dict[str, str]]:
+        return []
+
+    def remove(self, image: str) -> None:
+        self.here.discard(image)
 
     def get(self, image: str) -> Any:
         if image not in self.here:
@@ -83,6 +89,28 @@ def test_an_image_of_ours_is_never_pulled() -> None:
     with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
         make_images(told).make_ready(replace(launch(), version=ours), as_client(engine))
     assert (engine.pulls, told) == (0, [])
+
+
+def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() -> None:
+    engine, told = StandInEngine("here:1"), list[str]()
+    first, second, third, old = (
+        replace(launch(), version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),))
+        for name in ("a:1", "b:1", "c:1", "here:1")
+    )
+    images = Images(puller=Puller(pull_note=lambda *_: None, note=told.append), keep=Keep.NONE)
+    images.expect([first, second, third, old, first])
+    for each in (first, second, old):
+        images.make_ready(each, as_client(engine))
+    waiting = threading.Thread(target=images.make_ready, args=(third, as_client(engine)))
+    waiting.start()
+    images.ended(first)
+    images.ended(old)
+    waiting.join(0.3)
+    assert (waiting.is_alive(), engine.here) == (True, {"a:1", "b:1", "here:1"})
+    images.ended(first)
+    waiting.join(30)
+    assert engine.here == {"b:1", "c:1", "here:1"}
+    assert told == ["removed a:1: its last cell has run"]
 
 
 PULLED = "nvcr.io/nvidia/pytorch:24.12-py3"
