@@ -152,7 +152,7 @@ SUITES = (
     Suite(name="numerics", seconds=700, command=(*BOTH_CORES, "tests/numerics")),
     Suite(name="slurm", seconds=1200, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
-    Suite(name="hostile", seconds=700, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
+    Suite(name="hostile", seconds=1000, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
     Suite(
         name="faults", seconds=600, lacking=_faults, waits=True,
         command=(*PYTEST, "-n", "4", "--dist", "loadgroup", "tests/faults"),  # most of the time it waits

@@ -42,7 +42,7 @@ class Hostile:
         self.project, self.largest, self.over = Project(folder), 0, threading.Event()
         watch = threading.Thread(target=self._watch, daemon=True)
         watch.start()
-        self.done: Done = self.project.run("--trt", GOOD, f"--repros={HERE / 'repros'}", seconds=400)
+        self.done: Done = self.project.run("--trt", GOOD, f"--repros={HERE / 'repros'}", seconds=800)
         self.over.set()
         watch.join()
         self.records = self.project.records()
