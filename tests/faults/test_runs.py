@@ -57,10 +57,11 @@ def mount(disk: Path, options: str) -> None:
 
 
 def fill(disk: Path, *, room: int) -> None:
-    """Leave so many bytes of a disk."""
-    left = os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - room
+    """Leave so many bytes of a disk, which others may be writing to."""
     with (disk / "filled").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, left)
+        while (left := os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize - room) > 0:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, left)
 
 
 def start_waiting(project: Project) -> subprocess.Popen[str]:

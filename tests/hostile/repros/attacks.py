@@ -301,7 +301,7 @@ ENDS: Dict[str, Callable[[], Any]] = {
     "makes-files": lambda: make_files(Path()),
     "makes-outputs": lambda: make_files(ROOT / "out"),
     "sinks": lambda: sink(Path()), "sinks-in-outputs": lambda: sink(ROOT / "out"),
-    "prints-much": lambda: [os.write(1, b"x" * (1 << 20)) for _ in range(64)],
+    "prints-much": lambda: [os.write(1, b"x" * (1 << 20)) for _ in range(8)],
     "prints-no-text": lambda: os.write(1, bytes(range(256)) * 99),
     "raises-much": lambda: int("x" * (1 << 25)),
 }  # fmt: skip
