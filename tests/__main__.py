@@ -15,8 +15,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,21 +224,31 @@ def main() -> int:
 
 
 def run_suites(chosen: Sequence[Suite], *, strict: bool) -> list[Outcome]:
-    """Run suites in turn, those that mostly wait beside the others; a line is printed as each ends."""
+    """Run suites in turn, those that mostly wait beside the others; a line is printed as each ends.
 
-    def run_lane(suites: Iterable[Suite]) -> list[Outcome]:
-        return [run_suite(suite, strict=strict) for suite in suites]
+    Once the others are done, two that wait run side by side.
+    """
+    left, turn = list(chosen), threading.Lock()
 
-    lanes = [[suite for suite in chosen if suite.waits == waits] for waits in (False, True)]
+    def run_lane(waits: bool) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        while True:
+            with turn:
+                mine = [each for each in left if each.waits or not waits]
+                if not mine:
+                    return outcomes
+                suite = min(mine, key=lambda each: each.waits is not waits)  # the first of its own kind
+                left.remove(suite)
+            outcomes.append(run_suite(suite, strict=strict))
+
     with ThreadPoolExecutor() as threads:
-        futures = [threads.submit(run_lane, lane) for lane in lanes if lane]
+        futures = [threads.submit(run_lane, waits) for waits in (False, True)]
         try:
             return [outcome for future in as_completed(futures) for outcome in future.result()]
         except KeyboardInterrupt:  # as_completed waits here; the suites are in sessions of their own
+            left.clear()
             for process in list(RUNNING):
                 os.killpg(process.pid, signal.SIGINT)
-            for lane in lanes:
-                lane.clear()
             raise
 
 
