@@ -34,15 +34,25 @@ def advise(entry: Entry) -> str:
         return f"the graph is right here: change the expectation in {file}"
     if product is not Product.TENSORRT:
         return f"no TensorRT is involved: the graph or the reference of {file} is wrong, mend it first"
-    if words := _about_control(entry, outcome.verdict):
-        return words
+    cell, verdict = entry.cell, outcome.verdict
+    if cell.case.control is Control.POSITIVE and verdict is not Verdict.PASS:
+        doubt = f"nothing at {cell.version.name} can be believed"
+        return f"what must be right is not: {doubt}; ask doctor, look at the driver"
+    if cell.case.control is Control.NEGATIVE and verdict is not Verdict.FAIL:
+        seen = "seen in some builds only" if verdict is Verdict.FLAKY else "not seen"
+        precision = f" in {cell.case.precision}" if cell.case.precision else ""
+        doubt = f"nothing of the repro {repro.id} at {cell.version.name}{precision} can be believed"
+        return f"the defect that was put in was {seen}: {doubt}"
+    cases = [w.case for w in repro.workarounds if w.case and w.case != cell.case.id]
+    more = ", …" if len(cases) > 3 else ""
+    others = f", try its work-arounds ({', '.join(cases[:3])}{more})" if cases else ""
     sure, confirm = outcome.builds >= CONFIRMED, f"confirm it (--rebuilds {CONFIRMED})"
-    match outcome.verdict, entry.expected:
+    match verdict, entry.expected:
         case Verdict.FLAKY, _:
-            return f"--rebuilds 10 shows the rate; take it for a FAIL{_workarounds(entry)}, file it upstream"
+            return f"--rebuilds 10 shows the rate; take it for a FAIL{others}, file it upstream"
         case Verdict.FAIL, Verdict.PASS:
             weight = f"confirmed by {counted(outcome.builds, 'build')}" if sure else confirm
-            return f"{weight}; look at the reason{_workarounds(entry)}, file it upstream"
+            return f"{weight}; look at the reason{others}, file it upstream"
         case Verdict.PASS, Verdict.FAIL:
             said = entry.expectation
             doubt = _DOUBTS[said.basis if said else Basis.ASSUMED]
@@ -50,25 +60,3 @@ def advise(entry: Entry) -> str:
             return f"{doubt}{on}; {'' if sure else confirm + ', then '}change the expectation in {file}"
         case _:
             return f"if it stays so, change the expectation in {file}"
-
-
-def _about_control(entry: Entry, verdict: Verdict) -> str:
-    """Say what a control's failure takes away; nothing where it did what a control must."""
-    cell, version = entry.cell, entry.cell.version.name
-    if cell.case.control is Control.POSITIVE and verdict is not Verdict.PASS:
-        return (
-            f"what must be right is not: nothing at {version} can be believed; ask doctor, look at the driver"
-        )
-    if cell.case.control is Control.NEGATIVE and verdict is not Verdict.FAIL:
-        seen = "seen in some builds only" if verdict is Verdict.FLAKY else "not seen"
-        precision = f" in {cell.case.precision}" if cell.case.precision else ""
-        of = f"the repro {cell.repro.id} at {version}{precision}"
-        return f"the defect that was put in was {seen}: nothing of {of} can be believed"
-    return ""
-
-
-def _workarounds(entry: Entry) -> str:
-    """Return the cases that try the repro's work-arounds, as a part of a list."""
-    cases = [w.case for w in entry.cell.repro.workarounds if w.case and w.case != entry.cell.case.id]
-    more = ", …" if len(cases) > 3 else ""
-    return f", try its work-arounds ({', '.join(cases[:3])}{more})" if cases else ""

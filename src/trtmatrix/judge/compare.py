@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from trtmatrix.common.errors import ExitCode
@@ -53,20 +53,24 @@ def make_entries(
     entries = []
     for cell in cells:
         records = groups.get(cell.id, [])
-        entry = (
-            _from_records(cell, records, current.get(cell.id, {}), calibration)
-            if records
-            else _from_reports(cell)
-        )
-        ran = entry.record is not None and entry.record.run in executed
-        entries.append(replace(entry, excluded=reasons.get(cell.id), executed=ran))
+        said = find_expectation(cell)
+        entry = Entry(cell=cell, evidence=Evidence.NONE, expectation=said, excluded=reasons.get(cell.id))
+        if records:
+            entry = _with_records(entry, records, current.get(cell.id, {}), calibration, executed)
+        elif said and said.basis is not Basis.ASSUMED and said.verdict is not Verdict.INVALID:
+            # that a case says nothing, nobody reports of a version
+            outcome = Outcome(verdict=said.verdict, reason=said.note)
+            entry = replace(entry, evidence=Evidence.REPORTED, outcome=outcome)
+        entries.append(entry)
     return apply_controls(entries)
 
 
-def _from_records(
-    cell: Cell, stored: Sequence[Stored], current: Mapping[str, str], calibration: Calibration
-) -> Entry:
+def _with_records(
+    entry: Entry, stored: Sequence[Stored], current: Mapping[str, str], calibration: Calibration,
+    executed: frozenset[str],
+) -> Entry:  # fmt: skip
     """Return the entry of a cell that has records; the first of those that count is shown."""
+    cell = entry.cell
     measured = next((s for s in stored if s.local and is_current(s.record, current, cell)), None)
     chosen = (measured or stored[0]).record
     runs = {chosen.run: chosen}
@@ -74,25 +78,13 @@ def _from_records(
         if are_comparable(chosen, item.record):
             runs.setdefault(item.record.run, item.record)
     found = assess(cell, list(runs.values()), calibration)
-    figure, value = read_figure(found.counted[0], cell.case, cell.repro, calibration)
-    return Entry(
-        cell=cell, evidence=Evidence.MEASURED if measured else Evidence.RECORDED,
-        record=found.counted[0], records=found.counted, set_aside=found.set_aside, outcome=found.outcome,
-        wanted=found.wanted, overruled=found.overruled, figure=figure, value=value,
-        expectation=find_expectation(cell),
+    record = found.counted[0]
+    figure, value = read_figure(record, cell.case, cell.repro, calibration)
+    return replace(
+        entry, evidence=Evidence.MEASURED if measured else Evidence.RECORDED, record=record,
+        records=found.counted, set_aside=found.set_aside, outcome=found.outcome, wanted=found.wanted,
+        overruled=found.overruled, figure=figure, value=value, executed=record.run in executed,
     )  # fmt: skip
-
-
-def _from_reports(cell: Cell) -> Entry:
-    """Return the entry of a cell without records: an expectation is evidence where somebody reports it.
-
-    That a case says nothing, nobody reports of a version.
-    """
-    said = find_expectation(cell)
-    if said is None or said.basis is Basis.ASSUMED or said.verdict is Verdict.INVALID:
-        return Entry(cell=cell, evidence=Evidence.NONE, expectation=said)
-    outcome = Outcome(verdict=said.verdict, reason=said.note)
-    return Entry(cell=cell, evidence=Evidence.REPORTED, outcome=outcome, expectation=said)
 
 
 def without_refused(entries: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -124,30 +116,17 @@ def exit_codes(
     measured = [entry for entry in asked if entry.evidence is Evidence.MEASURED]
     causes = {entry.outcome.cause for entry in measured if entry.outcome and entry.outcome.cause}
     answered = {entry.cell.version.name for entry in measured}
-    left_out = by_name and any(_is_left_out(entry, gpu_named, answered) for entry in asked)
-    on_gpu = [entry for entry in asked if entry.cell.gpu.present]
-    none_ran = gpu_here and on_gpu and not any(_has_verdict(entry) for entry in on_gpu)
-    if left_out or none_ran or any(cause.is_machinery for cause in causes):
+    left_out = [
+        item for entry in asked
+        if (item := entry.excluded) and entry.evidence is not Evidence.MEASURED
+        # an image lacks what it lacks: a version's name does not ask for cases that can never run there
+        and not (item.why is Exclusion.COMPONENT_MISSING and entry.cell.version.name in answered)
+        and (gpu_named or item.why is not Exclusion.OTHER_GPU)
+    ]  # fmt: skip
+    known = {entry.outcome.verdict for entry in measured if entry.outcome and entry.cell.gpu.present}
+    none_ran = gpu_here and any(entry.cell.gpu.present for entry in asked) and known <= {Verdict.NO_VERDICT}
+    if (by_name and left_out) or none_ran or any(cause.is_machinery for cause in causes):
         codes.add(ExitCode.MACHINERY)
     if not measured or not ran:
         codes.add(ExitCode.NOTHING)
     return codes
-
-
-def _has_verdict(entry: Entry) -> bool:
-    """Whether a cell ran here and something can be said of it."""
-    verdict = entry.outcome.verdict if entry.outcome else Verdict.NO_VERDICT
-    return entry.evidence is Evidence.MEASURED and verdict is not Verdict.NO_VERDICT
-
-
-def _is_left_out(entry: Entry, gpu_named: bool, answered: Set[str]) -> bool:
-    """Whether a cell that was asked for did not run and has no current record.
-
-    A version's image lacks what it lacks: naming a version does not ask for cases that can never run
-    there, as long as others answered.
-    """
-    if entry.excluded is None or entry.evidence is Evidence.MEASURED:
-        return False
-    if entry.excluded.why is Exclusion.COMPONENT_MISSING and entry.cell.version.name in answered:
-        return False
-    return gpu_named or entry.excluded.why is not Exclusion.OTHER_GPU

@@ -34,12 +34,10 @@ A cell can change what later ones in its process do, unseen. A fresh process on 
 cells: of a run of 49 it adds a twentieth to a twelfth.
 """
 
-FROM_THE_PROCESS = frozenset(
-    {
-        Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT, Cause.BUILD_FAILED, Cause.CRASHED,
-        Cause.PROBE_FAILED,
-    }
-)  # fmt: skip
+FROM_THE_PROCESS = {
+    Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT, Cause.BUILD_FAILED, Cause.CRASHED,
+    Cause.PROBE_FAILED,
+}  # fmt: skip
 """Why a cell has no verdict, where what ran in its process before may have done it."""
 
 
@@ -74,27 +72,28 @@ def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT
     """Judge comparable records of a cell, the newest first, each once."""
     judged = [judge_record(record, cell.case, cell.repro, calibration) for record in records]
     said = [combine([one], cell.case, cell.version) for one in judged]
-    aside = _find_aside(cell, records, said)
+    alone = [i for i, r in enumerate(records) if r.confirms and not is_shared(r) and not _is_machinery(r)]
+    tried = {records[i].confirms for i in alone}
+    aside = {
+        record.run for i, record in enumerate(records)
+        if alone and is_shared(record)
+        and (record.run in tried or (i > alone[0] and _is_doubtful(cell, said[i])))
+    }  # fmt: skip
     counted = [one for one in judged if one.record.run not in aside]
     doubted = [outcome for one, outcome in zip(judged, said, strict=True) if one.record.run in aside]
-    outcome = combine(counted, cell.case, cell.version)
-    kept = tuple(one.record for one in counted)
+    outcome, kept = combine(counted, cell.case, cell.version), tuple(one.record for one in counted)
+    found = (outcome.verdict, outcome.cause)
+    overruled = ""
+    if other := next((before for before in doubted if (before.verdict, before.cause) != found), None):
+        engines = count_engines(record for record in kept if not is_shared(record))
+        by = "1 engine built alone says" if engines == 1 else f"{engines} engines built alone say"
+        before, after = (full_words(replace(one, builds=0)) for one in (other, outcome))
+        by = by if outcome.builds else "alone it says"
+        overruled = f"a run in a shared process said {before}; {by} {after}"
     return Assessment(
-        outcome=outcome, counted=kept, overruled=_overruled(outcome, kept, doubted),
+        outcome=outcome, counted=kept, overruled=overruled,
         set_aside=tuple(record for record in records if record.run in aside),
         wanted=_engines_wanted(cell, outcome, kept, records, doubted),
-    )  # fmt: skip
-
-
-def _find_aside(cell: Cell, records: Sequence[Record], said: Sequence[Outcome]) -> frozenset[str]:
-    """Return the runs that are set aside; ``said``: what each record says by itself."""
-    alone = [i for i, r in enumerate(records) if r.confirms and not is_shared(r) and not _is_machinery(r)]
-    if not alone:
-        return frozenset()
-    tried = {records[i].confirms for i in alone}
-    return frozenset(
-        record.run for i, record in enumerate(records)
-        if is_shared(record) and (record.run in tried or (i > alone[0] and _is_doubtful(cell, said[i])))
     )  # fmt: skip
 
 
@@ -110,21 +109,30 @@ def _engines_wanted(
         return CONFIRMING_BUILDS if on_tensorrt and newest.ended == RAN else 1
     if not on_tensorrt:
         return 0
-    if any(_contradicts(before, outcome) for before in doubted) and _is_first_try(newest, counted, records):
-        return DECIDING_BUILDS
-    return CONFIRMING_BUILDS if _must_be_seen_again(cell, outcome, counted) else 0
-
-
-def _overruled(outcome: Outcome, counted: Sequence[Record], doubted: Sequence[Outcome]) -> str:
-    other = next((o for o in doubted if (o.verdict, o.cause) != (outcome.verdict, outcome.cause)), None)
-    if other is None:
-        return ""
-    engines = count_engines(record for record in counted if not is_shared(record))
-    alone = "1 engine built alone says" if engines == 1 else f"{engines} engines built alone say"
-    if not outcome.builds:
-        alone = "alone it says"
-    before, after = (full_words(replace(one, builds=0)) for one in (other, outcome))
-    return f"a run in a shared process said {before}; {alone} {after}"
+    agree = {
+        Verdict.FLAKY: {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY},  # it shows both
+        Verdict.FAIL: {Verdict.FAIL, Verdict.FLAKY},
+    }.get(outcome.verdict, {outcome.verdict})
+    if any(before.verdict not in agree for before in doubted):
+        # the newest may be the only one made alone since what is set aside, of few in all
+        kept = {record.run for record in counted}
+        since = takewhile(lambda record: record.run in kept, records)
+        tries = [record for record in since if record.confirms and not _is_machinery(record)]
+        few = count_engines(r for r in records if not is_shared(r)) < CONFIRMING_BUILDS + DECIDING_BUILDS
+        if few and tries == [newest] and newest.ended == RAN:
+            return DECIDING_BUILDS
+    match outcome.verdict:  # what was made alone is luck, maybe
+        case Verdict.FAIL:
+            doubtful = cell.case.control is not Control.NEGATIVE
+        case Verdict.PASS:
+            doubtful = expected_verdict(cell, find_expectation(cell)) is not Verdict.PASS
+        case _:
+            return 0
+    for record in counted:
+        cause = _cause_of(record)
+        if record.confirms and not (cause and cause.may_pass and cause not in cell.case.bug_is):
+            return 0  # it was seen again
+    return CONFIRMING_BUILDS if doubtful and count_engines(counted) <= CONFIRMING_BUILDS else 0
 
 
 def _is_doubtful(cell: Cell, outcome: Outcome) -> bool:
@@ -143,49 +151,9 @@ def _is_doubtful(cell: Cell, outcome: Outcome) -> bool:
             return outcome.cause in FROM_THE_PROCESS
 
 
-def _must_be_seen_again(cell: Cell, outcome: Outcome, records: Sequence[Record]) -> bool:
-    """Whether what was made alone is luck, maybe: a FAIL, or a PASS where none was expected.
-
-    Not where it was seen again, or where the records hold as many engines as that would give.
-    """
-    match outcome.verdict:
-        case Verdict.FAIL:
-            doubtful = cell.case.control is not Control.NEGATIVE
-        case Verdict.PASS:
-            doubtful = expected_verdict(cell, find_expectation(cell)) is not Verdict.PASS
-        case _:
-            return False
-    seen_again = any(record.confirms and not _may_pass(record, cell) for record in records)
-    return doubtful and not seen_again and count_engines(records) <= CONFIRMING_BUILDS
-
-
-def _is_first_try(newest: Record, counted: Sequence[Record], records: Sequence[Record]) -> bool:
-    """Whether the newest ran and is the only one made alone since what is set aside, of few in all."""
-    kept = {record.run for record in counted}
-    since = takewhile(lambda record: record.run in kept, records)
-    tries = [record for record in since if record.confirms and not _is_machinery(record)]
-    few = count_engines(r for r in records if not is_shared(r)) < CONFIRMING_BUILDS + DECIDING_BUILDS
-    return few and tries == [newest] and newest.ended == RAN
-
-
-def _contradicts(before: Outcome, after: Outcome) -> bool:
-    """Whether what was said before is not seen after; FLAKY shows both PASS and FAIL, FAIL that some fail."""
-    seen = {
-        Verdict.FLAKY: {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY},
-        Verdict.FAIL: {Verdict.FAIL, Verdict.FLAKY},
-    }
-    return before.verdict not in seen.get(after.verdict, {after.verdict})
-
-
 def _is_machinery(record: Record) -> bool:
     cause = _cause_of(record)
     return cause is not None and cause.is_machinery
-
-
-def _may_pass(record: Record, cell: Cell) -> bool:
-    """Whether a record tells nothing, since it may end otherwise next time; not where that is the bug."""
-    cause = _cause_of(record)
-    return cause is not None and cause.may_pass and cause not in cell.case.bug_is
 
 
 def _cause_of(record: Record) -> Cause | None:
@@ -199,7 +167,10 @@ def is_shared(record: Record) -> bool:
     Older records were made alone.
     """
     position = record.worker.get("position")
-    return (isinstance(position, int) and position > 0) or record.has_shared_engine
+    builds = record.data.get("builds") or [record.data]
+    engines = (engine for build in builds for engine in build.get("engine", {}).get("engines", ()))
+    first = not isinstance(position, int) or position <= 0
+    return not first or any("shared_with" in engine for engine in engines)
 
 
 def count_engines(records: Iterable[Record]) -> int:

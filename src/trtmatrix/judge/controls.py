@@ -10,7 +10,7 @@ from trtmatrix.judge.entry import Entry, are_comparable
 from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import CPU, CellId, Control, Evidence, Gpu, Product, Verdict
-from trtmatrix.suite.repros import Case, Repro
+from trtmatrix.suite.repros import Repro
 
 
 def expand_with_controls(
@@ -61,8 +61,14 @@ class ControlMap:
             asked = cell.case.precision
             exact = [item for item in self._common if item[1].precision == asked]
             found = exact or [c for c in self._common if c[1].precision == _STANDS_FOR.get(asked, asked)]
-            nearest = _nearest_negative(cell)
-            found = [*found, (cell.repro.id, nearest)] if nearest else found
+            able = [
+                other for other in cell.repro.cases
+                if other.control is Control.NEGATIVE and other.precision == asked
+                and Product.TENSORRT in other.products and other.needs <= cell.case.needs
+            ]  # fmt: skip
+            if able:  # the nearest shares most params; the first of equals
+                near = max(able, key=lambda other: len(other.params.items() & cell.case.params.items()))
+                found = [*found, (cell.repro.id, near)]
             self._cases[key] = sorted({(repro, case.id) for repro, case in found} - {key})
         return [
             CellId(repro=repro, case=case, version=cell.version.name, gpu=cell.gpu.slug)
@@ -78,17 +84,6 @@ class ControlMap:
         return [replace(cell.id, version=name, gpu=CPU.slug) for name in self._onnx]
 
 
-def _nearest_negative(cell: Cell) -> Case | None:
-    """Return its repro's negative control of its precision that shares most params; the first of equals."""
-    case = cell.case
-    able = [
-        other for other in cell.repro.cases
-        if other.control is Control.NEGATIVE and other.precision == case.precision
-        and Product.TENSORRT in other.products and other.needs <= case.needs
-    ]  # fmt: skip
-    return max(able, key=lambda other: len(other.params.items() & case.params.items()), default=None)
-
-
 _ANSWERS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
 _JUDGED = _ANSWERS | {Verdict.INVALID}
 _MUST = {Control.POSITIVE: Verdict.PASS, Control.NEGATIVE: Verdict.FAIL}
@@ -102,16 +97,14 @@ def apply_controls(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     is wrong on purpose), or a control at the same version and GPU came out wrong. Controls stay what they
     are: that they are wrong is what must be seen.
     """
-    found = Controls(entries)
-    checked = tuple(_believe(entry, found.graph_problem(entry)) for entry in entries)
-    found = Controls(checked)
-    return tuple(_believe(entry, found.control_problem(entry)) for entry in checked)
-
-
-def _believe(entry: Entry, problem: str) -> Entry:
-    if not problem or entry.outcome is None:
-        return entry
-    return replace(entry, outcome=replace(entry.outcome, verdict=Verdict.INVALID, reason=problem))
+    checked = list(entries)
+    for problem_of in (Controls.graph_problem, Controls.control_problem):
+        found = Controls(checked)
+        for number, entry in enumerate(checked):
+            if (problem := problem_of(found, entry)) and entry.outcome:
+                outcome = replace(entry.outcome, verdict=Verdict.INVALID, reason=problem)
+                checked[number] = replace(entry, outcome=outcome)
+    return tuple(checked)
 
 
 class Controls:
@@ -133,14 +126,20 @@ class Controls:
 
     def of(self, entry: Entry) -> list[Entry]:
         """Return the controls that ran at an entry's version and GPU, under the same conditions."""
-        ran = self._ran(self._map.beside(entry.cell))
-        return [control for control in ran if _same_conditions(control, entry)]
+        ours, measured = entry.record, entry.evidence is Evidence.MEASURED
+        return [
+            control for control in self._ran(self._map.beside(entry.cell))
+            if ours and control.record and are_comparable(ours, control.record, ("probe", "image", "runtime"))
+            and (not measured or control.evidence is Evidence.MEASURED)  # no old one counts against it
+        ]  # fmt: skip
 
     def wrong_of(self, entry: Entry) -> Entry | None:
         """Return a control of an entry that came out wrong, or None; controls have none."""
-        if entry.cell.case.control is not None:
-            return None
-        return next((control for control in self.of(entry) if _is_wrong(control)), None)
+        for control in self.of(entry) if entry.cell.case.control is None else ():
+            kind, outcome = control.cell.case.control, control.outcome
+            if kind and outcome and outcome.verdict is not _MUST[kind]:
+                return control
+        return None
 
     def control_problem(self, entry: Entry) -> str:
         """Return which control of an entry came out wrong, or nothing; controls have none."""
@@ -170,25 +169,6 @@ def _is_answer(entry: Entry) -> bool:
     """Whether an entry is an answer about TensorRT."""
     on_trt = entry.cell.version.product is Product.TENSORRT
     return on_trt and entry.outcome is not None and entry.outcome.verdict in _ANSWERS
-
-
-def _is_wrong(control: Entry) -> bool:
-    """Whether a control that ran did not come out as it must."""
-    kind, outcome = control.cell.case.control, control.outcome
-    return kind is not None and outcome is not None and outcome.verdict is not _MUST[kind]
-
-
-def _same_conditions(control: Entry, entry: Entry) -> bool:
-    """Whether a control ran under the conditions of an entry: GPU, driver, probe and image.
-
-    A control of another time does not count against what was measured now.
-    """
-    ours, theirs = entry.record, control.record
-    if ours is None or theirs is None:
-        return False
-    if entry.evidence is Evidence.MEASURED and control.evidence is not Evidence.MEASURED:
-        return False
-    return are_comparable(ours, theirs, ("probe", "image", "runtime"))
 
 
 @dataclass(frozen=True, kw_only=True)

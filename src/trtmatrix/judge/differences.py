@@ -75,41 +75,42 @@ def compare_outputs(
     its note says why. An element that is NaN or infinite at one version and something else at the other
     makes the figures infinite. ``worst_sample`` is the sample with the largest |a − b|.
     """
-    return tuple(
-        _compare(output, before.get(output, ()), after.get(output, ()), names)
-        for output in sorted({*before, *after})
-    )
-
-
-def _compare(output: str, before: Samples, after: Samples, names: tuple[str, str]) -> Difference:
-    notes, count, seen = list[str](), max(len(before), len(after)), _Seen()
-    for sample in range(count):
-        a, b = (side[sample] if sample < len(side) else None for side in (before, after))
-        if a is None or b is None:
-            where = " and ".join(name for name, side in zip(names, (a, b), strict=True) if side is None)
-            notes.append(f"not kept or not given at {where}")
-            continue
-        if a.shape != b.shape:
-            notes.append(f"{a.words} at {names[0]}, {b.words} at {names[1]}: not compared")
-            continue
-        if a.dtype != b.dtype:
-            notes.append(f"{a.dtype} at {names[0]}, {b.dtype} at {names[1]}: compared as numbers")
-        try:
-            seen = deepcopy(seen).with_sample(sample, a, b)
-        except (OSError, ValueError) as error:
-            notes.append(f"sample {sample} cannot be compared: {error}")
-    shares = {note: f" ({n} of {count} samples)" if n < count else "" for note, n in Counter(notes).items()}
-    words = ["bitwise equal"] if seen.samples and seen.same else []
-    if seen.odd:
-        words.append(f"{seen.odd} of {seen.count} elements are NaN or infinite and differ")
-    kinds = {tensor.dtype.rstrip("0123456789") for tensor in (*before, *after) if tensor is not None}
-    worst, mean, rel = seen.figures()
-    words += [note + share for note, share in shares.items()]
-    return Difference(
-        output=output, max_abs=worst, mean_abs=mean, rel_l2=rel, worst_sample=seen.worst_sample,
-        samples=seen.samples, nan=seen.odd, note="; ".join(words),
-        integers=seen.samples == count > 0 and kinds <= {"bool", "int", "uint"},
-    )  # fmt: skip
+    found = []
+    for output in sorted({*before, *after}):
+        sides = before.get(output, ()), after.get(output, ())
+        notes, count, seen = list[str](), max(map(len, sides)), _Seen()
+        for sample in range(count):
+            a, b = (side[sample] if sample < len(side) else None for side in sides)
+            if a is None or b is None:
+                where = " and ".join(name for name, side in zip(names, (a, b), strict=True) if side is None)
+                notes.append(f"not kept or not given at {where}")
+                continue
+            if a.shape != b.shape:
+                notes.append(f"{a.words} at {names[0]}, {b.words} at {names[1]}: not compared")
+                continue
+            if a.dtype != b.dtype:
+                notes.append(f"{a.dtype} at {names[0]}, {b.dtype} at {names[1]}: compared as numbers")
+            try:
+                seen = deepcopy(seen).with_sample(sample, a, b)
+            except (OSError, ValueError) as error:
+                notes.append(f"sample {sample} cannot be compared: {error}")
+        words = ["bitwise equal"] if seen.samples and seen.same else []
+        if seen.odd:
+            words.append(f"{seen.odd} of {seen.count} elements are NaN or infinite and differ")
+        for note, n in Counter(notes).items():
+            words.append(note + (f" ({n} of {count} samples)" if n < count else ""))
+        kinds = {tensor.dtype.rstrip("0123456789") for side in sides for tensor in side if tensor is not None}
+        nothing = math.inf if seen.odd else math.nan
+        figures = seen.sums.result(seen.count) if seen.samples and not seen.odd else {}
+        worst, mean, rel = (float(figures.get(name, nothing)) for name in ("max_abs", "mean_abs", "rel_l2"))
+        found.append(
+            Difference(
+                output=output, max_abs=worst, mean_abs=mean, rel_l2=rel, worst_sample=seen.worst_sample,
+                samples=seen.samples, nan=seen.odd, note="; ".join(words),
+                integers=seen.samples == count > 0 and kinds <= {"bool", "int", "uint"},
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
 class _Seen:
@@ -145,10 +146,3 @@ class _Seen:
         if not before[0] and (self.odd, self.sums.max_abs) > before:
             self.worst_sample = sample
         return self
-
-    def figures(self) -> tuple[float, float, float]:
-        """Return the largest and the mean |a − b|, and ‖a − b‖/‖a‖."""
-        if not self.samples or self.odd:
-            return (math.inf,) * 3 if self.odd else (math.nan,) * 3
-        found = self.sums.result(self.count)
-        return float(found["max_abs"]), float(found["mean_abs"]), float(found["rel_l2"])

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion
@@ -90,17 +89,14 @@ def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
 
 def find_expectation(cell: Cell) -> Expectation | None:
     """Return the first expectation of the repro that fits the case, the version and the GPU."""
-    return next((each for each in cell.repro.expectations if _fits(each, cell)), None)
-
-
-def _fits(expectation: Expectation, cell: Cell) -> bool:
     version = cell.version
-    return (
-        expectation.product is version.product
-        and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in expectation.cases)
-        and _contains(expectation.versions, version.release)
-        and _fits_gpu(expectation, cell.gpu)
-    )
+    fitting = (
+        each for each in cell.repro.expectations
+        if each.product is version.product
+        and any(fnmatch.fnmatchcase(cell.case.id, pattern) for pattern in each.cases)
+        and _contains(each.versions, version.release) and _fits_gpu(each, cell.gpu)
+    )  # fmt: skip
+    return next(fitting, None)
 
 
 @lru_cache(maxsize=4096)
@@ -114,8 +110,8 @@ def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
     if gpu == NO_GPU:
         return True
     names = (gpu.name.lower(), gpu.slug.lower())
-    patterns = [pattern.lower() for pattern in expectation.gpus]
-    if patterns and not any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in patterns):
+    patterns = (pattern.lower() for pattern in expectation.gpus)
+    if expectation.gpus and not any(fnmatch.filter(names, pattern) for pattern in patterns):
         return False
     try:
         return gpu.compute is None or _contains(expectation.compute, Release(gpu.compute))
@@ -140,16 +136,13 @@ def are_comparable(record: Record, other: Record, digests: Sequence[str] = DIGES
 
     What only one of them knows is not compared.
     """
-    return (
-        _agree(record.gpu, other.gpu, BOARD)
-        and _agree(record.digests, other.digests, digests)
-        and _agree(record.observed, other.observed, ("library",))
-    )
-
-
-def _agree(ours: Mapping[str, Any], theirs: Mapping[str, Any], names: Sequence[str]) -> bool:
-    return ours is theirs or all(
-        ours[name] == theirs[name] for name in names if name in ours and name in theirs
+    parts = (
+        (record.gpu, other.gpu, BOARD), (record.digests, other.digests, digests),
+        (record.observed, other.observed, ("library",)),
+    )  # fmt: skip
+    return all(
+        ours is theirs or all(ours[n] == theirs[n] for n in names if n in ours and n in theirs)
+        for ours, theirs, names in parts
     )
 
 

@@ -41,7 +41,11 @@ def judge_record(record: Record, case: Case, repro: Repro, calibration: Calibrat
     if record.ended != RAN:
         return Judged(record=record, engines=())
     subject = subject_of(record, case, repro, calibration)
-    outcomes = [_with_cause(judge_engine(build, subject), record) for build in record.builds]
+    outcomes = [judge_engine(build, subject) for build in record.builds]
+    for number, outcome in enumerate(outcomes):
+        lacking = outcome.verdict is Verdict.INVALID and outcome.reason.startswith((NO_FLOOR, NO_FLOOR_OF))
+        if lacking and (why := why_no_floor(record.noise)):
+            outcomes[number] = replace(outcome, reason=f"{outcome.reason}; {why}")
     return Judged(record=record, engines=tuple(outcomes * (record.engines // len(outcomes))))
 
 
@@ -68,7 +72,17 @@ def combine(judged: Sequence[Judged], case: Case, version: Version) -> Outcome:
             return Outcome(verdict=Verdict.FAIL, reason=f"{cause.value}: {record.detail}")
         return Outcome(verdict=Verdict.NO_VERDICT, cause=cause, reason=record.detail)
     engines = [outcome for item in judged for outcome in item.engines]
-    return _pool(engines, counted=record.product is Product.TENSORRT)
+    count = len(engines) if record.product is Product.TENSORRT else 0
+    failing, passing, invalid = (
+        [outcome for outcome in engines if outcome.verdict is verdict]
+        for verdict in (Verdict.FAIL, Verdict.PASS, Verdict.INVALID)
+    )
+    if failing and passing:
+        reason = f"{len(failing)} of {len(engines)} builds fail: {failing[0].reason}"
+        return Outcome(verdict=Verdict.FLAKY, reason=reason, builds=count, failed=len(failing))
+    first = (failing or invalid or engines)[0]
+    fit = "+".join(sorted({outcome.fit for outcome in passing if outcome.fit}))
+    return replace(first, builds=count, failed=len(failing) if count else 0, fit=fit)
 
 
 _SHAPES = re.compile(r"(?:^|; |: )(?:([\w.-]+): )?shape (\([\d, ]*\)), the reference has (\([\d, ]*\))")
@@ -105,38 +119,15 @@ def judge_engine(build: Measured, subject: Subject) -> Outcome:
 
     The word counts where the case says which ones pass and the product can have one.
     """
-    outcome, case = judge_build(build, subject), subject.case
-    if outcome.verdict is not Verdict.PASS or not case.remarks or build.remark in case.remarks:
+    outcome, remarks = judge_build(build, subject), subject.case.remarks
+    counts = outcome.verdict is Verdict.PASS and subject.product is Product.TENSORRT
+    if not counts or not remarks or build.remark in remarks:
         return outcome
-    if subject.product is not Product.TENSORRT:
-        return outcome
-    wanted = " or ".join(sorted(case.remarks))
+    wanted = " or ".join(sorted(remarks))
     if build.remark in {"", "?"}:
         reason = f"right, but it cannot be seen whether {wanted}"
         return replace(outcome, verdict=Verdict.INVALID, reason=reason)
     return replace(outcome, verdict=Verdict.FAIL, reason=f"right, but {build.remark}, not {wanted}")
-
-
-def _with_cause(outcome: Outcome, record: Record) -> Outcome:
-    """Return an outcome for want of a noise floor with the reason why there is none."""
-    lacking = outcome.verdict is Verdict.INVALID and outcome.reason.startswith((NO_FLOOR, NO_FLOOR_OF))
-    why = why_no_floor(record.noise) if lacking else ""
-    return replace(outcome, reason=f"{outcome.reason}; {why}") if why else outcome
-
-
-def _pool(outcomes: Sequence[Outcome], *, counted: bool) -> Outcome:
-    """Make one outcome of those of several engines, the newest record's first."""
-    count = len(outcomes) if counted else 0
-    failing, passing, invalid = (
-        [outcome for outcome in outcomes if outcome.verdict is verdict]
-        for verdict in (Verdict.FAIL, Verdict.PASS, Verdict.INVALID)
-    )
-    if failing and passing:
-        reason = f"{len(failing)} of {len(outcomes)} builds fail: {failing[0].reason}"
-        return Outcome(verdict=Verdict.FLAKY, reason=reason, builds=count, failed=len(failing))
-    first = (failing or invalid or outcomes)[0]
-    fit = "+".join(sorted({outcome.fit for outcome in passing if outcome.fit}))
-    return replace(first, builds=count, failed=len(failing) if count else 0, fit=fit)
 
 
 def wrong_library(seen: str, version: Version) -> str | None:
@@ -146,8 +137,8 @@ def wrong_library(seen: str, version: Version) -> str | None:
     the pin ``10.7.0.23``). Of a pin that is only recalled or inferred the first three parts decide;
     a fourth that differs is a difference to report, not a mismatch.
     """
-    sure = version.library.known not in {Known.RECALLED, Known.INFERRED}
-    if _agrees(version.library.value, seen, parts=4 if sure else 3):
+    parts = 3 if version.library.known in {Known.RECALLED, Known.INFERRED} else 4
+    if _agrees(version.library.value, seen, parts):
         return None
     return f"pinned for {version.library.value}, the image or wheel ships {seen}"
 
@@ -162,13 +153,10 @@ def observed_differences(record: Record, version: Version) -> Mapping[str, tuple
 
 
 def _agrees(pinned: str, seen: str, parts: int = 9) -> bool:
-    """Whether two version numbers agree in the leading numbers that both have, at most ``parts``.
-
-    ``9.2.0.post12.dev5`` starts with 9, 2, 0.
-    """
+    """Whether two version numbers agree in the leading numbers that both have, at most ``parts``."""
     ours, theirs = (
-        [int(part) for part in found.group().split(".")] if found else []
-        for found in (re.match(r"\d+(?:\.\d+)*", text) for text in (pinned, seen))
+        [int(part) for part in re.findall(r"\d+", re.split(r"[^\d.]", text)[0])]  # 9.2.0 of 9.2.0.post12.dev5
+        for text in (pinned, seen)
     )
     shared = min(len(ours), len(theirs), parts)
     return ours[:shared] == theirs[:shared]
@@ -199,4 +187,4 @@ def read_figure(
     if record.ended != RAN:
         return "", None
     value = measured_in(record, repro.figure.measure, case, repro, calibration)
-    return f"{record.remark} {'' if value is None else short(value)}".strip(), value
+    return f"{record.builds[0].remark} {'' if value is None else short(value)}".strip(), value

@@ -133,20 +133,18 @@ def fits(noise: Noise | None, outputs: Outputs) -> dict[str, str]:
     output's values: a result that was kept in float16 has 10 bits.
     """
     known = noise.outputs if noise else {}
-    return {
-        name: _fit(known[name], float(values["rel_l2"]), values.get("share_10_bits"))
-        for name, values in outputs.items() if known.get(name) and "rel_l2" in values
-    }  # fmt: skip
-
-
-def _fit(members: Mapping[str, float], error: float, share_10_bits: float | None) -> str:
-    distances = {name: _distance(error, member) for name, member in members.items()}
-    nearest = sorted(distances, key=lambda name: (distances[name], name))
-    if share_10_bits is None or math.isinf(distances[nearest[0]]):
-        return nearest[0]
-    near = [name for name in nearest if distances[name] <= distances[nearest[0]] + math.log(FIT)]
-    half = [name for name in near if (precision_of(name) == "fp16") == (share_10_bits > 0.5)]
-    return (half or nearest)[0]
+    found = {}
+    for name, values in outputs.items():
+        if not known.get(name) or "rel_l2" not in values:
+            continue
+        error, share_10_bits = float(values["rel_l2"]), values.get("share_10_bits")
+        nearest = sorted((_distance(error, size), member) for member, size in known[name].items())
+        least, found[name] = nearest[0]
+        if share_10_bits is not None and not math.isinf(least):
+            near = [member for distance, member in nearest if distance <= least + math.log(FIT)]
+            half = [member for member in near if (precision_of(member) == "fp16") == (share_10_bits > 0.5)]
+            found[name] = (half or near)[0]
+    return found
 
 
 def _distance(error: float, member: float) -> float:

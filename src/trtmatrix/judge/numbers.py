@@ -8,25 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from trtmatrix.common.words import short
+from trtmatrix.judge import factors
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.factors import (
-    ALLOWED,
-    CLOSER_BOUND,
-    EXPLAINED,
-    FAIL_FACTOR,
-    NAMED,
-    PASS_FACTOR,
-    POSSIBLE,
-    SHOWN_FIT,
-    SIGNATURE_FLOORS,
-    VALID_BOUND,
-    VALID_FLOORS,
-)
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of
 from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Control, Outcome, Product, Verdict
@@ -73,17 +61,17 @@ class Sign:
     @property
     def usable(self) -> bool:
         """Whether c tells a right engine from one with the defect."""
-        return self.bound <= VALID_BOUND
+        return self.bound <= factors.VALID_BOUND
 
     @property
     def named(self) -> bool:
         """Whether c is what the defect as it is known gives."""
-        return self.c is not None and NAMED[0] <= self.c <= NAMED[1]
+        return self.c is not None and factors.NAMED[0] <= self.c <= factors.NAMED[1]
 
     @property
     def beyond(self) -> bool:
         """Whether no right engine has such a c; NaN is beyond all bounds."""
-        return self.usable and self.c is not None and not abs(self.c) <= CLOSER_BOUND * self.bound
+        return self.usable and self.c is not None and not abs(self.c) <= factors.CLOSER_BOUND * self.bound
 
     @property
     def doubtful(self) -> bool:
@@ -177,70 +165,51 @@ def judge_build(build: Measured, subject: Subject) -> Outcome:
     against the noise floor, and their error against the known defects. A case that can say nothing is
     INVALID; so is one whose numbers lie between right and wrong.
     """
-    case = subject.case
-    if reason := _unexpected(build) or _above_limit(build, case):
+    case, tolerance = subject.case, subject.case.tolerance
+    accepted = f"atol {tolerance['atol']:g}, rtol {tolerance['rtol']:g}" if tolerance else ""
+    if reason := _plainly_wrong(build, case):
         if case.control is Control.NEGATIVE and case.defect:
             return _invalid(f"it fails, but not by what was put in ({case.defect}): {reason}")
         return Outcome(verdict=Verdict.FAIL, reason=reason)
-    if case.tolerance and measured(build, BEYOND) is None:
-        return _invalid(f"no reference: {_tolerance_text(case)} cannot be applied; {NO_FLOOR}")
+    if accepted and measured(build, BEYOND) is None:
+        return _invalid(f"no reference: {accepted} cannot be applied; {NO_FLOOR}")
     if absent := [name for name in case.limits if measured(build, name) is None]:
         return _invalid(f"the run did not measure {', '.join(absent)}, for which the case has a limit")
     if not build.outputs and case.limits:
-        return Outcome(verdict=Verdict.PASS, reason=_trials(build))
+        reason, count = "", build.scalars.get("trials", 0.0)
+        if count > 0:  # the rate of failure p that so many good trials exclude: 1 − (1 − p)^n = 95%
+            rate = f"a rate above {100 * (1 - 0.05 ** (1 / count)):.2g}% is excluded with 95%"
+            reason = f"none of {count:g} trials: {rate}, if they are independent"
+        return Outcome(verdict=Verdict.PASS, reason=reason)
     if subject.noise is None:
-        return _without_noise(build, case)
+        if accepted or case.limits or (case.keep and _is_exact(build)):
+            within = f"within {accepted}; there is no noise floor" if accepted else ""
+            return Outcome(verdict=Verdict.PASS, reason=within)
+        unknown = "no noise floor is known of this case, and it has no limit: it can say nothing"
+        return _invalid(NO_FLOOR if case.keep else unknown)
     outcome = _judge_outputs(build, subject, subject.noise)
-    if not case.tolerance or outcome.verdict is Verdict.PASS:
+    if not accepted or outcome.verdict is Verdict.PASS:
         return outcome
     said = "fails it" if outcome.verdict is Verdict.FAIL else "does not decide"
-    reason = f"within {_tolerance_text(case)}; the noise floor {said}: {outcome.reason}"
-    return Outcome(verdict=Verdict.PASS, reason=reason)
+    within = f"within {accepted}; the noise floor {said}: {outcome.reason}"
+    return Outcome(verdict=Verdict.PASS, reason=within)
 
 
 def _invalid(reason: str) -> Outcome:
     return Outcome(verdict=Verdict.INVALID, reason=reason)
 
 
-def _unexpected(build: Measured) -> str:
+def _plainly_wrong(build: Measured, case: Case) -> str:
+    """Say which output is NaN or infinite where it must not be, or what is above its limit; or nothing."""
     for name, values in unexpected_in(build).items():
-        bad, of = values["nan_unexpected"], values.get("count")
-        missed = values.get("inf_missed", 0)
+        bad, of, missed = values["nan_unexpected"], values.get("count"), values.get("inf_missed", 0)
         if bad > missed or not missed:
             return f"{name}: {bad - missed} of {of} NaN or infinite where the reference is finite"
         return f"{name}: {missed} of {of} not infinite as the reference is"
-    return ""
-
-
-def _above_limit(build: Measured, case: Case) -> str:
-    values = above_limits(build, case)
-    above = [f"{name} {value:.6g} > {case.limits[name]:g}" for name, value in values.items()]
+    above = above_limits(build, case).items()
+    words = "; ".join(f"{name} {value:.6g} > {case.limits[name]:g}" for name, value in above)
     trials = build.scalars.get("trials")
-    return "; ".join(above) + (f" (of {trials:g} trials)" if above and trials else "")
-
-
-def _trials(build: Measured) -> str:
-    """Say what rate of failure so many good trials exclude: 1 − (1 − p)^n = 95%."""
-    count = build.scalars.get("trials", 0.0)
-    if not count > 0:
-        return ""
-    rate = 100 * (1 - 0.05 ** (1 / count))
-    return f"none of {count:g} trials: a rate above {rate:.2g}% is excluded with 95%, if they are independent"
-
-
-def _tolerance_text(case: Case) -> str:
-    return f"atol {case.tolerance['atol']:g}, rtol {case.tolerance['rtol']:g}"
-
-
-def _without_noise(build: Measured, case: Case) -> Outcome:
-    if case.tolerance:
-        within = f"within {_tolerance_text(case)}; there is no noise floor"
-        return Outcome(verdict=Verdict.PASS, reason=within)
-    if case.limits or (case.keep and _is_exact(build)):
-        return Outcome(verdict=Verdict.PASS)
-    if case.keep:
-        return _invalid(NO_FLOOR)
-    return _invalid("no noise floor is known of this case, and it has no limit: it can say nothing")
+    return words + (f" (of {trials:g} trials)" if words and trials else "")
 
 
 def _is_exact(build: Measured) -> bool:
@@ -262,26 +231,41 @@ def _is_reference(values: Mapping[str, Any]) -> bool:
 
 
 def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
-    signs, floors = read_signs(build, subject), read_floors(build, subject)
+    """Judge the worst output by its norm, then by the known defects that its error may contain."""
+    signs, floors, case = read_signs(build, subject), read_floors(build, subject), subject.case
     if reason := says_nothing(subject, signs):
         return _invalid(reason)
     if not floors:
-        exact = subject.case.keep and _is_exact(build)
+        exact = case.keep and _is_exact(build)
         return Outcome(verdict=Verdict.PASS) if exact else _invalid(NO_FLOOR)
     name = max(sorted(floors), key=lambda output: nan_last(floors[output]))
-    outcome = _by_norm(build, subject, noise, name, floors[name])
+    size, error = f"{name}: {short(floors[name])} noise floors", float(build.outputs[name]["rel_l2"])
+    outcome = _by_norm(floors[name], error, noise.outputs[name], subject, size)
     if outcome.verdict is not Verdict.FAIL:
-        outcome = _by_signature(signs, outcome, f"{name}: {short(floors[name])} noise floors")
+        if any(sign.beyond for sign in signs):
+            outcome = Outcome(verdict=Verdict.FAIL, reason=size)
+        elif sign := next((sign for sign in signs if sign.doubtful), None):
+            outcome = _invalid(
+                f"undecided: c = {sign.c:.3g} of {sign.name}, a right engine's is below {sign.bound:.2g}, "
+                f"a wrong one's above {factors.CLOSER_BOUND * sign.bound:.2g}"
+            )
     if outcome.verdict is Verdict.PASS:
-        unseen = _not_seen(build, subject, noise, floors) or _not_known(signs, outcome)
-        fit = _shown_fit(build, subject, noise, name)
-        return _invalid(unseen) if unseen else Outcome(verdict=Verdict.PASS, reason=outcome.reason, fit=fit)
+        if unseen := _not_seen(build, subject, noise, floors) or _not_known(signs, outcome.reason):
+            return _invalid(unseen)
+        member = fits(noise, {name: build.outputs[name]})[name]
+        seen = is_allowed(member, subject.precision) and subject.product is Product.TENSORRT
+        seen = seen and is_near(error, noise.outputs[name][member], factors.SHOWN_FIT)
+        fit = precision_of(member) if seen else ""  # told where it is not simply the one asked for
+        return replace(outcome, fit=fit if fit != subject.precision else "")
     if outcome.verdict is Verdict.FAIL:
-        words = describe_error(signs, subject)
+        for sign in signs if case.control is Control.NEGATIVE else ():
+            if sign.name == case.defect and sign.c is not None and sign.usable and not sign.named:
+                words = f"c = {sign.c:.3g} of {sign.name} instead of 1"
+                return _invalid(f"it fails, but not by what was put in: {words}")
+        words = _describe_error(signs, subject)
         if not words and (member := forbidden_fit(build, subject, name)):
             words = f"as {member} computes, which was not allowed"
-        reason = "; ".join(filter(None, (outcome.reason, words)))
-        return _check_control(Outcome(verdict=Verdict.FAIL, reason=reason), signs, subject.case)
+        return replace(outcome, reason="; ".join(filter(None, (outcome.reason, words))))
     return outcome
 
 
@@ -292,7 +276,7 @@ def says_nothing(subject: Subject, signs: Sequence[Sign]) -> str:
         floors = [noise.floor(output, subject.precision) or 0.0 for output in noise.outputs] if noise else []
         worst = max(floors, default=0.0)
         return f"the noise floor {worst:.2g} is above {useful:g}: {HIDES}" if worst > useful else ""
-    if any(sign.size >= VALID_FLOORS or sign.usable for sign in signs):
+    if any(sign.size >= factors.VALID_FLOORS or sign.usable for sign in signs):
         return ""
     best = max(signs, key=lambda sign: sign.size)
     return (
@@ -301,34 +285,20 @@ def says_nothing(subject: Subject, signs: Sequence[Sign]) -> str:
     )
 
 
-def _by_norm(build: Measured, subject: Subject, noise: Noise, name: str, floors: float) -> Outcome:
+def _by_norm(
+    floors: float, error: float, members: Mapping[str, float], subject: Subject, size: str
+) -> Outcome:
     """Judge the worst output's relative L2 error: the factors on the noise floor, else a closer look."""
-    if floors <= PASS_FACTOR:
+    if floors <= factors.PASS_FACTOR:
         return Outcome(verdict=Verdict.PASS)
-    error = float(build.outputs[name]["rel_l2"])
-    reason = f"{name}: {short(floors)} noise floors (relative L2 error {short(error)})"
-    if not floors < FAIL_FACTOR:
+    reason = f"{size} (relative L2 error {short(error)})"
+    if not floors < factors.FAIL_FACTOR:
         return Outcome(verdict=Verdict.FAIL, reason=reason)
-    for member in sorted(POSSIBLE & set(noise.outputs[name])):
-        if precision_of(member) in ALLOWED[subject.precision] and is_near(error, noise.outputs[name][member]):
+    for member in sorted(factors.POSSIBLE & set(members)):
+        if precision_of(member) in factors.ALLOWED[subject.precision] and is_near(error, members[member]):
             return Outcome(verdict=Verdict.PASS, reason=f"fits {member}, which no GPU has shown yet")
-    return _invalid(f"{reason}: undecided, right is up to {PASS_FACTOR:g}, wrong from {FAIL_FACTOR:g}")
-
-
-def _by_signature(signs: Sequence[Sign], outcome: Outcome, size: str) -> Outcome:
-    """Judge an output that the norm does not fail by the known defects that it may contain.
-
-    ``size``: of its error, in words, which then stands in place of what the norm alone would say.
-    """
-    if any(sign.beyond for sign in signs):
-        return Outcome(verdict=Verdict.FAIL, reason=size)
-    for sign in signs:
-        if sign.doubtful:
-            return _invalid(
-                f"undecided: c = {sign.c:.3g} of {sign.name}, a right engine's is below {sign.bound:.2g}, "
-                f"a wrong one's above {CLOSER_BOUND * sign.bound:.2g}"
-            )
-    return outcome
+    right, wrong = factors.PASS_FACTOR, factors.FAIL_FACTOR
+    return _invalid(f"{reason}: undecided, right is up to {right:g}, wrong from {wrong:g}")
 
 
 def _not_seen(build: Measured, subject: Subject, noise: Noise, floors: Mapping[str, float]) -> str:
@@ -344,13 +314,12 @@ def _not_seen(build: Measured, subject: Subject, noise: Noise, floors: Mapping[s
     return f"{NO_FLOOR_OF} {', '.join(bare)}" if bare else ""
 
 
-def _not_known(signs: Sequence[Sign], outcome: Outcome) -> str:
+def _not_known(signs: Sequence[Sign], doubt: str) -> str:
     """Return which known defect could hide in what passes otherwise, as its signature was not measured."""
     unknown = [sign for sign in signs if sign.c is None]
-    if outcome.reason and unknown:
-        names = ", ".join(sign.name for sign in unknown)
-        return f"undecided: {outcome.reason}, and the record has no signature of {names}"
-    hidden = ", ".join(sign.name for sign in unknown if sign.size < SIGNATURE_FLOORS)
+    if doubt and unknown:
+        return f"undecided: {doubt}, and the record has no signature of {', '.join(s.name for s in unknown)}"
+    hidden = ", ".join(sign.name for sign in unknown if sign.size < factors.SIGNATURE_FLOORS)
     return f"unknown: the record has no signature of {hidden}, which is below the noise" if hidden else ""
 
 
@@ -360,45 +329,21 @@ def forbidden_fit(build: Measured, subject: Subject, name: str) -> str:
         return ""
     member = fits(subject.noise, {name: build.outputs[name]})[name]
     near = is_near(float(build.outputs[name]["rel_l2"]), subject.noise.outputs[name][member])
-    forbidden = near and member not in POSSIBLE and not is_allowed(member, subject.precision)
+    forbidden = near and member not in factors.POSSIBLE and not is_allowed(member, subject.precision)
     return member if forbidden else ""
 
 
-def _shown_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
-    """Return the precision that a right engine shows, where it is not simply the one asked for."""
-    if subject.product is not Product.TENSORRT:
-        return ""
-    member = fits(noise, {name: build.outputs[name]})[name]
-    error, precision = float(build.outputs[name]["rel_l2"]), precision_of(member)
-    seen = is_allowed(member, subject.precision) and is_near(error, noise.outputs[name][member], SHOWN_FIT)
-    return precision if seen and precision != subject.precision else ""
-
-
-def describe_error(signs: Sequence[Sign], subject: Subject) -> str:
+def _describe_error(signs: Sequence[Sign], subject: Subject) -> str:
     """Say which known defect an error is consistent with, or what else its shape tells."""
-    if named := name_signs(signs):
-        return " or ".join(_name(sign, subject) for sign in named)
+    words = []
+    for sign in name_signs(signs):
+        defect = subject.known.get(sign.name)
+        what = f"{defect.what if defect else sign.name}, c = {sign.c:.4g}"
+        by = f" with {defect.upstream} ({what})" if defect and defect.upstream else f" with: {what}"
+        words.append("consistent" + by)
     best = best_sign(signs)
-    if best is None or best.c is None:
-        return ""
-    if best.explained < EXPLAINED:
+    if words or best is None or best.c is None:
+        return " or ".join(words)
+    if best.explained < factors.EXPLAINED:
         return f"c = {best.c:.3g} of {best.name}, which explains {100 * best.explained:.0f}% of the error"
     return f"the shape of {best.name}, {best.c:.3g} times its size"
-
-
-def _name(sign: Sign, subject: Subject) -> str:
-    defect = subject.known.get(sign.name)
-    what = f"{defect.what if defect else sign.name}, c = {sign.c:.4g}"
-    upstream = defect.upstream if defect else ""
-    return f"consistent with {upstream} ({what})" if upstream else f"consistent with: {what}"
-
-
-def _check_control(outcome: Outcome, signs: Sequence[Sign], case: Case) -> Outcome:
-    """Hold a failing negative control against what was put in: it must fail by just that."""
-    if case.control is Control.NEGATIVE and case.defect:
-        for sign in signs:
-            if sign.name == case.defect and sign.c is not None and sign.usable and not sign.named:
-                return _invalid(
-                    f"it fails, but not by what was put in: c = {sign.c:.3g} of {sign.name} instead of 1"
-                )
-    return outcome

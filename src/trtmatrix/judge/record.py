@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 from typing_extensions import NotRequired, TypedDict
 
 from trtmatrix.common.errors import shorten
@@ -67,7 +66,17 @@ class Content:
     @cached_property
     def builds(self) -> tuple[Measured, ...]:
         """What was measured of each engine."""
-        return tuple(_measured(build["measurements"]) for build in self.data.get("builds") or [self.data])
+        found = (build["measurements"] for build in self.data.get("builds") or [self.data])
+        return tuple(
+            Measured(
+                outputs={name: _numbers(values) for name, values in measurements["outputs"].items()},
+                scalars=_numbers(measurements["scalars"]), remark=measurements.get("remark", ""),
+                signatures={
+                    defect: {output: _numbers(values) for output, values in by_output.items()}
+                    for defect, by_output in measurements.get("signatures", {}).items()
+                },
+            ) for measurements in found
+        )  # fmt: skip
 
     @cached_property
     def emulation(self) -> Noise | None:
@@ -167,13 +176,6 @@ class Record:
         return worker
 
     @property
-    def has_shared_engine(self) -> bool:
-        """Whether one of its engines was built for another cell of its run."""
-        builds = self.data.get("builds") or [self.data]
-        engines = (engine for build in builds for engine in build.get("engine", {}).get("engines", ()))
-        return any("shared_with" in engine for engine in engines)
-
-    @property
     def engines(self) -> int:
         """How many engines were built and run."""
         return max(len(self.builds), self.processes)
@@ -182,16 +184,6 @@ class Record:
     def outputs(self) -> Mapping[str, Mapping[str, Any]]:
         """The first engine's outputs."""
         return self.builds[0].outputs
-
-    @property
-    def scalars(self) -> Mapping[str, float]:
-        """What the case measured by itself, of the first engine."""
-        return self.builds[0].scalars
-
-    @property
-    def remark(self) -> str:
-        """The first engine's word beside the verdict."""
-        return self.builds[0].remark
 
 
 def parse_record(text: str | bytes | memoryview, file: str = "", pool: Pool | None = None) -> Record:
@@ -223,25 +215,24 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     """View a JSON object as a record; :class:`RecordError` names what is missing or wrong."""
     schema = data.get("schema")
     if type(schema) is int and schema > SCHEMA:
-        raise NewerRecordError(
-            f"{file}:1: schema is {schema}, this trtmatrix reads {SCHEMA}: update trtmatrix, "
-            "or move the file away"
-        )
+        remedy = "update trtmatrix, or move the file away"
+        raise NewerRecordError(f"{file}:1: schema is {schema}, this trtmatrix reads {SCHEMA}: {remedy}")
     if type(schema) is not int or schema != SCHEMA:
         raise RecordError(f"{file}:1: schema is {schema!r}: expected {SCHEMA}")
     try:
         shape = _SHAPE.validate_python(data)
     except ValidationError as error:
-        raise RecordError(f"{file}:1: {_problem(error.errors(include_url=False)[0])}") from error
+        detail = error.errors(include_url=False)[0]
+        where, words = ".".join(map(str, detail["loc"])), detail["msg"].removeprefix("Value error, ")
+        words = f"{where}: {words[:1].lower()}{words[1:]} (found {shorten(detail['input'])})"
+        raise RecordError(f"{file}:1: {words}") from error
     if not shape.get("builds") and "measurements" not in shape:
         raise RecordError(f"{file}:1: measurements is missing")
     parts: dict[str, Any] = {name: data[name] for name in ("digests", "observed", "gpu")}
     cell = CellId(**shape["cell"])
     if pool:
         cell, parts = pool.cell(cell), {name: pool.share(part) for name, part in parts.items()}
-    texts: dict[str, Any] = {
-        name: data.get(name, "") for name in ("detail", "started", "confirms", "finished")
-    }
+    texts: Any = {name: data.get(name, "") for name in ("detail", "started", "confirms", "finished")}
     return Record(
         cell=cell, run=data["run"], ended=data["ended"], file=file, product=Product(data["product"]),
         processes=data.get("processes", 1), source=pool or Content(data), **texts, **parts,
@@ -300,23 +291,6 @@ class _Shape(TypedDict):
 
 
 _SHAPE = TypeAdapter(_Shape)
-
-
-def _problem(detail: ErrorDetails) -> str:
-    """Return what is wrong with a part of a record, on one line."""
-    where, words = ".".join(map(str, detail["loc"])), detail["msg"].removeprefix("Value error, ")
-    return f"{where}: {words[:1].lower()}{words[1:]} (found {shorten(detail['input'])})"
-
-
-def _measured(measurements: Mapping[str, Any]) -> Measured:
-    return Measured(
-        outputs={name: _numbers(values) for name, values in measurements["outputs"].items()},
-        scalars=_numbers(measurements["scalars"]), remark=measurements.get("remark", ""),
-        signatures={
-            defect: {output: _numbers(values) for output, values in by_output.items()}
-            for defect, by_output in measurements.get("signatures", {}).items()
-        },
-    )  # fmt: skip
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
+from trtmatrix.common.words import counted
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 
@@ -14,12 +15,10 @@ MUST_FAIL = "†"
 ONE_BUILD = "¹"
 BOARD_MARK = "§"
 
-VERDICT_WORDS: Mapping[Verdict, str] = {
-    verdict: "UNKNOWN" if verdict is Verdict.NO_VERDICT else verdict.value for verdict in Verdict
-}
+VERDICT_WORDS = {verdict: verdict.value for verdict in Verdict} | {Verdict.NO_VERDICT: "UNKNOWN"}
 """The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
 
-VERDICT_MEANINGS: Mapping[Verdict, str] = {
+VERDICT_MEANINGS = {
     Verdict.PASS: "right, as far as the precision allows",
     Verdict.FAIL: "above the noise floor or a limit, a known defect, NaN, or the bug itself",
     Verdict.FLAKY: "k of n builds fail, shown as k/n",
@@ -28,37 +27,26 @@ VERDICT_MEANINGS: Mapping[Verdict, str] = {
     Verdict.NO_VERDICT: "no verdict",
 }
 
-CAUSE_WORDS: Mapping[Cause, str] = {
-    Cause.UNSUPPORTED_GPU: "WRONG GPU",
-    Cause.UNSUPPORTED_BY_VERSION: "N/A",
-    Cause.COMPONENT_MISSING: "MISSING",
-    Cause.DRIVER_TOO_OLD: "DRIVER",
-    Cause.IMAGE_MISSING: "NO IMAGE",
-    Cause.OUT_OF_GPU_MEMORY: "GPU OOM",
-    Cause.OUT_OF_HOST_MEMORY: "OOM",
-    Cause.TIME_OUT: "TIME-OUT",
-    Cause.BUILD_FAILED: "NO BUILD",
-    Cause.CRASHED: "CRASHED",
-    Cause.INTERRUPTED: "STOPPED",
-    Cause.LAUNCHER_FAILED: "NO LAUNCH",
-    Cause.PROBE_FAILED: "NO PROBE",
-    Cause.VERSION_MISMATCH: "MISMATCH",
-}
+CAUSE_WORDS = {
+    Cause.UNSUPPORTED_GPU: "WRONG GPU", Cause.UNSUPPORTED_BY_VERSION: "N/A",
+    Cause.COMPONENT_MISSING: "MISSING", Cause.DRIVER_TOO_OLD: "DRIVER", Cause.IMAGE_MISSING: "NO IMAGE",
+    Cause.OUT_OF_GPU_MEMORY: "GPU OOM", Cause.OUT_OF_HOST_MEMORY: "OOM", Cause.TIME_OUT: "TIME-OUT",
+    Cause.BUILD_FAILED: "NO BUILD", Cause.CRASHED: "CRASHED", Cause.INTERRUPTED: "STOPPED",
+    Cause.LAUNCHER_FAILED: "NO LAUNCH", Cause.PROBE_FAILED: "NO PROBE", Cause.VERSION_MISMATCH: "MISMATCH",
+}  # fmt: skip
 
-PRODUCT_NAMES: Mapping[Product, str] = {
-    Product.TENSORRT: "TensorRT",
-    Product.TENSORRT_RTX: "TensorRT-RTX",
-    Product.ONNXRUNTIME: "ONNX Runtime",
-}
+PRODUCT_NAMES = {
+    Product.TENSORRT: "TensorRT", Product.TENSORRT_RTX: "TensorRT-RTX", Product.ONNXRUNTIME: "ONNX Runtime",
+}  # fmt: skip
 
-EVIDENCE_MEANINGS: Mapping[Evidence, str] = {
+EVIDENCE_MEANINGS = {
     Evidence.MEASURED: "measured here",
     Evidence.RECORDED: "recorded elsewhere or before a change",
     Evidence.REPORTED: "reported, maybe of another GPU",
     Evidence.NONE: "no evidence",
 }
 
-_FRAMES: Mapping[Evidence, tuple[str, str]] = {Evidence.RECORDED: ("[", "]"), Evidence.REPORTED: ("(", ")")}
+_FRAMES = {Evidence.RECORDED: ("[", "]"), Evidence.REPORTED: ("(", ")")}
 
 
 def outcome_word(outcome: Outcome) -> str:
@@ -75,7 +63,7 @@ def full_words(outcome: Outcome) -> str:
         return f"{outcome.verdict.value} ({outcome.cause.value})"
     if outcome.verdict not in _RESTS_ON_BUILDS or not outcome.builds:
         return outcome.verdict.value
-    builds = f"{outcome.builds} build" + ("" if outcome.builds == 1 else "s")
+    builds = counted(outcome.builds, "build")
     some = f"{outcome.failed} of {builds} fail" if 0 < outcome.failed < outcome.builds else builds
     return f"{outcome.verdict.value} ({some})"
 
@@ -96,7 +84,7 @@ def cell_text(entry: Entry | None) -> str:
     if entry is None:
         return ""
     outcome = entry.outcome
-    if _is_unsupported(entry) or outcome is None:
+    if outcome is None or _is_unsupported(entry):
         return NOT_SUPPORTED if _is_unsupported(entry) else NO_EVIDENCE
     word = outcome_word(outcome) + (ONE_BUILD if rests_on_one(outcome) else "")
     parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure, entry.board]
@@ -122,12 +110,12 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
     Words that explain themselves are left out.
     """
     shown = list(entries)
-    known = [entry for entry in shown if entry is not None and has_evidence(entry)]
-    silent = [entry for entry in shown if entry is not None and not has_evidence(entry)]
+    there = [entry for entry in shown if entry is not None]
+    known, silent = ([e for e in there if has_evidence(e) is wanted] for wanted in (True, False))
     unsupported = sum(map(_is_unsupported, silent))
     outcomes = [entry.outcome for entry in known if entry.outcome is not None]
     fits = sorted({name for outcome in outcomes for name in outcome.fit.split("+") if name})
-    negative = any(entry and entry.cell.case.control is Control.NEGATIVE for entry in shown)
+    negative = any(entry.cell.case.control is Control.NEGATIVE for entry in there)
     seen = {entry.evidence for entry in known}
     marks = [
         *((" ".join(_FRAMES.get(e, ("plain",))), EVIDENCE_MEANINGS[e], e in seen) for e in Evidence),

@@ -28,7 +28,7 @@ def views(record: Record) -> tuple[Any, ...]:
         record.cell, record.run, record.product, record.ended, record.detail, record.started,
         record.digests, record.observed, record.gpu, record.builds, record.noise, record.emulation,
         record.worker, record.confirms, record.processes, record.engines,
-        record.outputs, record.scalars, record.remark, record.file,
+        record.outputs, record.file,
     )  # fmt: skip
 
 
