@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -21,22 +22,8 @@ from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import hold, scratch_folder
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.child_runtimes import Runtime, find_runtime
-from trtmatrix.launchers.container import (
-    SCRATCH,
-    ContainerSpec,
-    Limits,
-    image_origin,
-    make_container_spec,
-)
-from trtmatrix.launchers.launcher import (
-    DiskWatch,
-    Ended,
-    Poll,
-    Ready,
-    gpu_variables,
-    log_tail,
-    run_session,
-)
+from trtmatrix.launchers.container import SCRATCH, ContainerSpec, Limits, image_origin, make_container_spec
+from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session, watch_disk
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -125,40 +112,33 @@ class ChildLauncher:
         """Run the container to its end; nothing of it is left, however that comes."""
         (folder / "job" / "scratch").write_text(SCRATCH)  # /dev/shm may be everybody's
         (self.cache / "cases").mkdir(exist_ok=True)
-        (image, granted), gpu, log = ready.handle, ready.launch.gpu, folder / "container.log"
+        (image, granted), gpu = ready.handle, ready.launch.gpu
         spec = make_container_spec(
             ready.launch, image, self.engine, cache=self.cache, repros=self.repros, folder=folder,
             limits=self.limits,
         )  # fmt: skip
         killed = count_oom_kills()
         with scratch_folder() as scratch:
-            watch = DiskWatch(Path(scratch), self.limits.scratch)
+            look_at_disk = watch_disk(Path(scratch), self.limits.scratch)
 
             def poll_and_look() -> None:
                 poll()
-                watch.look()
+                look_at_disk()
 
             command = child_command(self.runtime, spec, gpu, scratch, granted)
             environment = self.runtime.environment(gpu)
-            code = run_session(
-                command, environment, log, folder, poll_and_look, largest_file=self.limits.file
-            )
-        said = log_tail(log)
+            ended = run_session(command, environment, folder, poll_and_look, self.limits.file)
         if not (folder / "work" / BEGAN).exists():
-            raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {said}")
-        memory = count_oom_kills() > killed or SLURM_OOM.search(said) is not None
-        return Ended(code=code if code >= 0 else 128 - code, out_of_memory=memory, log=said)
+            raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {ended.log}")
+        memory = count_oom_kills() > killed or SLURM_OOM.search(ended.log) is not None
+        return replace(ended, code=ended.code if ended.code >= 0 else 128 - ended.code, out_of_memory=memory)
 
     def _image(self, launch: Launch) -> tuple[Path, str]:
-        """Return the file of a launch's image and the digest that records have; pulled now where planned.
-
-        A locked image is the same from any registry. :class:`MachineryError` where it cannot be had.
-        """
-        origin = image_origin(launch)
-        which = origin.pin.ids[0] if origin.pin is not None else origin.reference
+        """Return the file of a launch's image and the digest that records have; pulled now where planned."""
+        origin, folder = image_origin(launch), self.cache / "images"
+        which = origin.pin.ids[0] if origin.pin is not None else origin.reference  # the same everywhere
         if origin.is_file:
             return Path(origin.image), which
-        folder = self.cache / "images"
         key = sha256(f"{self.runtime.name}\n{which}".encode()).hexdigest()[:16]
         image, note = folder / f"{key}{self.runtime.suffix}", folder / f"{key}.json"
         with hold(folder / f"{key}.lock", self.note):
@@ -169,10 +149,7 @@ class ChildLauncher:
             return image, str(json.loads(note.read_text(encoding="utf-8"))["digest"])
 
     def _pull(self, origin: ImageOrigin, image: Path, note: Path) -> None:
-        """Pull under another name on the same disk; the image appears whole, and last. Nothing else stays.
-
-        Layers, several times as large as the image, go beside it, to no home folder.
-        """
+        """Pull under another name on the same disk; the image appears whole, and last. Nothing else stays."""
         reference = origin.reference
         need_network(reference)
         self.note(f"{self.runtime.name}: pulling {reference}")
@@ -180,7 +157,8 @@ class ChildLauncher:
             remove_tree(old)
         work = Path(tempfile.mkdtemp(prefix=f".{image.stem}.", dir=image.parent))
         try:
-            made, folders = work / image.name, self.runtime.pull_folders(os.environ, work)
+            # Layers, several times as large as the image, go beside it, to no home folder.
+            made, folders = work / image.name, self.runtime.pull_folders(work)
             for each in folders.values():
                 Path(each).mkdir(exist_ok=True)
             for words in self.runtime.pull_commands(reference, str(made)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -36,9 +36,10 @@ class Apptainer:
 
     def find_trouble(self) -> tuple[str, str]:
         """Return why it cannot be used here, and what mends that; nothing where it can."""
+        if shutil.which(self.program):
+            return "", ""
         remedy = "module load apptainer, or install it: https://apptainer.org/docs/admin/main/"
-        lacking = ("neither apptainer nor singularity is in PATH", remedy)
-        return ("", "") if shutil.which(self.program) else lacking
+        return "neither apptainer nor singularity is in PATH", remedy
 
     @property
     def version(self) -> str:
@@ -93,10 +94,10 @@ class Apptainer:
         uri = f"{head}{slash}{last.partition(':')[0]}@{digest}" if at else reference
         return [(self.program, "pull", target, f"docker://{uri}")]
 
-    def pull_folders(self, environment: Mapping[str, str], work: Path) -> dict[str, str]:
+    def pull_folders(self, work: Path) -> dict[str, str]:
         """Return where layers go, unless somebody said: https://apptainer.org/docs/user/main/build_env.html."""
         makers = ("APPTAINER", "SINGULARITY")
-        free = [n for n in ("CACHEDIR", "TMPDIR") if not any(environment.get(f"{m}_{n}") for m in makers)]
+        free = [n for n in ("CACHEDIR", "TMPDIR") if not any(os.environ.get(f"{m}_{n}") for m in makers)]
         return {f"{maker}_{name}": str(work / name) for name in free for maker in makers}
 
     def _ask(self, *words: str) -> tuple[int, str]:
@@ -186,23 +187,18 @@ class Pyxis:
         uris = [f"docker://{registry}{plain}{sign}{digest}" for sign in (("@", ":") if digest else ("",))]
         return [(self.enroot, "import", "--output", target, uri) for uri in uris]
 
-    def pull_folders(self, environment: Mapping[str, str], work: Path) -> dict[str, str]:
+    def pull_folders(self, work: Path) -> dict[str, str]:
         """Return where layers go, unless somebody said.
 
         Source: https://github.com/NVIDIA/enroot/blob/master/doc/configuration.md.
         """
         names = {f"ENROOT_{kind}_PATH": str(work / kind) for kind in ("CACHE", "TEMP", "DATA", "RUNTIME")}
-        return {name: place for name, place in names.items() if not environment.get(name)}
+        return {name: place for name, place in names.items() if not os.environ.get(name)}
 
 
 Runtime = Apptainer | Pyxis
 
 
 def find_runtime(name: str) -> Runtime:
-    """Return the runtime ``apptainer`` or ``pyxis``, be it here or not."""
-    match name:
-        case "apptainer":
-            return Apptainer()
-        case "pyxis":
-            return Pyxis()
-    raise ValueError(f"{name} is no runtime whose containers are child processes")
+    """Return the runtime of a name in :data:`trtmatrix.suite.plan.CHILDREN`, be it here or not."""
+    return Apptainer() if name == "apptainer" else Pyxis()

@@ -16,8 +16,7 @@ from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch, is_driver_enough
 from trtprobe.plans import ALL as ALL_PLANS
 
-ROOT = "/opt/trtmatrix"
-"""Where our folders are mounted inside."""
+ROOT = "/opt/trtmatrix"  # where our folders are mounted inside
 SCRATCH = "/tmp"  # noqa: S108 - inside the container, a file system of its own
 HOME = f"{SCRATCH}/home"
 COMPAT = "/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat"
@@ -81,8 +80,8 @@ class GpuOptions:
     @property
     def command_line(self) -> list[str]:
         """The options of ``docker run``, but for the mounts."""
-        devices = [f"--device={device}" for device in (*self.cdi, *self.nodes)]
-        return [*(f"--gpus=device={device}" for device in self.ids), *devices]
+        gpus = [f"--gpus=device={device}" for device in self.ids]
+        return [*gpus, *(f"--device={device}" for device in (*self.cdi, *self.nodes))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,11 +106,11 @@ class ContainerSpec:
     gpu: GpuOptions
 
 
-def job_labels(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels by which a node's epilog finds what a Slurm job started; none outside of a job."""
-    if not environment.get(SLURM_JOB):
-        return {}
-    return {label: environment[name] for name, label in JOB_LABELS.items() if environment.get(name)}
+def own_labels() -> dict[str, str]:
+    """Return what every container of ours is known by: the project, this process, and its Slurm job."""
+    in_job = os.environ.get(SLURM_JOB)
+    job = {label: text for name, label in JOB_LABELS.items() if in_job and (text := os.environ.get(name))}
+    return {PROJECT_LABEL: "1", OWNER_LABEL: own_identity(), **job}
 
 
 def image_origin(launch: Launch) -> ImageOrigin:
@@ -136,8 +135,9 @@ def make_container_spec(
         environment = {"NVIDIA_VISIBLE_DEVICES": "void", **environment}
     if gpu.index is not None and version.driver is not None and not is_driver_enough(version.driver, gpu):
         environment["TRTMATRIX_CUDA_COMPAT"] = COMPAT  # the probe puts the image's driver library first
-    owner = "OWNER" if folder == Path("JOB") else own_identity()
-    labels = {PROJECT_LABEL: "1", OWNER_LABEL: owner, f"{PROJECT_LABEL}.version": version.name}
+    labels = {**own_labels(), f"{PROJECT_LABEL}.version": version.name}
+    if folder == Path("JOB"):
+        labels[OWNER_LABEL] = "OWNER"
     inside = [f"--{name}={ROOT}/{name}" for name in ("job", "cases", "repros", "out")]
     return ContainerSpec(
         image=image, name=f"trtmatrix-{folder.name}", engine=engine.command,
@@ -149,7 +149,7 @@ def make_container_spec(
             str((cache / "cases").resolve()): f"{ROOT}/cases", str(folder / "job"): f"{ROOT}/job",
             **options.mounts,
         },
-        labels={**labels, **job_labels(os.environ)}, limits=limits,
+        labels=labels, limits=limits,
         ulimits={**engine.ulimits, "fsize": limits.file}, gpu=options,
     )  # fmt: skip
 

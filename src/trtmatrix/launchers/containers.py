@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,7 +19,7 @@ from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.jsontext import parse_json
-from trtmatrix.common.paths import is_dead, own_identity
+from trtmatrix.common.paths import is_dead
 from trtmatrix.common.words import one_line
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
@@ -31,8 +29,8 @@ from trtmatrix.launchers.container import (
     ContainerSpec,
     Limits,
     image_origin,
-    job_labels,
     make_container_spec,
+    own_labels,
 )
 from trtmatrix.launchers.docker_engine import open_client
 from trtmatrix.launchers.images import Images
@@ -48,8 +46,6 @@ ANSWER_SECONDS, LEAVE_SECONDS, BACK_SECONDS = 120.0, 10.0, 30.0
 """How long the engine may take to answer; so when all is being ended; and to come back when it was gone."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
-LOOK_SECONDS = 120
-"""How long an image may take to say what it has."""
 
 ISOLATED: Mapping[str, Any] = {
     "init": True, "network_mode": "none", "read_only": True, "cap_drop": ["ALL"],
@@ -100,15 +96,10 @@ class ContainerLauncher:
         self.engine, self.cache, self.repros = engine, cache, repros
         self.limits, self.images = limits, images
 
-    @cached_property
-    def client(self) -> docker.DockerClient:
-        """The connection to the engine, which is asked on first use."""
-        return open_client(120)
-
     def make_ready(self, launch: Launch) -> Ready:
         """Find the image, loaded, pulled or built now where the plan says so."""
         try:
-            image_id = self.images.make_ready(launch, self.client)
+            image_id = self.images.make_ready(launch, open_client(120))
         except ENGINE_ERRORS as error:
             image = image_origin(launch).reference
             by_hand = f"{self.engine.command} {'load --input' if image.startswith('/') else 'pull'} {image}"
@@ -127,10 +118,11 @@ class ContainerLauncher:
         (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
         (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
         try:
-            wait_for_engine(self.client, poll)
-            with removed_at_last(self.client, spec.name):
+            client = open_client(120)
+            wait_for_engine(client, poll)
+            with removed_at_last(client, spec.name):
                 with heartbeat(folder):
-                    container = answer_of(lambda: create_container(self.client, spec), poll)
+                    container = answer_of(lambda: create_container(client, spec), poll)
                     answer_of(container.start, poll)
                     while container.status not in {"exited", "dead"}:
                         asked = time.monotonic()
@@ -203,11 +195,9 @@ def removed_at_last(client: docker.DockerClient, name: str) -> Iterator[None]:
 
 def create_container(client: docker.DockerClient, spec: ContainerSpec) -> Container:
     """Create a container, and do not start it."""
-    limits, gpu, requests = spec.limits, spec.gpu, []
-    if gpu.ids:
-        requests = [DeviceRequest(device_ids=list(gpu.ids), capabilities=[["gpu"]])]
-    elif gpu.cdi:
-        requests = [DeviceRequest(driver="cdi", device_ids=list(gpu.cdi))]
+    limits, gpu = spec.limits, spec.gpu
+    requests = [DeviceRequest(device_ids=[device], capabilities=[["gpu"]]) for device in gpu.ids]
+    requests += [DeviceRequest(driver="cdi", device_ids=[device]) for device in gpu.cdi]
     volumes = {host: {"bind": inside, "mode": "ro"} for host, inside in spec.mounts.items()}
     return client.containers.create(
         spec.image, list(spec.command[1:]), entrypoint=[spec.command[0]], name=spec.name, **ISOLATED,
@@ -240,14 +230,13 @@ def read_contents(image_id: str) -> dict[str, str]:
     The container has no network, no GPU, nothing mounted, and is removed on every path.
     :class:`MachineryError` says why nothing could be read.
     """
-    client, name = open_client(LOOK_SECONDS), f"trtmatrix-look-{uuid.uuid4().hex[:12]}"
+    client, name = open_client(120), f"trtmatrix-look-{uuid.uuid4().hex[:12]}"
     try:
         with removed_at_last(client, name):
             said = client.containers.run(
                 image_id, ["-c", CONTENTS], entrypoint=["python3"], name=name, **ISOLATED,
                 user="65534:65534", environment={"HOME": SCRATCH, "NVIDIA_VISIBLE_DEVICES": "void"},
-                tmpfs={SCRATCH: "rw,size=64m"}, mem_limit=4 << 30, pids_limit=256,
-                labels={PROJECT_LABEL: "1", OWNER_LABEL: own_identity(), **job_labels(os.environ)},
+                tmpfs={SCRATCH: "rw,size=64m"}, mem_limit=4 << 30, pids_limit=256, labels=own_labels(),
             )  # fmt: skip
         found = parse_json(said.splitlines()[-1])
         return {str(package): str(version) for package, version in found.items()}

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 DRIVER_FOLDER = "/usr/local/nvidia"
 HOOK = "nvidia-container-runtime-hook"
-CDI_KIND = "nvidia.com/gpu"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 DOCKER, PODMAN = "Docker", "Podman"
 PODMAN_CDI = (5, 4)
 """The first Podman that takes CDI's names over its socket: https://github.com/containers/podman/pull/25171."""
 PODMAN_LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
-"""Open files and processes of a user: more than cells need, and no more than the caller's own limits."""
+"""Open files and processes of a user, which Podman must be told where it is told any limit: more than cells
+need, and no more than the caller's own. It raises what is left out to its own maximum, which cannot be set
+without CAP_SYS_RESOURCE: https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option"""
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 PODMAN_SOCKET = "/run/podman/podman.sock"
@@ -42,8 +43,7 @@ ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 CORRECT = "correct it, or unset it: nothing is guessed"
 SECONDS = 20
 
-BUILD_LABELS = "io.trtmatrix.image."
-"""The start of the labels that docker/wheels/build gives an image."""
+BUILD_LABELS = "io.trtmatrix.image."  # the start of the labels that docker/wheels/build gives an image
 
 
 class EngineError(Exception):
@@ -98,14 +98,23 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     registries = info.get("RegistryConfig") or {}
     indexes = (registries.get("IndexConfigs") or {}).items()
     plain = [host for host, each in indexes if not each.get("Secure", True)]
-    machine = str(info.get("Architecture") or "x86_64")
-    limits = {"MemoryLimit": "memory", "PidsLimit": "processes"}
-    podman = _is_podman(info)
+    machine, root = str(info.get("Architecture") or "x86_64"), str(info.get("DockerRootDir", ""))
+    if any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()):
+        # containerd has a folder of its own (https://docs.docker.com/engine/storage/containerd/), which may
+        # be below Docker's. Path.is_dir raises where this user may not look, as below /var/lib/docker.
+        places = (f"{root}/containerd/daemon", str(CONTAINERD))
+        root = next((place for place in places if os.path.isdir(place)), "")  # noqa: PTH112
+    podman, limits = _is_podman(info), {"MemoryLimit": "memory", "PidsLimit": "processes"}
+    own = {name: (resource.getrlimit(number)[1], most) for name, (number, most) in PODMAN_LIMITS.items()}
     return Engine(
         available=True, name=PODMAN if podman else DOCKER,
-        version=str(info.get("ServerVersion", "?")),
-        images=image_references(images), ids=frozenset(str(image["Id"]) for image in images),
-        root=_image_folder(info),
+        version=str(info.get("ServerVersion", "?")), root=root,
+        images={
+            name: str(image["Id"]) for image in images
+            for reference in (*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ()))
+            for name in (reference, short_name(reference))  # Podman's full names as Docker has them, too
+        },
+        ids=frozenset(str(image["Id"]) for image in images),
         platform=f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}",
         memory=int(info.get("MemTotal") or 0),
         insecure=(*(registries.get("InsecureRegistryCIDRs") or ()), *plain),
@@ -113,7 +122,7 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
         gpu_access=access if gpu_here else None, driver_folder=folder,
         rootless=bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or []),
         unlimited=tuple(word for key, word in limits.items() if info.get(key) is False),
-        ulimits=_podman_limits() if podman else {},
+        ulimits={n: min(most, hard) if hard >= 0 else most for n, (hard, most) in own.items() if podman},
     )  # fmt: skip
 
 
@@ -146,62 +155,25 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
 
 def _explain(text: str, address: str) -> tuple[str, str]:
     """Return why no engine answers, and what mends that."""
-    remedy = "docker info says more"
+    if "Permission denied" in text:
+        reason = "the Docker socket may not be used by this user: add it to the group docker"
+        return reason, "sudo usermod -aG docker $USER, then log in again"
+    reason, remedy = f"Docker does not answer: {text[:200]}", "docker info says more"
+    if "No such file" in text:
+        reason = f"no socket of an engine at {address}"
+        remedy = "install and start Docker: https://docs.docker.com/engine/install/"
+    elif "Connection refused" in text:
+        reason, remedy = f"nothing answers at {address}", "sudo systemctl start docker"
     if os.environ.get("DOCKER_HOST"):
         remedy = f"DOCKER_HOST is {address}: name another address, or unset it"
     elif os.environ.get(ENGINE) == "podman":
         remedy = "systemctl --user start podman.socket"
-    elif "No such file" in text:
-        remedy = "install and start Docker: https://docs.docker.com/engine/install/"
-    elif "Connection refused" in text:
-        remedy = "sudo systemctl start docker"
-    if "Permission denied" in text:
-        reason = "the Docker socket may not be used by this user: add it to the group docker"
-        return reason, "sudo usermod -aG docker $USER, then log in again"
-    if "No such file" in text:
-        return f"no socket of an engine at {address}", remedy
-    if "Connection refused" in text:
-        return f"nothing answers at {address}", remedy
-    return f"Docker does not answer: {text[:200]}", remedy
-
-
-def image_references(images: list[dict[str, Any]]) -> dict[str, str]:
-    """Return every tag and digest of the local images → ID; Podman's full names as Docker has them too."""
-    return {
-        name: str(image["Id"])
-        for image in images
-        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]
-        for name in (reference, short_name(reference))
-    }
-
-
-def _image_folder(info: Mapping[str, Any]) -> str:
-    """Return where the images are, or nothing where that is not known.
-
-    containerd has a folder of its own (https://docs.docker.com/engine/storage/containerd/), which may be
-    below Docker's.
-    """
-    root = str(info.get("DockerRootDir", ""))
-    if not any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()):
-        return root
-    # Path.is_dir raises where this user may not look, as below /var/lib/docker.
-    places = (f"{root}/containerd/daemon", str(CONTAINERD))
-    return next((place for place in places if os.path.isdir(place)), "")  # noqa: PTH112
+    return reason, remedy
 
 
 def _is_podman(info: Mapping[str, Any]) -> bool:
     """Whether it is Podman that answers: Docker's description has no word on Buildah."""
     return "BuildahVersion" in info
-
-
-def _podman_limits() -> dict[str, int]:
-    """Return the limits that Podman must be told where it is told any.
-
-    It raises what is left out to its own maximum, which cannot be set where CAP_SYS_RESOURCE is missing,
-    inside of a container say. https://docs.podman.io/en/latest/markdown/podman-run.1.html#ulimit-option
-    """
-    hard = {name: resource.getrlimit(number)[1] for name, (number, _) in PODMAN_LIMITS.items()}
-    return {n: most if hard[n] < 0 else min(most, hard[n]) for n, (_, most) in PODMAN_LIMITS.items()}
 
 
 def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
@@ -222,29 +194,24 @@ def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None
 def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
     """Choose how containers get the GPU: the toolkit, CDI, or plain device nodes.
 
-    Podman takes no GPU by ``--gpus`` over its socket, and does not say where CDI's specifications are.
+    Docker 28.3 and later list CDI's devices; 25 to 28.2 only name the folders of the specifications, where
+    nvidia-ctk writes ``nvidia.yaml`` (https://github.com/cncf-tags/container-device-interface).
+    Podman takes no GPU by ``--gpus`` over its socket, and does not say where the specifications are.
     """
     podman = _is_podman(info)
     if not podman and ("nvidia" in (info.get("Runtimes") or {}) or shutil.which(HOOK)):
         return GpuAccess.TOOLKIT
     release = tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
-    if (not podman or release >= PODMAN_CDI) and _has_cdi_gpus(
-        {"CDISpecDirs": CDI_FOLDERS, **info} if podman else info
+    folders = info.get("CDISpecDirs", CDI_FOLDERS if podman else ()) or ()
+    listed = any(
+        str(each.get("ID")).startswith("nvidia.com/gpu=") for each in info.get("DiscoveredDevices") or ()
+    )
+    if (not podman or release >= PODMAN_CDI) and (
+        listed or any(file for folder in folders for file in Path(folder).glob("nvidia*"))
     ):
         return GpuAccess.CDI
     nodes = Path("/dev/nvidiactl").exists() and Path(DRIVER_FOLDER).is_dir()
     return GpuAccess.NODES if nodes else None
-
-
-def _has_cdi_gpus(info: Mapping[str, Any]) -> bool:
-    """Whether the engine knows GPUs by CDI.
-
-    Docker 28.3 and later list the devices; 25 to 28.2 only name the folders of the specifications, where
-    nvidia-ctk writes ``nvidia.yaml`` (https://github.com/cncf-tags/container-device-interface).
-    """
-    listed = [str(item.get("ID", "")) for item in info.get("DiscoveredDevices") or []]
-    files = [file for folder in info.get("CDISpecDirs") or [] for file in Path(folder).glob("nvidia*")]
-    return any(device.startswith(f"{CDI_KIND}=") for device in listed) or bool(files)
 
 
 @dataclass(frozen=True, kw_only=True)

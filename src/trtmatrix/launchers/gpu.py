@@ -18,8 +18,7 @@ import trtmatrix
 from trtmatrix.common.errors import UsageError
 from trtmatrix.suite.model import Gpu, plain_name, slug_of
 
-NVML = "libnvidia-ml.so.1"
-"""The driver's library, as its bindings look for it."""
+NVML = "libnvidia-ml.so.1"  # the driver's library, as its bindings look for it
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SLURM_JOB, SLURM_CLUSTER = "SLURM_JOB_ID", "SLURM_CLUSTER_NAME"
 
@@ -38,10 +37,8 @@ def find_gpus() -> GpuScan:
         ctypes.CDLL(NVML)  # the bindings are slow to import: not where they could only say the same
     except OSError:
         return GpuScan(gpus=(), reason="NVML: NVML Shared Library Not Found")
-    try:
-        import pynvml
-    except ImportError as error:
-        return GpuScan(gpus=(), reason=f"NVML's bindings are missing: {error}")
+    import pynvml
+
     try:
         pynvml.nvmlInit()
         try:
@@ -65,8 +62,8 @@ def visible_gpus(gpus: Sequence[Gpu], chosen: str) -> tuple[Gpu, ...]:
     ``chosen``: numbers as nvidia-smi has them, or the beginnings of UUIDs. As in CUDA, what follows a name
     that no GPU has is ignored (CUDA C++ Programming Guide, "CUDA Environment Variables").
     """
-    named: set[int | None] = set()
-    for part in (part.strip() for part in chosen.split(",")):
+    named = set[int | None]()
+    for part in map(str.strip, chosen.split(",")):
         found = [gpu.index for gpu in gpus if part == str(gpu.index) or (gpu.uuid or "").startswith(part)]
         if not part or len(found) != 1:
             break
@@ -149,28 +146,29 @@ def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
         present = next((gpu for gpu in here if plain_name(gpu.name) == wanted or gpu.slug == name), None)
         gpu = present or known_gpu(name)
         if gpu is None:
-            raise UsageError(f"--gpu {name}: not known; {_suggest(wanted, here)}")
+            import difflib
+
+            known = {plain: gpu.name.removeprefix("NVIDIA ") for plain, gpu in _table().items()}
+            known |= {plain_name(gpu.name): gpu.name for gpu in here}
+            advice = "write it as nvidia-smi does, such as L4, H100 or 'RTX 6000 Ada'"
+            if near := difflib.get_close_matches(wanted, known, n=3, cutoff=0.4):
+                advice = f"perhaps you meant {', '.join(known[plain] for plain in near)}"
+            raise UsageError(f"--gpu {name}: not known; {advice}")
         chosen.append(gpu)
     return tuple({gpu.slug: gpu for gpu in chosen}.values())
 
 
-def _suggest(wanted: str, here: Sequence[Gpu]) -> str:
-    """Return the names nearest to one that is not known, or how names look."""
-    import difflib
-
-    names = {plain_name(name): name for name in [*(gpu["name"] for gpu in _table()), *(g.name for g in here)]}
-    if near := difflib.get_close_matches(wanted, list(names), n=3, cutoff=0.4):
-        return f"perhaps you meant {', '.join(names[plain] for plain in near)}"
-    return "write it as nvidia-smi does, such as L4, H100 or 'RTX 6000 Ada'"
-
-
 @cache
-def _table() -> list[dict[str, Any]]:
+def _table() -> dict[str, Gpu]:
+    """Return the GPUs of gpus.yaml by their plain names."""
     import yaml
 
     text = Path(trtmatrix.__file__).with_name("gpus.yaml").read_text(encoding="utf-8")
-    gpus: list[dict[str, Any]] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["gpus"]  # noqa: S506 - safe ones
-    return gpus
+    gpus = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["gpus"]  # noqa: S506 - safe ones
+    return {
+        plain_name(gpu["name"]): Gpu(**{**gpu, "slug": slug_of(gpu["name"]), "name": f"NVIDIA {gpu['name']}"})
+        for gpu in gpus
+    }
 
 
 def known_gpu(name: str) -> Gpu | None:
@@ -178,11 +176,4 @@ def known_gpu(name: str) -> Gpu | None:
 
     NVML adds maker, memory and form factor: ``NVIDIA H100 80GB HBM3``, ``Tesla T4``.
     """
-    wanted = plain_name(name)
-    found = next((gpu for gpu in _table() if plain_name(gpu["name"]) == wanted), None)
-    if found is None:
-        return None
-    return Gpu(
-        slug=slug_of(found["name"]), name=f"NVIDIA {found['name']}", compute=found["compute"],
-        datacenter=found["datacenter"],
-    )  # fmt: skip
+    return _table().get(plain_name(name))

@@ -25,8 +25,7 @@ from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import OWN, Engine, HeldImage, Keep, Launch, find_image, is_own
 
-AT_ONCE = 2
-"""Images that are here at once where they go after their last cell: one runs, the next is pulled."""
+AT_ONCE = 2  # images that are here at once where they go after their last cell: one runs, the next is pulled
 
 
 class Images:
@@ -65,8 +64,8 @@ class Images:
         Raises :class:`MachineryError` where it cannot be had, and what the engine raises otherwise.
         """
         origin = image_origin(launch)
-        with self._turn_of(origin):
-            if (held := self._hold(origin, client)) is not None:
+        with self._turns[origin.image]:
+            if held := self._hold(origin, client):
                 return held
             if origin.is_file:
                 self.note(f"loading {origin.image}")
@@ -96,19 +95,14 @@ class Images:
 
     def _origins(self, launch: Launch) -> list[ImageOrigin]:
         """Return the images that a launch wants: its own, and the base where it is to be built."""
-        if (origin := launch.image) is None:
-            return []
-        return [origin, self.base_of(origin.build.base)] if launch.build and origin.build else [origin]
-
-    def _turn_of(self, origin: ImageOrigin) -> threading.Lock:
-        with self._changed:
-            return self._turns[origin.image]
+        origin = launch.image
+        base = [self.base_of(origin.build.base)] if origin and origin.build and launch.build else []
+        return [origin, *base] if origin else []
 
     def _hold(self, origin: ImageOrigin, client: docker.DockerClient) -> str | None:
         """Return the ID under which the engine has an image, which stays while it is wanted; or None."""
         with self._changed:
-            image_id = find_held(origin, client)
-            if image_id is not None:
+            if image_id := find_held(origin, client):
                 self._held[origin.image] = image_id
             return image_id
 
@@ -158,7 +152,7 @@ class Images:
         need_network(f"building {image}")
         if origin.build is not None and not is_own(origin.build.base):
             base = self.base_of(origin.build.base)
-            with self._turn_of(base):
+            with self._turns[base.image]:
                 if self._hold(base, client) is None:
                     self._pull(base, client)
         self.note(f"building {image} (some minutes)")
@@ -197,8 +191,7 @@ def open_images(
     puller = Puller(
         pull_note=progress.pull, note=progress.note, platform=engine.platform, command=engine.command
     )
-    script = project.image_builder
-    builder = () if script is None else (str(script), f"--matrix={project.matrix}")
+    builder = (str(project.image_builder), f"--matrix={project.matrix}")  # without one nothing is to be built
     return Images(puller=puller, builder=builder, keep=keep, base_of=base_of)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import probe_folder
-from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, log_tail, run_session
+from trtmatrix.common.processes import run_to_end
+from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session
 from trtmatrix.launchers.wheels import environment_digest, environment_folder, make_environment
 from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.plan import Launch
@@ -36,7 +37,10 @@ class InterpreterLauncher:
             digest = environment_digest(origin.wheels)
         else:
             python = Path(launch.python or sys.executable)
-            digest = sha256(f"{python} {_python_version(python)}".encode()).hexdigest()
+            code, said = run_to_end([str(python), "-VV"], os.environ)
+            if code:
+                raise MachineryError(f"{python} does not run: {said.strip()[-300:]}")
+            digest = sha256(f"{python} {said.strip()}".encode()).hexdigest()
         runtime = "host" if launch.python else launch.version.runtime
         return Ready(launch=launch, digests={"image": digest, "runtime": runtime}, handle=python)
 
@@ -46,22 +50,9 @@ class InterpreterLauncher:
             str(ready.handle), str(probe_folder()), "supervise", f"--job={folder / 'job'}",
             f"--cases={self.cache / 'cases'}", f"--repros={self.repros}", f"--out={folder / 'work'}",
         ]  # fmt: skip
-        environment = {
-            **os.environ, "ORT_DISABLE_TELEMETRY": "1",
-            "PYTHONPYCACHEPREFIX": str(self.cache / "pycache"), **gpu_variables(ready.launch.gpu),
-        }  # fmt: skip
-        log = folder / "supervisor.log"
-        return Ended(code=run_session(command, environment, log, folder, poll), log=log_tail(log))
-
-
-def _python_version(python: Path) -> str:
-    try:
-        done = subprocess.run([str(python), "-VV"], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise MachineryError(f"{python} does not run: {error.strerror}") from error
-    if done.returncode:
-        raise MachineryError(f"{python} does not run: {done.stderr.strip()[-300:]}")
-    return done.stdout.strip()
+        own = {"ORT_DISABLE_TELEMETRY": "1", "PYTHONPYCACHEPREFIX": str(self.cache / "pycache")}
+        environment = {**os.environ, **own, **gpu_variables(ready.launch.gpu)}
+        return run_session(command, environment, folder, poll)
 
 
 def find_tensorrt(pythons: Sequence[str]) -> dict[str, str]:

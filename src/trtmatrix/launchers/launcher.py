@@ -20,12 +20,9 @@ from trtmatrix.suite.plan import Launch
 HEARTBEAT_SECONDS = 1.0
 POLL_SECONDS = 0.02
 """How often is looked for new records, and new cells are handed in. A look costs two system calls."""
-LOOK_SECONDS = 1.0
-"""How often is looked at what cells have written to a folder of this host."""
-END_SECONDS = 3.0
-"""How long a supervisor that is asked to end may take."""
-TAIL = 4000
-"""Letters of a log that are kept."""
+LOOK_SECONDS = 1.0  # how often is looked at what cells have written to a folder of this host
+END_SECONDS = 3.0  # how long a supervisor that is asked to end may take
+TAIL = 4000  # letters of a log that are kept
 
 Poll = Callable[[], None]
 """Called every :data:`POLL_SECONDS` while the probe runs: it collects records and hands in cells."""
@@ -90,26 +87,24 @@ class Overfull(Exception):
     """Cells hold more of this host's disk than they may, and the probe's supervisor lets them."""
 
 
-class DiskWatch:
-    """Looks at a folder of this host that cells write to, where they have no file system of their own.
+def watch_disk(folder: Path, most: int) -> Poll:
+    """Return what raises :class:`Overfull` where a folder that cells write to has more than ``most`` bytes.
 
-    A supervisor that works has ended a cell that takes too much by the second look, but a cell may have
-    stopped it, and it does not see what was allocated beyond a file's end.
+    It does so at the second look in a row, a second after the first. A supervisor that works has ended such a
+    cell by then, but a cell may have stopped it, and it does not see what was allocated beyond a file's end.
     """
+    looked, was_full = 0.0, False
 
-    def __init__(self, folder: Path, most: int) -> None:
-        """Name the folder, and the bytes on disk that it may hold."""
-        self.folder, self.most = folder, most
-        self._looked, self._was_full = 0.0, False
-
-    def look(self) -> None:
-        """Raise :class:`Overfull` where the folder holds too much in two looks, a second from each other."""
-        if time.monotonic() < self._looked + LOOK_SECONDS:
+    def look() -> None:
+        nonlocal looked, was_full
+        if time.monotonic() < looked + LOOK_SECONDS:
             return
-        written, was_full = disk_bytes(self.folder, self.most), self._was_full
-        self._looked, self._was_full = time.monotonic(), written > self.most
-        if was_full and self._was_full:
-            raise Overfull(f"{self.folder.name} has {written:,} bytes or more; it may hold {self.most:,}")
+        written, before = disk_bytes(folder, most), was_full
+        looked, was_full = time.monotonic(), written > most
+        if before and was_full:
+            raise Overfull(f"{folder.name} has {written:,} bytes or more; it may hold {most:,}")
+
+    return look
 
 
 def disk_bytes(folder: Path, most: int) -> int:
@@ -133,15 +128,14 @@ def disk_bytes(folder: Path, most: int) -> int:
 
 
 def run_session(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path, poll: Poll,
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, poll: Poll,
     largest_file: int | None = None,
-) -> int:  # fmt: skip
+) -> Ended:  # fmt: skip
     """Run a command over a job's ``folder`` in a session of its own, all of which is killed at the end.
 
-    What it prints goes to ``log``; ``largest_file``: bytes that it may write into one. Returns what ``Popen``
-    does.
+    ``largest_file``: bytes that it may write into one. The exit code is ``Popen``'s.
     """
-    with log.open("wb") as stream, heartbeat(folder):
+    with (folder / "probe.log").open("w+b") as stream, heartbeat(folder):
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, env=environment,
             start_new_session=True,
@@ -163,12 +157,7 @@ def run_session(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - 4 * TAIL))
+        said = stream.read().decode("utf-8", "replace")[-TAIL:]
     poll()
-    return process.returncode
-
-
-def log_tail(log: Path) -> str:
-    """Return the end of a log."""
-    with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - 4 * TAIL))
-        return stream.read().decode("utf-8", "replace")[-TAIL:]
+    return Ended(code=process.returncode, log=said)

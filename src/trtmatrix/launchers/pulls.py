@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import docker
 import docker.errors
@@ -26,8 +25,7 @@ tries each layer five times more (https://docs.docker.com/reference/cli/dockerd/
 LEAST, LEAST_SECONDS = 1 << 20, 600.0
 """A pull must get so many bytes further, or a step, in so many seconds: one that drips would never end."""
 
-LONGEST = 300
-"""Letters of the engine's own words that are told."""
+LONGEST = 300  # letters of the engine's own words that are told
 
 PullNote = Callable[[str, str, int, int], None]
 """Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
@@ -142,7 +140,14 @@ class Puller:
         events = client.api.pull(reference, stream=True, decode=True, platform=self.platform or None)
         try:
             for event in events:
-                layer, status, current = self._tell(reference, event)
+                if "error" in event:
+                    raise docker.errors.APIError(str(event["error"]))
+                progress, layer = event.get("progressDetail") or {}, str(event.get("id", ""))
+                status, current = str(event.get("status", "")), int(progress.get("current", 0))
+                if status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
+                    self.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in 5 s")
+                what = f"{layer} {status}".strip()
+                self.pull_note(reference, what, current, int(progress.get("total", 0)))
                 sizes[layer] = max(current, sizes.get(layer, 0))
                 if not status.startswith("Retrying"):
                     steps.add((layer, status))
@@ -158,14 +163,3 @@ class Puller:
         finally:
             if isinstance(events, Generator):
                 events.close()  # the engine ends a pull that nobody listens to
-
-    def _tell(self, reference: str, event: Mapping[str, Any]) -> tuple[str, str, int]:
-        """Tell of what an engine says of a layer; returns the layer, its status and its bytes so far."""
-        if "error" in event:
-            raise docker.errors.APIError(str(event["error"]))
-        progress, layer = event.get("progressDetail") or {}, str(event.get("id", ""))
-        status, current = str(event.get("status", "")), int(progress.get("current", 0))
-        if status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
-            self.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in 5 s")
-        self.pull_note(reference, f"{layer} {status}".strip(), current, int(progress.get("total", 0)))
-        return layer, status, current

@@ -17,14 +17,11 @@ from trtmatrix.common.paths import recall
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 from trtmatrix.suite.plan import SUFFIXES
 
-MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""What engines call a machine, and what registries do."""
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # what engines call a machine, and what registries do
 
-HUB = "docker.io"
-"""Docker Hub, by the name that it has in references."""
+HUB = "docker.io"  # Docker Hub, by the name that it has in references
 
-FILES = tuple(dict.fromkeys(SUFFIXES.values()))
-"""What files of images end with; no reference does."""
+FILES = tuple(dict.fromkeys(SUFFIXES.values()))  # what files of images end with; no reference does
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[1-9]\d{{0,4}})?"

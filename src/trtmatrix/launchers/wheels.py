@@ -26,17 +26,13 @@ from trtmatrix.common.paths import hold
 from trtmatrix.common.processes import run_to_end
 
 UV = (sys.executable, "-m", "uv")
-WHEELHOUSE = "wheelhouse"
-"""What the folder is called in a project; TRTMATRIX_WHEELHOUSE names another."""
+WHEELHOUSE = "wheelhouse"  # what the folder is called in a project; TRTMATRIX_WHEELHOUSE names another
 
 WHEEL = re.compile(r"[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?==[^\s*,;]+", re.ASCII)
 LINE = re.compile(r"(?P<wheel>\S+)\s+--hash=sha256:(?P<sha256>[0-9a-f]{64})")
 
-OWN_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX")
-"""Variables by which pip would look elsewhere too."""
 INDEXES = {"index-url": "--default-index", "extra-index-url": "--index", "find-links": "--find-links"}
 """Settings of pip, and the options of uv that mean the same."""
-MISMATCH = "DO NOT MATCH THE HASHES"
 
 
 def environment_digest(wheels: tuple[str, ...]) -> str:
@@ -246,14 +242,15 @@ def download_wheels(
     environment = dict(os.environ)
     if wheels or index:
         # This folder or index and no other: PyPI has packages without libraries under the same names.
-        environment = {name: environment[name] for name in environment if name not in OWN_SETTINGS}
+        for name in ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
+            environment.pop(name, None)
         environment["PIP_CONFIG_FILE"] = os.devnull
         command += ["--no-index", f"--find-links={wheels}"] if wheels else [f"--index-url={index}"]
     code, said = run_to_end(command, environment)
     if code == 0:
         return
     source = wheels or index or "the index that pip is set to"
-    head, mismatch, facts = said.partition(MISMATCH)
+    head, mismatch, facts = said.partition("DO NOT MATCH THE HASHES")
     if mismatch:
         lines = "".join(f"\n  {line.strip()}" for line in facts.splitlines()[1:] if line.strip())
         raise MachineryError(

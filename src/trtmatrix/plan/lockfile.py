@@ -12,8 +12,7 @@ from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
 from trtmatrix.suite.model import Part
 
-NGC = "nvcr.io/nvidia"
-"""Where NVIDIA's images are: what a mirror stands for."""
+NGC = "nvcr.io/nvidia"  # where NVIDIA's images are: what a mirror stands for
 
 REMEDY = (
     "the file is written by the tool: take it back from git (git checkout), or remove it and run\n"

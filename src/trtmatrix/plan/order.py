@@ -13,8 +13,7 @@ from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Launch
 
-Seconds = Mapping[CellId, float]
-"""How long each cell is thought to take."""
+Seconds = Mapping[CellId, float]  # how long each cell is thought to take
 
 PRECISION = re.compile(r" ?\bprecision=\S+")
 

@@ -33,14 +33,10 @@ from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
 
 CASES = "cases prepared"
-TASK_SECONDS = 0.02
-"""How often a launch that cannot start without a task looks for one."""
-INSTALLATIONS = 2
-"""Environments that are made side by side."""
-ON_CPU = 2
-"""Launches that run side by side on the CPU: building and measuring are mostly single-threaded."""
-CPU_CELLS = 20
-"""As many cells of one launch at least are worth a process of their own beside another."""
+TASK_SECONDS = 0.02  # how often a launch that cannot start without a task looks for one
+INSTALLATIONS = 2  # environments that are made side by side
+ON_CPU = 2  # launches that run side by side on the CPU: building and measuring are mostly single-threaded
+CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
 
 
 def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Executor | None = None) -> Run:

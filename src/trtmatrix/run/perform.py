@@ -212,8 +212,7 @@ def here(project: Project) -> Callable[[Launch], bool]:
 
 ENVIRONMENT_BYTES = 210_000_000
 """What an environment of wheels takes: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX."""
-CASE_BYTES = 5_500_000
-"""What a prepared case and its kept outputs take: 1.6 GB of all 298 cases."""
+CASE_BYTES = 5_500_000  # what a prepared case and its kept outputs take: 1.6 GB of all 298 cases
 
 
 def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> str:

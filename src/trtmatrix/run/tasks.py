@@ -29,8 +29,7 @@ if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is
     from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.launchers.images import Images
 
-CELLS = "tests"
-"""What progress calls cells."""
+CELLS = "tests"  # what progress calls cells
 
 
 def utc_now() -> datetime:

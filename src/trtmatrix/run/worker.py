@@ -32,7 +32,7 @@ from trtmatrix.judge.confirm import FROM_THE_PROCESS, Assessment, assess, is_sha
 from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
-from trtmatrix.launchers.launcher import DiskWatch, Ended, Overfull, Ready
+from trtmatrix.launchers.launcher import Ended, Overfull, Ready, watch_disk
 from trtmatrix.plan.stale import cell_digests
 from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
 from trtmatrix.records.store import keep_outputs, keep_record
@@ -47,8 +47,7 @@ from trtprobe.plans import ALL as ALL_PLANS
 OVERDUE_SECONDS = 30.0
 """A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
 
-RECORDERS = 2
-"""Records of one worker that are stored side by side: what takes long is compressing outputs."""
+RECORDERS = 2  # records of one worker that are stored side by side: what takes long is compressing outputs
 
 
 class Stopped(Exception):
@@ -111,7 +110,7 @@ class Worker:
         })  # fmt: skip
         self._feed(folder / "job")
         intake = Intake(folder, run.output_bytes)
-        watch = DiskWatch(folder / "work", run.output_bytes + ALL_PLANS)
+        look_at_disk = watch_disk(folder / "work", run.output_bytes + ALL_PLANS)
 
         def poll() -> None:
             intake.take()
@@ -120,7 +119,7 @@ class Worker:
             self._collect(folder / "out")
             self._take_recorded(wait=False)
             self._feed(folder / "job")
-            watch.look()
+            look_at_disk()
 
         try:
             ended = run.launcher_of(launch).run(self.ready, folder, poll)
@@ -345,8 +344,7 @@ def _host_trouble(data: Mapping[str, Any], out: Path) -> str:
 
 
 NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
-MOST = 4096
-"""Files that are taken of one cell."""
+MOST = 4096  # files that are taken of one cell
 
 
 class Intake:

@@ -39,8 +39,7 @@ DROPPED = (
 """A user's own variables that change what is asked or answered. An account's or a partition's stay."""
 
 
-Task = tuple[str, int]
-"""A task of an array: the name of its jobs, and its number."""
+Task = tuple[str, int]  # a task of an array: the name of its jobs, and its number
 
 
 class SlurmAway(MachineryError):

@@ -39,8 +39,7 @@ TRIES = 3
 """How often a cell is submitted whose task leaves no record of it and says nothing against trying again."""
 SETTLE = 20
 """Looks at Slurm, one every few seconds, after which what has not appeared will not: a file, a job."""
-GONE_SECONDS = 45.0
-"""How long an interrupted run waits until its jobs are gone."""
+GONE_SECONDS = 45.0  # how long an interrupted run waits until its jobs are gone
 USAGE, MACHINERY, INTERRUPTED = 2, 3, 130
 
 

@@ -21,8 +21,7 @@ from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.model import CellId
 from trtprobe.files import write_json
 
-BEGAN = "The task begins."
-"""What its script says first."""
+BEGAN = "The task begins."  # what its script says first
 Note = Callable[[str], None]
 
 
