@@ -27,7 +27,7 @@ from trtmatrix.plan.order import (
     split_launch,
 )
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.tasks import CELLS, Executor, Run, Task, TaskQueue, Turns
+from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue, Turns
 from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
@@ -123,8 +123,16 @@ def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run
                 if not waiting:
                     return
                 launch = waiting.pop(0)
+            ready = None
             try:
-                _make_ready(launch, schedule, run)
+                try:
+                    ready = run.launcher_of(launch).make_ready(launch)
+                except MachineryError as error:  # its cells are left out
+                    run.progress.note(f"{launch.version.name}: {error}")
+                    run.leave_out(launch, str(error).splitlines()[0])
+                    if run.images is not None:
+                        run.images.ended(launch)
+                schedule.put(launch, ready)
             except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
                 schedule.stop(error)
 
@@ -138,34 +146,15 @@ def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run
             threading.Thread(target=work, args=(queue, lock), daemon=True).start()
 
 
-def _make_ready(launch: Launch, schedule: Schedule, run: Run) -> None:
-    """Schedule a launch once it is ready; the cells of one that cannot be made ready are left out."""
-    ready = None
-    try:
-        ready = run.launcher_of(launch).make_ready(launch)
-    except MachineryError as error:
-        run.progress.note(f"{launch.version.name}: {error}")
-        run.leave_out(launch, str(error).splitlines()[0])
-        if run.images is not None:
-            run.images.ended(launch)
-    schedule.put(launch, ready)
-
-
 def _run_launch(run: Run, turns: Turns | None, ready: Ready) -> None:
     """Run one launch to the end, by turns with others where it has to."""
     tasks = run.tasks_of(ready.launch)
     run.progress.more(CELLS, len(tasks) - len(ready.launch.cells))
-    if turns is None:
-        queue = TaskQueue(tasks, can_run=lambda task: task.case in run.prepared, confirm=run.tasks_to_confirm)
-    else:
-
-        def confirm(doubted: Sequence[tuple[Task, int]]) -> list[Task]:
-            again = run.tasks_to_confirm(doubted)
-            turns.more(again)
-            return again
-
+    if turns is not None:
         turns.join(tasks)
-        queue = TaskQueue(tasks, can_run=turns.is_next, confirm=confirm, left=turns.ended)
+    queue = TaskQueue(
+        tasks, can_run=lambda task: task.case in run.prepared, confirm=run.tasks_to_confirm, turns=turns
+    )
     # A warm worker has started by the time that the first case is there.
     if run_tasks(ready, queue, run, early=run.isolation is not Isolation.CONTAINER) and run.images:
         run.images.ended(ready.launch)
@@ -182,7 +171,7 @@ def run_tasks(ready: Ready, queue: TaskQueue, run: Run, *, early: bool = False) 
             if early or queue.has_some:
                 worker = Worker(ready, queue, recorder, run)
                 worker.run()
-                early &= worker.had_tasks
+                early &= bool(worker.fed)
             elif run.stop.wait(TASK_SECONDS):
                 return False
     except Stopped:

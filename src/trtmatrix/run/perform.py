@@ -28,7 +28,6 @@ from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
     from trtmatrix.images.preflight import Preflight
-    from trtmatrix.launchers.images import Images
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.tasks import Executor, Run
 
@@ -81,18 +80,16 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     entries = entries_of(context, survey, survey.stored)
     reasons = find_reasons(entries, options)
     served = frozenset(entry.cell.id for entry in entries if entry.cell.id not in reasons)
-    todo = survey.plan.without(served)
-    if not todo:
+    if not survey.plan.without(served):
         return Result(entries=entries, served=served)
     survey = make_ready(context, survey, options, served)
     run = execute(context, survey, options, served, executor)
     stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
     executed = frozenset(record.run for record in run.records)
     entries = entries_of(context, survey.seen_since(stored), stored, run.not_ready, executed)
-    if options.rerun:
-        entries = without_refused(entries)
     return Result(
-        entries=entries, served=served, records=tuple(run.records), not_ready=tuple(run.not_ready)
+        entries=without_refused(entries) if options.rerun else entries, served=served,
+        records=tuple(run.records), not_ready=tuple(run.not_ready),
     )  # fmt: skip
 
 
@@ -103,15 +100,13 @@ def find_reasons(
 
     ``current``: the digests that their records must have, where the words are to say what has changed.
     """
-    found = {}
-    for entry in entries:
-        reason = find_reason(
+    return {
+        entry.cell.id: reason for entry in entries
+        if (reason := find_reason(
             entry, rerun=options.rerun, rebuilds=options.rebuilds, confirm=options.confirm,
             current=(current or {}).get(entry.cell.id),
-        )  # fmt: skip
-        if reason is not None:
-            found[entry.cell.id] = reason
-    return found
+        ))
+    }  # fmt: skip
 
 
 # --- Before anything is started
@@ -177,21 +172,19 @@ def able(context: Context, survey: Survey, options: Options, served: frozenset[C
         return survey
     from trtmatrix.images.rules import finding_lines
 
-    away, looked = survey.plan.away, look_ahead(context, survey, options, served)
+    looked = look_ahead(context, survey, options, served)
     for line in () if options.quiet else finding_lines(looked.findings):
         print(line, file=sys.stderr)
-    survey = looked.survey
-    return replace(survey, plan=replace(survey.plan, launches=(*away, *survey.plan.launches)))
+    plan = looked.survey.plan
+    return replace(looked.survey, plan=replace(plan, launches=(*survey.plan.away, *plan.launches)))
 
 
 def look_ahead(context: Context, survey: Survey, options: Options, served: Collection[CellId]) -> Preflight:
     """Return what preflight says of the launches of this host."""
     from trtmatrix.images.preflight import find_wants, preflight
 
-    survey = survey.here_alone
-    wants = find_wants(
-        context, survey, served, keep=options.keep, memory=options.memory, is_here=here(context.project)
-    )
+    survey, is_here = survey.here_alone, here(context.project)
+    wants = find_wants(context, survey, served, keep=options.keep, memory=options.memory, is_here=is_here)
     return preflight(context, survey, wants)
 
 
@@ -250,8 +243,7 @@ def execute(
         progress: Progress = QuietProgress(sys.stderr)
     else:
         progress = open_progress(log=options.log, full=options.full)
-        told = announce(context, survey.plan.without(served), survey.host.engine)
-        progress.note(f"trtmatrix: {told}")
+        progress.note(f"trtmatrix: {announce(context, survey.plan.without(served), survey.host.engine)}")
     try:
         return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
     except BaseException:
@@ -271,16 +263,30 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.tasks import Run, new_run_id, utc_now
 
-    project, launches = context.project, survey.plan.here
-    interpreters = InterpreterLauncher(
-        project.cache, project.repros.resolve(), progress.note,
-        find_wheelhouse(project.folder) if context.offline else None,
-    )  # fmt: skip
+    project, engine, launches = context.project, survey.host.engine, survey.plan.here
+    wheelhouse = find_wheelhouse(project.folder) if context.offline else None
+    interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note, wheelhouse)
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
     images = surfaces = None
-    if any(launch.image for launch in launches):
-        images = _make_images(context, survey, options, progress)
-        launchers["container"] = _container_launcher(context, survey, options, progress, images)
+    if any(launch.image for launch in launches) and engine.is_daemon:
+        from trtmatrix.launchers.containers import ContainerLauncher
+        from trtmatrix.launchers.images import open_images
+
+        images = open_images(
+            project, engine, progress, keep=options.keep,
+            base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
+        )  # fmt: skip
+        launchers["container"] = ContainerLauncher(
+            engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images
+        )
+    elif any(launch.image for launch in launches):
+        from trtmatrix.launchers.child_containers import ChildLauncher
+        from trtmatrix.launchers.child_runtimes import find_runtime
+
+        launchers["container"] = ChildLauncher(
+            runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
+            limits=options.limits, note=progress.note,
+        )  # fmt: skip
     if any(launch.version.product is Product.TENSORRT for launch in launches):
         from trtmatrix.api.section import SurfaceIntake
 
@@ -293,34 +299,3 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),
         is_here=here(project), images=images, surfaces=surfaces,
     )  # fmt: skip
-
-
-def _make_images(context: Context, survey: Survey, options: Options, progress: Progress) -> Images:
-    """Return what gets the images of this host's engine, and drops them after their last cell."""
-    from trtmatrix.launchers.images import open_images
-
-    engine = survey.host.engine
-    return open_images(
-        context.project, engine, progress, keep=options.keep,
-        base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
-    )  # fmt: skip
-
-
-def _container_launcher(
-    context: Context, survey: Survey, options: Options, progress: Progress, images: Images
-) -> Launcher:
-    """Return what starts containers: by the engine's socket, or as children of this process."""
-    engine, project, limits = survey.host.engine, context.project, options.limits
-    if not engine.is_daemon:
-        from trtmatrix.launchers.child_containers import ChildLauncher
-        from trtmatrix.launchers.child_runtimes import find_runtime
-
-        return ChildLauncher(
-            runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
-            limits=limits, note=progress.note,
-        )  # fmt: skip
-    from trtmatrix.launchers.containers import ContainerLauncher
-
-    return ContainerLauncher(
-        engine=engine, cache=project.cache, repros=project.repros, limits=limits, images=images
-    )

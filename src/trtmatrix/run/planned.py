@@ -22,7 +22,7 @@ from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options, here, look_ahead, tell_pins
 from trtmatrix.run.tasks import Executor, PlannedJob
 from trtmatrix.suite.model import CellId
-from trtmatrix.suite.plan import Engine, Excluded, Launch, count_excluded
+from trtmatrix.suite.plan import Engine, Launch, count_excluded
 from trtmatrix.tables.render_list import origin_text
 
 
@@ -97,7 +97,11 @@ def plan_all(
         launches=tuple(launches), fetch=image_words(wanted, context.lock, engine, context.matrix.registry),
         seconds=max(by_gpu.values(), default=0.0),  # GPUs work side by side
         recorded=len(known_seconds(cells, survey.stored)), isolation=options.isolation.value,
-        findings=looked.findings, not_run=tuple(_left_out(plan.excluded)),
+        findings=looked.findings, not_run=tuple(
+            f"{words}: {count} cells: {why.value}" + (f" ({detail})" if detail else "")
+            for words, beside in (("not run", False), ("controls not run", True))
+            for why, count, detail in count_excluded([x for x in plan.excluded if x.cell.companion is beside])
+        ),
         slurm=tuple(executor.jobs(away, survey.stored)) if executor else (),
     )  # fmt: skip
 
@@ -138,21 +142,13 @@ def _container_command(context: Context, engine: Engine, launch: Launch, options
     return shlex.join(child_command(find_runtime(engine.command), spec, launch.gpu))
 
 
-def _left_out(excluded: Sequence[Excluded]) -> Iterator[str]:
-    for words, beside in (("not run", False), ("controls not run", True)):
-        for why, count, detail in count_excluded([x for x in excluded if x.cell.companion is beside]):
-            yield f"{words}: {count} cells: {why.value}" + (f" ({detail})" if detail else "")
-
-
 def plan_text(planned: Planned) -> str:
     """Return the plan for a terminal: launches in their order, then what they cost, then what is left out."""
     lines, total = [], 0
     for job in planned.slurm:
         cells, tasks = counted(sum(map(len, job.tasks)), "cell"), counted(len(job.tasks), "task")
-        lines.append(
-            f"{job.version} on {job.gpu}: {cells} in an array of {tasks}, at most {job.minutes} min each"
-        )
-        lines.append(f"  {job.command}")
+        array = f"{cells} in an array of {tasks}, at most {job.minutes} min each"
+        lines += [f"{job.version} on {job.gpu}: {array}", f"  {job.command}"]
     for launch in planned.launches:
         total += len(launch.cells)
         cells = f"{len(launch.cells)} cells in {launch.where}"

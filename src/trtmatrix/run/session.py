@@ -129,23 +129,21 @@ class Session:
         lasting = results is not None
         try:
             self._queue.add(Task(cell=cell, run=number, alone=lasting, keep=lasting))
-            return self._wait_for(number)
+            found, lives = list[Record](), True
+            while lives and not found:
+                time.sleep(POLL_SECONDS)
+                lives = self._thread is not None and self._thread.is_alive()
+                found = [record for record in run.records if record.run == number]
         except BaseException:
             self._end(at_once=True)
             raise
         finally:
             file.unlink(missing_ok=True)
-
-    def _wait_for(self, number: str) -> Record:
-        """Wait for the record of a trial; raises what ended the session, where something has."""
-        lives = True
-        while lives:
-            lives = self._thread is not None and self._thread.is_alive()
-            if found := [record for record in self._run.records if record.run == number]:
-                self._run.records.clear()
-                return found[0]
-            time.sleep(POLL_SECONDS)
-        raise self._error or MachineryError(f"{self.version}: the session has ended")
+        if not found:
+            self._end(at_once=True)
+            raise self._error or MachineryError(f"{self.version}: the session has ended")
+        run.records.clear()
+        return found[0]
 
     def _serve(self, ready: Ready) -> None:
         """Run the probe as long as there are trials; where it dies, it is started again for the next one."""

@@ -105,7 +105,6 @@ class Turns:
     """
 
     def __init__(self, launches: int, can_run: Callable[[Task], bool]) -> None:
-        """Wait for so many launches."""
         self._missing, self._can_run = launches, can_run
         self._places: dict[Task, tuple[int, str, str, int]] = {}
         self._current: Task | None = None
@@ -149,18 +148,17 @@ class TaskQueue:
     """Hands out tasks that can be run now, and takes back how they ended. For many threads.
 
     A task is in one place: it waits, it runs, or it is in doubt. ``can_run``: whether a task's case is
-    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``left``: is told of each
-    task that needs no turn any more. ``closed``: whether nothing will be added.
+    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``turns``: in which it
+    has joined, where launches take turns. ``closed``: whether nothing will be added.
     """
 
     def __init__(
         self, tasks: Iterable[Task] = (), *, can_run: Callable[[Task], bool] = lambda _: True,
         confirm: Callable[[Sequence[tuple[Task, int]]], list[Task]] = lambda _: [],
-        left: Callable[[Task], object] = lambda _: None, closed: bool = True,
+        turns: Turns | None = None, closed: bool = True,
     ) -> None:  # fmt: skip
-        """Begin with these tasks."""
-        self._waiting, self._can_run, self._confirm, self._closed = list(tasks), can_run, confirm, closed
-        self._left = left
+        self._waiting, self._confirm, self._turns, self._closed = list(tasks), confirm, turns, closed
+        self._can_run = turns.is_next if turns else can_run
         self._running: list[Task] = []
         self._doubted: list[tuple[Task, int]] = []
         self._lock = threading.Lock()
@@ -182,6 +180,8 @@ class TaskQueue:
         with self._lock:
             if self._doubted and not self._waiting and not self._running:
                 self._waiting, self._doubted = self._confirm(self._doubted), []
+                if self._turns:
+                    self._turns.more(self._waiting)
             taken = [task for task in self._waiting if self._can_run(task)][:most]
             gone = set(taken)
             self._waiting = [task for task in self._waiting if task not in gone]
@@ -192,7 +192,8 @@ class TaskQueue:
         """Take back a task; ``engines``: how many must be built alone before its verdict is believed."""
         with self._lock:
             self._running.remove(task)
-            self._left(task)
+            if self._turns:
+                self._turns.ended(task)
             if engines:
                 self._doubted.append((task, engines))
 
@@ -208,7 +209,8 @@ class TaskQueue:
             left = [*self._running, *self._waiting]
             self._waiting, self._running, self._doubted = [], [], []
             for task in left:
-                self._left(task)
+                if self._turns:
+                    self._turns.ended(task)
             return left
 
     def add(self, task: Task) -> None:

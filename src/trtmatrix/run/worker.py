@@ -65,11 +65,10 @@ class Worker:
     """
 
     def __init__(self, ready: Ready, queue: TaskQueue, recorder: Recorder, run: Run) -> None:
-        """Take what is run; nothing is started yet."""
         self.ready, self.queue, self.recorder, self.state = ready, queue, recorder, run
         launch = ready.launch
         self._name = f"{run.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
-        self._fed: list[Task] = []  # by index: the probe runs them in this order
+        self.fed: list[Task] = []  # by index: the probe runs them in this order
         self._next = 0  # the first index whose record has not been seen
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
@@ -78,11 +77,6 @@ class Worker:
         self._threads = ThreadPoolExecutor(RECORDERS)
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
         self._told_of_memory = False
-
-    @property
-    def had_tasks(self) -> bool:
-        """Whether it was given anything to do."""
-        return bool(self._fed)
 
     def run(self) -> None:
         """Run the probe to its end, and record what it could not; :class:`Stopped` where the run ended.
@@ -147,16 +141,16 @@ class Worker:
         for task in self.queue.take(1 if single else None):
             loaded = self.state.repros[task.cell.repro.id]
             files = self.state.cases.folder(loaded, task.cell.case).name
-            write_json(job / f"{len(self._fed)}.cell.json", task.message(loaded, files))
-            self._fed.append(task)
-        if (single and self._fed) or self.queue.is_done:
+            write_json(job / f"{len(self.fed)}.cell.json", task.message(loaded, files))
+            self.fed.append(task)
+        if (single and self.fed) or self.queue.is_done:
             (job / "end").touch()
             self._closed = True
 
     def _collect(self, out: Path) -> None:
         """Hand each record that has appeared to the recorder; they appear in order."""
-        while self._next < len(self._fed):
-            index, task = self._next, self._fed[self._next]
+        while self._next < len(self.fed):
+            index, task = self._next, self.fed[self._next]
             try:
                 data = read_json(out / f"{index}.record.json", below=out)
                 self._told_of_memory |= bool(data.get("oom_kills"))
@@ -190,12 +184,12 @@ class Worker:
         All that is left fails where the probe cannot be started. One whose engine went away while it ran is
         started again for what is left. One that ended before there was anything to do is no trouble yet.
         """
-        if self._started < 0 and (self._launcher_failed or (self._fed and not self.queue.is_done)):
+        if self._started < 0 and (self._launcher_failed or (self.fed and not self.queue.is_done)):
             for task in self.queue.drop():
                 detail = f"the probe did not start: {ended.log[-1500:]}"
                 self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail).record)
             return
-        left = self._fed[self._next :]
+        left = self.fed[self._next :]
         if left and self._started == self._next:
             cause = Cause.PROBE_FAILED
             if ended.out_of_memory and not self._told_of_memory:
@@ -250,7 +244,14 @@ class Recorder:
     def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> Recorded:
         cell, run = task.cell, self.state
         case = run.cases.folder(run.repros[cell.repro.id], cell.case)
-        if trouble := find_change(case) or _host_trouble(data, folder.parent):
+        trouble, out = find_change(case), folder.parent
+        if not trouble and data.get("ended") in (Cause.CRASHED, Cause.BUILD_FAILED, Cause.PROBE_FAILED):
+            free = shutil.disk_usage(out).free
+            if os.strerror(errno.EDQUOT) in str(data.get("detail")):
+                trouble = f"the disk quota of {out} is exceeded"
+            elif free < LEAST_ROOM:
+                trouble = f"the disk of {out} has {free:,} bytes left"
+        if trouble:
             return self.fail(task, Cause.LAUNCHER_FAILED, NOT_THE_CELL + trouble)
         noise = read_noise_file(case)
         complete = {**data, **self._host_facts(task), "noise": noise}
@@ -331,16 +332,6 @@ class Recorder:
 NOT_THE_CELL = "trouble of this host, not of the cell: "
 LEAST_ROOM = 1 << 24
 """Bytes on the disk with a cell's outputs below which no cell can be expected to end well."""
-
-
-def _host_trouble(data: Mapping[str, Any], out: Path) -> str:
-    """Return what of this host may have ended a cell, or nothing: no room on the disk that it writes to."""
-    if data.get("ended") not in (Cause.CRASHED.value, Cause.BUILD_FAILED.value, Cause.PROBE_FAILED.value):
-        return ""
-    if os.strerror(errno.EDQUOT) in str(data.get("detail")):
-        return f"the disk quota of {out} is exceeded"
-    free = shutil.disk_usage(out).free
-    return f"the disk of {out} has {free:,} bytes left" if free < LEAST_ROOM else ""
 
 
 NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
