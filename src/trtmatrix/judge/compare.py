@@ -123,7 +123,7 @@ def exit_codes(
         and not (item.why is Exclusion.COMPONENT_MISSING and entry.cell.version.name in answered)
         and (gpu_named or item.why is not Exclusion.OTHER_GPU)
     ]  # fmt: skip
-    known = {entry.outcome.verdict for entry in measured if entry.outcome and entry.cell.gpu.present}
+    known = {entry.verdict for entry in measured if entry.cell.gpu.present}
     none_ran = gpu_here and any(entry.cell.gpu.present for entry in asked) and known <= {Verdict.NO_VERDICT}
     if (by_name and left_out) or none_ran or any(cause.is_machinery for cause in causes):
         codes.add(ExitCode.MACHINERY)

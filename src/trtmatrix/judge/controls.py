@@ -121,7 +121,7 @@ class Controls:
         """Yield those of some controls that ran."""
         for cell_id in ids:
             control = self._by_id.get(cell_id)
-            if control and control.outcome and control.outcome.verdict in _JUDGED:
+            if control and control.verdict in _JUDGED:
                 yield control
 
     def of(self, entry: Entry) -> list[Entry]:
@@ -136,18 +136,17 @@ class Controls:
     def wrong_of(self, entry: Entry) -> Entry | None:
         """Return a control of an entry that came out wrong, or None; controls have none."""
         for control in self.of(entry) if entry.cell.case.control is None else ():
-            kind, outcome = control.cell.case.control, control.outcome
-            if kind and outcome and outcome.verdict is not _MUST[kind]:
+            if control.cell.case.control and control.verdict is not _MUST[control.cell.case.control]:
                 return control
         return None
 
     def control_problem(self, entry: Entry) -> str:
         """Return which control of an entry came out wrong, or nothing; controls have none."""
         control = self.wrong_of(entry) if _is_answer(entry) else None
-        if control is None or control.outcome is None or control.cell.case.control is None:
+        if control is None or control.verdict is None or (kind := control.cell.case.control) is None:
             return ""
-        kind, verdict = control.cell.case.control, control.outcome.verdict
-        return f"the {kind.value} control {control.cell.id} is {verdict.value}, not {_MUST[kind].value}"
+        seen, must = control.verdict.value, _MUST[kind].value
+        return f"the {kind.value} control {control.cell.id} is {seen}, not {must}"
 
     def graph_problem(self, entry: Entry) -> str:
         """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""
@@ -167,8 +166,7 @@ class Controls:
 
 def _is_answer(entry: Entry) -> bool:
     """Whether an entry is an answer about TensorRT."""
-    on_trt = entry.cell.version.product is Product.TENSORRT
-    return on_trt and entry.outcome is not None and entry.outcome.verdict in _ANSWERS
+    return entry.cell.version.product is Product.TENSORRT and entry.verdict in _ANSWERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,14 +190,14 @@ def count_controls(entries: Sequence[Entry]) -> ControlCounts:
     """Count the controls that were measured, here or elsewhere."""
     ran = [
         entry for entry in entries
-        if entry.cell.case.control and entry.outcome and entry.outcome.verdict in _JUDGED
-        and entry.evidence in {Evidence.MEASURED, Evidence.RECORDED} and entry.expected is not Verdict.INVALID
+        if entry.cell.case.control and entry.verdict in _JUDGED
+        and entry.evidence.is_record and entry.expected is not Verdict.INVALID
     ]  # fmt: skip
     here = [
         e for e in entries if e.evidence is Evidence.MEASURED and _is_answer(e) and not e.cell.case.control
     ]
     found = Controls(entries if here else ())
     return ControlCounts(
-        ran=len(ran), wrong=tuple(e for e in ran if e.outcome and e.outcome.verdict is not e.expected),
+        ran=len(ran), wrong=tuple(e for e in ran if e.verdict is not e.expected),
         uncontrolled=sum(not found.of(entry) for entry in here),
     )  # fmt: skip

@@ -55,6 +55,11 @@ class Entry:
     executed: bool = False
     board: str = ""
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict of its outcome."""
+        return self.outcome.verdict if self.outcome else None
+
     @cached_property
     def expected(self) -> Verdict:
         """The verdict that was expected."""
@@ -68,16 +73,11 @@ class Entry:
         surprise; FLAKY always is, unless it was expected. A control of TensorRT that was measured and says
         nothing is one too: its verdict is known beforehand.
         """
-        if self.outcome is None or self.evidence not in {Evidence.MEASURED, Evidence.RECORDED}:
-            return False
-        match self.outcome.verdict:
-            case Verdict.PASS | Verdict.FAIL | Verdict.FLAKY:
-                return self.outcome.verdict is not self.expected
-            case Verdict.INVALID if self.evidence is Evidence.MEASURED:
-                on_trt = self.cell.version.product is Product.TENSORRT
-                return on_trt and self.cell.case.control is not None and self.expected is not Verdict.INVALID
-            case Verdict.BUILT | Verdict.INVALID | Verdict.NO_VERDICT:
-                return False
+        if self.verdict is Verdict.INVALID and self.evidence is Evidence.MEASURED:
+            on_trt = self.cell.version.product is Product.TENSORRT
+            return on_trt and self.cell.case.control is not None and self.expected is not Verdict.INVALID
+        answered = self.verdict in {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}
+        return self.evidence.is_record and answered and self.verdict is not self.expected
 
 
 def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:

@@ -253,6 +253,11 @@ class Evidence(str, Enum):
     REPORTED = "reported"
     NONE = "none"
 
+    @property
+    def is_record(self) -> bool:
+        """Whether there is a record of it, made here or elsewhere."""
+        return self in {Evidence.MEASURED, Evidence.RECORDED}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:

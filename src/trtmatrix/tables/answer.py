@@ -18,7 +18,7 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro
 from trtmatrix.tables.remarks import find_contradicted
-from trtmatrix.tables.summary import DOCTOR, Counts, count_products, reason_words
+from trtmatrix.tables.summary import DOCTOR, count_products, reason_words
 from trtmatrix.tables.table import Table, make_tables
 
 
@@ -50,7 +50,6 @@ _VERDICTS = {
 }  # fmt: skip
 _SAYS_NOTHING = {Cause.UNSUPPORTED_BY_VERSION, Cause.UNSUPPORTED_GPU, Cause.COMPONENT_MISSING}
 _NO_SUCH_GPU = {Exclusion.NO_GPU, Exclusion.OTHER_GPU}
-_RAN = {Evidence.MEASURED, Evidence.RECORDED}
 _SIGNS = {Evidence.RECORDED: "*", Evidence.REPORTED: "r"}
 
 
@@ -89,11 +88,10 @@ def _mark(cells: Iterable[Entry | None]) -> Mark:
     """Return what a finding's cases come to; what was measured outranks what was reported."""
     found = [(state_of(e), e) for e in cells if e is not None and e.cell.case.control is None]
     known = [(state, entry) for state, entry in found if state is not State.UNKNOWN]
-    known = [item for item in known if item[1].evidence in _RAN] or known
-    worst = next((state for state in State if any(state is s for s, _ in known)), State.UNKNOWN)
+    known = [item for item in known if item[1].evidence.is_record] or known
+    worst = min((state for state, _ in known), key=list(State).index, default=State.UNKNOWN)
     mine = tuple(entry for state, entry in known if state is worst)
-    by = {entry.evidence for entry in mine}
-    evidence = next((evidence for evidence in Evidence if evidence in by), Evidence.NONE)
+    evidence = min((entry.evidence for entry in mine), key=list(Evidence).index, default=Evidence.NONE)
     unexpected = sum(entry.surprise for _, entry in known)
     board = "§" if any(entry.board for _, entry in known) else ""
     return Mark(
@@ -122,7 +120,7 @@ class Grid:
     @property
     def measured(self) -> bool:
         """Whether anything was measured, here or elsewhere."""
-        return any(mark.evidence in _RAN for mark in self.marks)
+        return any(mark.evidence.is_record for mark in self.marks)
 
     @property
     def title(self) -> str:
@@ -139,7 +137,7 @@ class Grid:
         """Which versions were measured, where all of that was earlier; then its marks need no sign."""
         if not self.measured or any(mark.evidence is Evidence.MEASURED for mark in self.marks):
             return ""
-        earlier = [any(row[n].evidence in _RAN for _, row in self.rows) for n in range(len(self.columns))]
+        earlier = [any(row[n].evidence.is_record for _, row in self.rows) for n in range(len(self.columns))]
         names = [version.name for version, was in zip(self.columns, earlier, strict=True) if was]
         return f"measured earlier or elsewhere: {join_some(names, 6)}"
 
@@ -202,53 +200,47 @@ def make_answer(
     to be run; ``cost``: what it takes to have images that are not here.
     """
     tables = [table for table in make_tables(entries) if table.columns[0].product is Product.TENSORRT]
-    grids = tuple(Grid(table=table, rows=tuple(_rows(table))) for table in tables)
+    grids = [_grid(table) for table in tables]
     counts, controls = count_products(entries)[0], count_controls(entries)
-    news = tuple(sorted(_news(entries, grids, counts, controls), key=lambda item: item.rank))
-    told = not counts.not_run or any(item.word == "NOT RUN" for item in news)
+    why_not = reason_words(counts.reasons).removeprefix(f"{counts.not_run} ")  # a single one needs no count
+    not_run = f"{counted(counts.not_run, 'TensorRT test')}: {why_not}" if counts.not_run else ""
+    news = tuple(sorted(_news(entries, grids, not_run, controls), key=lambda item: item.rank))
     kind, sentence, tiles = _sum_up(entries, grids, controls)
     return Answer(
-        kind=kind, sentence=sentence, tiles=tiles, grids=grids, products=tuple(_products(entries)), news=news,
-        ran=what_ran(entries, seconds), next=_next(entries, controls, again, cost),
-        not_run="" if told else f"{counted(counts.not_run, 'TensorRT test')}: {_why_not(counts)}",
+        kind=kind, sentence=sentence, tiles=tiles, grids=tuple(grids), products=tuple(_products(entries)),
+        news=news, ran=what_ran(entries, seconds), next=_next(entries, controls, again, cost),
+        not_run="" if any(item.word == "NOT RUN" for item in news) else not_run,
     )  # fmt: skip
 
 
-def _rows(table: Table) -> Iterator[tuple[Repro, tuple[Mark, ...]]]:
-    """Yield a row for each finding; what has controls alone is part of the self-check."""
+def _grid(table: Table) -> Grid:
+    """Return a row for each finding; what has controls alone is part of the self-check."""
+    found = []
     for section in table.sections:
         rows = [row for row in (*section.rows, *section.folded) if row.case.control is None]
         if rows:
-            marks = (_mark(row.entries[column] for row in rows) for column in range(len(table.columns)))
-            yield section.repro, tuple(marks)
-
-
-def _why_not(counts: Counts) -> str:
-    """Return why tests of a product were not run; a single reason needs no count."""
-    return reason_words(counts.reasons).removeprefix(f"{counts.not_run} ")
+            found.append((section.repro, tuple(map(_mark, zip(*(row.entries for row in rows), strict=True)))))
+    return Grid(table=table, rows=tuple(found))
 
 
 def _news(
-    entries: Sequence[Entry], grids: Sequence[Grid], counts: Counts, controls: ControlCounts
+    entries: Sequence[Entry], grids: Sequence[Grid], not_run: str, controls: ControlCounts
 ) -> Iterator[News]:
     """Yield what must be known: wrong controls, what was not run, findings, graphs and wrong facts."""
     for control in controls.wrong[:1]:
-        seen = control.outcome.verdict.value if control.outcome else ""
+        seen = control.verdict.value if control.verdict else ""
         more = f" ({len(controls.wrong) - 1} more)" if len(controls.wrong) > 1 else ""
         text = f"{control.cell.id} is {seen}, must be {control.expected.value}{more}: rely on no result"
         yield News(rank=0, word="CHECK", text=text)
-    if grids and not any(grid.measured for grid in grids):
+    if not_run and not any(grid.measured for grid in grids):
         marked = any(mark.reported for grid in grids for mark in grid.marks)
-        text = f"all {counted(counts.cells, 'TensorRT test')}: {_why_not(counts)}"
-        text += "; marks with r are others' reports" if marked else ""
+        text = f"all {not_run}" + ("; marks with r are others' reports" if marked else "")
         yield News(rank=0, word="NOT RUN", text=text)
     for grid in grids:
         for repro, marks in grid.rows:
             yield from _finding_news(repro, marks, grid.columns)
-    graphs = [
-        e for e in entries if e.cell.version.product is not Product.TENSORRT and not e.cell.case.control
-    ]
-    if bad := [entry for entry in graphs if state_of(entry) in {State.BAD, State.FLAKY}]:
+    graphs = (e for e in entries if e.cell.version.product is not Product.TENSORRT)
+    if bad := [e for e in graphs if not e.cell.case.control and state_of(e) in {State.BAD, State.FLAKY}]:
         text = f"{counted(len(bad), 'graph')} wrong on the CPU, such as {bad[0].cell.id}"
         yield News(rank=1, word="BAD", text=text)
     for line in find_contradicted(entries):
@@ -311,38 +303,36 @@ def _products(entries: Sequence[Entry]) -> Iterator[str]:
     right_ones = [entry for entry in entries if entry.cell.case.control is not Control.NEGATIVE]
     for product in (Product.ONNXRUNTIME, Product.TENSORRT_RTX):
         mine = [e for e in right_ones if e.cell.version.product is product]
-        if not mine:
-            continue
         names = dict.fromkeys(e.cell.version.name.removeprefix(f"{product.value}-") for e in mine)
-        known = [e for e in mine if e.evidence in _RAN and e.outcome is not None]
-        head = f"{PRODUCT_NAMES[product]} {join_some(list(names))}"
-        if not known:
-            yield f"{head}: {counted(len(mine), 'graph')} not tried yet"
-            continue
+        known = [e for e in mine if e.evidence.is_record and e.outcome is not None]
+        head, left = f"{PRODUCT_NAMES[product]} {join_some(list(names))}", len(mine) - len(known)
         right = sum(state_of(e) in {State.OK, State.BUILT} for e in known)
         done = "build" if product is Product.TENSORRT_RTX else "agree with their float64 reference"
-        left = f", {len(mine) - len(known)} not tried yet" if len(known) < len(mine) else ""
-        yield f"{head}: {right} of {counted(len(known), 'graph')} {done}{left}"
+        if known:
+            more = f", {left} not tried yet" if left else ""
+            yield f"{head}: {right} of {counted(len(known), 'graph')} {done}{more}"
+        elif mine:
+            yield f"{head}: {counted(left, 'graph')} not tried yet"
 
 
 def what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
     """Return what was run, how that came out, and how the self-check did."""
     controls = count_controls(entries)
-    tests = [e for e in entries if e.cell.case.control is None and e.evidence in _RAN]
+    tests = [e for e in entries if e.cell.case.control is None and e.evidence.is_record]
     executed = sum(entry.executed for entry in tests)
     stored = len(tests) - executed
     time = f" in {duration(seconds)}" if seconds is not None and executed else ""
     parts = [f"{counted(executed, 'test')} run{time}"] if executed or not stored else []
     parts += [counted(stored, "stored result")] if stored else []
     unexpected = f", {sum(entry.surprise for entry in tests) or 'none'} unexpected" if tests else ""
-    told = [" + ".join(parts) + unexpected]
-    if unclear := sum(state_of(entry) is State.UNCLEAR for entry in tests):
-        told.append(f"{unclear} inconclusive")
-    check = f"self-check: {controls.share} controls as expected"
-    told.append(check if controls.ran else "no self-check was run")
-    if controls.uncontrolled:
-        told.append(f"{counted(controls.uncontrolled, 'test')} without a control")
-    return " · ".join(told)
+    unclear = sum(state_of(entry) is State.UNCLEAR for entry in tests)
+    told = (
+        " + ".join(parts) + unexpected,
+        f"{unclear} inconclusive" if unclear else "",
+        f"self-check: {controls.share} controls as expected" if controls.ran else "no self-check was run",
+        f"{counted(controls.uncontrolled, 'test')} without a control" if controls.uncontrolled else "",
+    )
+    return " · ".join(filter(None, told))
 
 
 def _next(entries: Sequence[Entry], controls: ControlCounts, again: str, cost: str) -> str:
@@ -353,16 +343,13 @@ def _next(entries: Sequence[Entry], controls: ControlCounts, again: str, cost: s
     if wrong:
         worst = min(wrong, key=lambda entry: list(State).index(state_of(entry)))
         return f"nox -s bundle -- make {worst.cell.id}"
-    left = [e for e in entries if e.evidence in {Evidence.NONE, Evidence.REPORTED}]
-    why = {entry.excluded.why for entry in left if entry.excluded is not None}
-    names = dict.fromkeys(
-        e.cell.version.name for e in left
-        if e.excluded and e.excluded.why in {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
-    )  # fmt: skip
-    if names:
+    left = [e for e in entries if not e.evidence.is_record]
+    excluded = [item for entry in left if (item := entry.excluded)]
+    why, absent = {item.why for item in excluded}, {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
+    if names := dict.fromkeys(item.cell.version.name for item in excluded if item.why in absent):
         command = again if " --trt " in again else f"nox -s matrix -- --trt {','.join(names)}"
         return f"{command}  ({cost})" if cost else command
-    measured = [e for e in entries if e.cell.version.product is Product.TENSORRT and e.evidence in _RAN]
+    measured = [e for e in entries if e.cell.version.product is Product.TENSORRT and e.evidence.is_record]
     elsewhere = not any(entry.evidence is Evidence.MEASURED for entry in measured) and why & _NO_SUCH_GPU
     some_here = any(entry.excluded is None for entry in left)
     if elsewhere and not (some_here and measured):
@@ -376,7 +363,7 @@ def _sum_up(
     entries: Sequence[Entry], grids: Sequence[Grid], controls: ControlCounts
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     """Return the answer's kind, a sentence that says it, and its numbers."""
-    rows = [[mark for mark in row if mark.evidence in _RAN] for grid in grids for _, row in grid.rows]
+    rows = [[mark for mark in row if mark.evidence.is_record] for grid in grids for _, row in grid.rows]
     tested = [{mark.state for mark in row} for row in rows if row]
     unexpected = sum(entry.surprise for entry in entries)
     words = {**MUST_KNOW, State.FLAKY: "flaky", State.SLOW: "not fused"}

@@ -79,23 +79,15 @@ def render_markdown(entries: Sequence[Entry]) -> str:
     """
     tables = make_tables(entries)
     marks = legend(entry for table in tables for entry in table.shown())
-    counts = [f"**{plain(headline(found))}**" for found in count_products(entries)] + [
-        plain(what_ran(entries))
-    ]
-    parts = ["## TensorRT version matrix", bullets(counts), *_remarks(entries)]
+    counts = [f"**{plain(headline(found))}**" for found in count_products(entries)]
+    parts = ["## TensorRT version matrix", bullets([*counts, plain(what_ran(entries))])]
+    for title, remarks in find_remarks(entries):
+        lines = [item.styled(plain, code, lambda seen: f"**{plain(seen)}**") for item in remarks]
+        more = [f"… and {len(lines) - _MOST_ITEMS} more"] if len(lines) > _MOST_ITEMS else []
+        parts += [f"### {title}", bullets(lines[:_MOST_ITEMS] + more)]
     parts += [part for table in tables for part in _table(table)]
     parts.append("; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in marks))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _remarks(entries: Sequence[Entry]) -> Iterator[str]:
-    for title, remarks in find_remarks(entries):
-        yield f"### {title}"
-        more = len(remarks) - _MOST_ITEMS
-        shown = [
-            item.styled(plain, code, lambda seen: f"**{plain(seen)}**") for item in remarks[:_MOST_ITEMS]
-        ]
-        yield bullets(shown + ([f"… and {more} more"] if more > 0 else []))
 
 
 def _table(found: Table) -> Iterator[str]:

@@ -184,35 +184,34 @@ def spread_apart(places: Sequence[float], space: float, limit: float) -> list[fl
 
 def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot, ...]:
     """Return errors against the noise floor and latencies, by finding, of what has values at two versions."""
-    found = (
-        plot for number, table in enumerate(make_tables(entries)) for section in table.sections
-        for plot in _plots(number, table, section, calibration)
+    plots = []
+    for number, table in enumerate(make_tables(entries)):
+        for section in table.sections:
+            for unit in (FLOORS, "ms"):
+                plot = _make_plot(number, table, section, unit, calibration)
+                if len(plot.versions) > 1:
+                    plots.append(plot)
+    return tuple(plots)
+
+
+def _make_plot(number: int, table: Table, section: Section, unit: str, calibration: Calibration) -> Plot:
+    where, finding, errors = table.title.partition(" · ")[0], section.repro.id, unit == FLOORS
+    kind, title = ("error", "error against the noise floor") if errors else ("latency", "latency")
+    lines = {}
+    for row in section.rows:
+        points = []
+        for version, entry in zip(table.columns, row.entries, strict=True):
+            value = None
+            if entry is not None:
+                value = floors_of(entry, calibration) if errors else latency_of(entry)
+            points.append(Point(version=version.name, value=value, word=cell_text(entry)))
+        if any(point.value is not None for point in points):
+            lines[row.case.id] = points
+    return Plot(
+        name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
+        lines=lines, table=number, finding=finding,
+        must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
     )  # fmt: skip
-    return tuple(plot for plot in found if len(plot.versions) > 1)
-
-
-def _plots(number: int, table: Table, section: Section, calibration: Calibration) -> Iterator[Plot]:
-    where, finding = table.title.partition(" · ")[0], section.repro.id
-    names = [version.name for version in table.columns]
-    for kind, title, unit in (
-        ("error", "error against the noise floor", FLOORS),
-        ("latency", "latency", "ms"),
-    ):
-        lines = {}
-        for row in section.rows:
-            points = []
-            for version, entry in zip(names, row.entries, strict=True):
-                value = None
-                if entry is not None:
-                    value = floors_of(entry, calibration) if kind == "error" else latency_of(entry)
-                points.append(Point(version=version, value=value, word=cell_text(entry)))
-            if any(point.value is not None for point in points):
-                lines[row.case.id] = points
-        yield Plot(
-            name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
-            lines=lines, table=number, finding=finding,
-            must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
-        )  # fmt: skip
 
 
 def floors_of(entry: Entry, calibration: Calibration) -> float | None:

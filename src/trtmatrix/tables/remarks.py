@@ -49,25 +49,20 @@ def expected_words(entry: Entry) -> str:
 
 def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remark]]]:
     """Yield all that needs attention: a title and its remarks; nothing of what there is none of."""
-    ran = [e for e in entries if e.evidence in {Evidence.MEASURED, Evidence.RECORDED} and e.outcome]
-    silent = [e for e in ran if _verdict(e) is Verdict.INVALID and e.expected is not Verdict.INVALID]
+    ran = [entry for entry in entries if entry.evidence.is_record]
+    silent = [e for e in ran if e.verdict is Verdict.INVALID and e.expected is not Verdict.INVALID]
     overruled = [f"{entry.cell.id}: {entry.overruled}" for entry in entries if entry.overruled]
-    remarks: tuple[tuple[str, Sequence[Remark]], ...] = (
-        ("Unexpected results", [_surprise(e, e.outcome) for e in entries if e.surprise and e.outcome]),
-        ("Inconclusive", _group(silent)),
-        ("No verdict", _group(e for e in ran if _verdict(e) is Verdict.NO_VERDICT)),
-        ("Set aside", list(map(_line, overruled))),
-        ("Facts of matrix.yaml that images contradict", list(map(_line, find_contradicted(entries)))),
-    )
-    return ((title, lines) for title, lines in remarks if lines)
-
-
-def _verdict(entry: Entry) -> Verdict | None:
-    return entry.outcome.verdict if entry.outcome else None
-
-
-def _line(text: str) -> Remark:
-    return Remark(sentence="{text}", values={"text": text})
+    texts = {
+        "Set aside": overruled,
+        "Facts of matrix.yaml that images contradict": find_contradicted(entries),
+    }
+    remarks: dict[str, Sequence[Remark]] = {
+        "Unexpected results": [_surprise(e, e.outcome) for e in entries if e.surprise and e.outcome],
+        "Inconclusive": _group(silent),
+        "No verdict": _group(entry for entry in ran if entry.verdict is Verdict.NO_VERDICT),
+        **{title: [Remark(sentence="{text}", values={"text": t}) for t in of] for title, of in texts.items()},
+    }
+    return ((title, lines) for title, lines in remarks.items() if lines)
 
 
 def _surprise(entry: Entry, outcome: Outcome) -> Remark:
@@ -107,25 +102,30 @@ def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return a line for each fact of matrix.yaml that a measured record contradicts."""
     lines: dict[str, None] = {}
     for entry in entries:
-        if entry.record is None or entry.evidence is not Evidence.MEASURED:
-            continue
-        version = entry.cell.version
-        for name, (pinned, seen) in observed_differences(entry.record, version).items():
-            lines[one_line(f"{version.name}: {name} is {seen}, matrix.yaml says {pinned}")] = None
+        if entry.record and entry.evidence is Evidence.MEASURED:
+            version = entry.cell.version
+            for name, (pinned, seen) in observed_differences(entry.record, version).items():
+                lines[one_line(f"{version.name}: {name} is {seen}, matrix.yaml says {pinned}")] = None
     return tuple(lines)
 
 
 def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
     """Return a cell's facts as names and values, those that it has."""
     outcome, expectation, record = entry.outcome, entry.expectation, entry.record
-    label = entry.cell.repro.figure.label
+    label, twins = entry.cell.repro.figure.label, list[str]()
+    for twin, value, reported in twins_of(entry):
+        said = f"reported {short(reported)}: {one_line(twin.source)}" if reported is not None else ""
+        if value is not None:
+            twins.append(f"{twin.label} = {short(value)}" + (f" ({said})" if said else ""))
+        elif said:
+            twins.append(f"{twin.label}: {said}")
     facts = (
         ("cell", str(entry.cell.id)),
         ("verdict", full_words(outcome) if outcome else ""),
         ("reason", one_line(outcome.reason, 1000) if outcome else ""),
         ("figure", f"{label} = {entry.figure}" if entry.figure else ""),
         ("precision", f"{outcome.fit}, as the outputs show" if outcome and outcome.fit else ""),
-        ("twin", "; ".join(_twins(entry))),
+        ("twin", "; ".join(twins)),
         ("control", "not selected: it controls others" if entry.cell.companion else ""),
         ("evidence", EVIDENCE_MEANINGS[entry.evidence]),
         ("board", board_of(record)),
@@ -138,15 +138,6 @@ def describe(entry: Entry) -> tuple[tuple[str, str], ...]:
         ("record", record_file(record) if record else ""),
     )
     return tuple((name, value) for name, value in facts if value)
-
-
-def _twins(entry: Entry) -> Iterator[str]:
-    for twin, value, reported in twins_of(entry):
-        said = f"reported {short(reported)}: {one_line(twin.source)}" if reported is not None else ""
-        if value is not None:
-            yield f"{twin.label} = {short(value)}" + (f" ({said})" if said else "")
-        elif said:
-            yield f"{twin.label}: {said}"
 
 
 def record_file(record: Record) -> str:

@@ -13,7 +13,7 @@ from trtmatrix.judge.record import write_number
 from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Evidence, Verdict
 from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
-from trtmatrix.tables.summary import Counts, count_products, headline, why_not_run
+from trtmatrix.tables.summary import count_products, headline, why_not_run
 from trtmatrix.tables.table import make_tables, twins_of
 
 SCHEMA = 1
@@ -26,22 +26,18 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
     A figure's ``value`` is a number, or one of the strings NaN, Infinity and -Infinity; ``file`` of
     a record is its path inside the results folder. What is not known is null.
     """
-    controls = count_controls(entries)
+    controls, summary = count_controls(entries), list[dict[str, Any]]()
+    for counts in count_products(entries):
+        reasons = [{"why": item.why, "text": item.text, "count": item.count} for item in counts.reasons]
+        summary.append({**vars(counts), "headline": headline(counts), "reasons": reasons})
     return to_json(
         {
-            "schema": SCHEMA,
-            "generated": generated,
-            "summary": [_counts(counts) for counts in count_products(entries)],
+            "schema": SCHEMA, "generated": generated, "summary": summary,
             "controls": {**vars(controls), "wrong": [str(entry.cell.id) for entry in controls.wrong]},
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],
         }
-    )
-
-
-def _counts(counts: Counts) -> dict[str, Any]:
-    reasons = [{"why": item.why, "text": item.text, "count": item.count} for item in counts.reasons]
-    return {**vars(counts), "headline": headline(counts), "reasons": reasons}
+    )  # fmt: skip
 
 
 def _cell(entry: Entry) -> dict[str, Any]:
@@ -87,16 +83,10 @@ def render_junit(entries: Sequence[Entry]) -> str:
     """
     from trtmatrix.tables.html_page import templates
 
-    suites = [
-        (
-            table.title,
-            [
-                (entry.cell.repro.id, str(entry.cell.id), describe(entry), _result(entry))
-                for entry in table.entries()
-            ],
-        )
-        for table in make_tables(entries)
-    ]
+    suites = []
+    for table in make_tables(entries):
+        cases = [(e.cell.repro.id, str(e.cell.id), describe(e), _result(e)) for e in table.entries()]
+        suites.append((table.title, cases))
     return templates().get_template("junit.xml").render(suites=suites)
 
 
@@ -108,8 +98,7 @@ def _result(entry: Entry) -> tuple[str, str, str] | None:
         return "skipped", f"{known}{why_not_run(entry)}", ""
     why = f"{full_words(outcome)}: {outcome.reason}".removesuffix(": ")
     if entry.surprise:
-        text = f"expected {expected_words(entry)}, seen {why} → {advise(entry)}"
-        return "failure", text, "surprise"
+        return "failure", f"expected {expected_words(entry)}, seen {why} → {advise(entry)}", "surprise"
     if outcome.cause is not None and outcome.cause.is_machinery:
         return "error", why, outcome.cause.value
     return ("skipped", why, "") if outcome.verdict in {Verdict.NO_VERDICT, Verdict.INVALID} else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
@@ -74,20 +75,18 @@ def _told(entry: Entry) -> tuple[tuple[str, str], ...]:
     facts = {**dict(describe(entry)), "record": f"{entry.record.run}.json" if entry.record else ""}
     if entry.expectation is None and not entry.surprise and entry.cell.case.control is None:
         facts["expected"] = ""
-    if entry.outcome is not None and entry.outcome.verdict is Verdict.BUILT and not entry.surprise:
+    if entry.verdict is Verdict.BUILT and not entry.surprise:
         facts = {name: facts.get(name, "") for name in ("reason", "evidence", "not run", "record")}
     return tuple((name, value) for name, value in facts.items() if value)
 
 
 def _traits(row: Row) -> str:
     """Return what a case can be filtered by: that it was measured, that it went wrong after it was right."""
-    known = [e for e in row.entries if e is not None and e.outcome is not None]
-    wrong = [e.outcome is not None and e.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY} for e in known]
-    right = [e.outcome is not None and e.outcome.verdict is Verdict.PASS for e in known]
-    words = ["measured"] if any(e.evidence in {Evidence.MEASURED, Evidence.RECORDED} for e in known) else []
-    if row.case.control is None and any(bad and any(right[:n]) for n, bad in enumerate(wrong)):
-        words.append("regression")
-    return " ".join(words)
+    known = [entry for entry in row.entries if entry is not None and entry.outcome]
+    after_right = dropwhile(lambda entry: entry.verdict is not Verdict.PASS, known)
+    went_wrong = any(entry.verdict in {Verdict.FAIL, Verdict.FLAKY} for entry in after_right)
+    measured = "measured" if any(entry.evidence.is_record for entry in known) else ""
+    return f"{measured} {'regression' if went_wrong and not row.case.control else ''}".strip()
 
 
 def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:
@@ -104,8 +103,8 @@ def _classes(entry: Entry) -> str:
     """Return what a cell looks like; the words in it say the same."""
     kind = "none"
     if entry.outcome is not None:
-        silent = entry.outcome.verdict is Verdict.BUILT or entry.outcome.cause is Cause.UNSUPPORTED_BY_VERSION
-        kinds = {Verdict.PASS: "pass", Verdict.FAIL: "fail"}
+        kinds = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.BUILT: "none"}
+        silent = entry.outcome.cause is Cause.UNSUPPORTED_BY_VERSION
         kind = "none" if silent else kinds.get(entry.outcome.verdict, "other")
         kind += f" {entry.evidence.value}"
     return kind + (" surprise" if entry.surprise else "")

@@ -42,15 +42,13 @@ def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, S
             "+ an addition to the seven versions that were agreed; while it is planned, with nothing\n"
             "  measured or reported of it, tables show it only where --trt names it"
         )
-    return "\n\n".join([*parts, *(_repro_text(repro, cases) for repro, cases in _by_repro(rows))])
-
-
-def _repro_text(repro: Repro, cases: Sequence[Case]) -> str:
-    lines = [f"{repro.id}: {repro.title} · {repro.upstream}", repro.url]
-    for name, defect in repro.defects.items():
-        lines.append(f"  known defect {name}: {defect.what} · {defect.upstream}".removesuffix(" · "))
-    lines += [f"  {case.id}" + (f" ({case.control.value} control)" if case.control else "") for case in cases]
-    return "\n".join(lines)
+    for repro, cases in _by_repro(rows):
+        about = [f"{repro.id}: {repro.title} · {repro.upstream}", repro.url]
+        for name, defect in repro.defects.items():
+            about.append(f"  known defect {name}: {defect.what} · {defect.upstream}".removesuffix(" · "))
+        about += [f"  {c.id}" + (f" ({c.control.value} control)" if c.control else "") for c in cases]
+        parts.append("\n".join(about))
+    return "\n\n".join(parts)
 
 
 def _by_repro(rows: Rows) -> list[tuple[Repro, list[Case]]]:

@@ -29,24 +29,42 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     width = max(width, _LEAST_WIDTH)
     tables = make_tables(entries)
     parts = ["\n".join(_render_table(table, width)) for table in tables]
-    parts.append("\n".join(_legend(tables, width)))
+    shown, line = list[str](), ""
+    for mark, meaning in legend(entry for table in tables for entry in table.shown()):
+        item = f"{mark}: {meaning}"  # none is broken across lines
+        if line and len(line) + 3 + len(item) > width:
+            shown += _wrap(line, width)
+            line = ""
+        line = f"{line}   {item}" if line else item
+    parts.append("\n".join(shown + _wrap(line, width)))
     for title, remarks in find_remarks(entries):
-        parts.append(
-            "\n".join([title, *(line for item in remarks for line in _wrap(str(item), width, _INDENT))])
-        )
+        lines = (line for item in remarks for line in _wrap(str(item), width, _INDENT))
+        parts.append("\n".join([title, *lines]))
     said = [*map(headline, count_products(entries)), what_ran(entries)]
     parts.append("\n".join(line for text in said for line in _wrap(text, width)))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _render_table(table: Table, width: int) -> Iterator[str]:
+    """Yield a table's lines, in blocks of columns as wide as fit; every block has a column at least."""
     yield from _wrap(one_line(table.title), width)
     yield from _wrap(table.boards, width, _INDENT)
-    lines = [_lines(section, width) for section in table.sections]
-    for number, columns in enumerate(_split(table, [line for mine in lines for line in mine], width)):
+    sections = [_lines(section, width) for section in table.sections]
+    lines = [line for mine in sections for line in mine]
+    room = width - len(_INDENT) - max((len(line.label) for line in lines), default=0)
+    blocks, used = [list[int]()], 0
+    for column, version in enumerate(table.columns):
+        name = min(len(version.name), _CELL_WIDTH)
+        needed = 2 + max(name, *(len(line.texts[column]) for line in lines), 0)
+        if blocks[-1] and used + needed > room:
+            blocks.append([])
+            used = 0
+        used += needed
+        blocks[-1].append(column)
+    for number, columns in enumerate(blocks):
         if number:
             yield ""
-        yield from _render_block(table, lines, columns, width, first=not number)
+        yield from _render_block(table, sections, columns, width, first=not number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,51 +108,17 @@ def _render_block(
         yield next(laid)
     for section, mine in zip(table.sections, kept, strict=True):
         if first or mine:
-            yield from _heading(section, width, first=first)
+            title = one_line(f"{section.repro.id} — {section.repro.title} · {section.repro.upstream}")
+            figure = section.figure if first and section.rows else ""
+            if figure and len(title) + 3 + len(figure) <= width:
+                yield title + figure.rjust(width - len(title))
+            else:
+                yield from (*_wrap(title, width), *_wrap(figure, width, _INDENT))
         yield from (next(laid) for _ in mine)
         shown = sum(line.is_row for line in mine)
         hidden = len(section.rows) + len(section.folded) - shown
         if hidden and (first or shown):
             yield _INDENT + fold_line(hidden, more=bool(shown))
-
-
-def _heading(section: Section, width: int, *, first: bool) -> Iterator[str]:
-    repro = section.repro
-    title = one_line(f"{repro.id} — {repro.title} · {repro.upstream}")
-    figure = section.figure if first and section.rows else ""
-    if figure and len(title) + 3 + len(figure) <= width:
-        yield title + figure.rjust(width - len(title))
-        return
-    yield from _wrap(title, width)
-    yield from _wrap(figure, width, _INDENT)
-
-
-def _split(table: Table, lines: Sequence[_Line], width: int) -> list[list[int]]:
-    """Split the columns into blocks that fit; every block has a column at least."""
-    room = width - len(_INDENT) - max((len(line.label) for line in lines), default=0)
-    blocks: list[list[int]] = [[]]
-    used = 0
-    for column, version in enumerate(table.columns):
-        name = min(len(version.name), _CELL_WIDTH)
-        needed = 2 + max(name, *(len(line.texts[column]) for line in lines), 0)
-        if blocks[-1] and used + needed > room:
-            blocks.append([])
-            used = 0
-        used += needed
-        blocks[-1].append(column)
-    return blocks
-
-
-def _legend(tables: Sequence[Table], width: int) -> Iterator[str]:
-    """Lay the legend's entries side by side, none broken across lines."""
-    line = ""
-    for mark, meaning in legend(entry for table in tables for entry in table.shown()):
-        item = f"{mark}: {meaning}"
-        if line and len(line) + 3 + len(item) > width:
-            yield from _wrap(line, width)
-            line = ""
-        line = f"{line}   {item}" if line else item
-    yield from _wrap(line, width)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:

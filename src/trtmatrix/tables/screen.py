@@ -9,8 +9,7 @@ from shutil import get_terminal_size
 
 from trtmatrix.common.words import counted, join_some
 from trtmatrix.judge.words import MUST_FAIL
-from trtmatrix.suite.matrix import Version
-from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, Mark, News, State, short_names
+from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, News, State, short_names
 from trtmatrix.tables.table import shorten
 
 LINES = 40
@@ -66,21 +65,19 @@ def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
     for line in lines:
         yield between.join(f"{text:<{room}}" for text, room in zip(line, widths, strict=True)).rstrip()
     legend = list(grid.legend(marks[n] for _, marks in rows for n in columns))
-    hidden = [(_worst(grid, n), version.name) for n, version in enumerate(grid.columns) if n not in columns]
-    left_out = [f"{name} ({bad})" for bad, name in hidden if bad] + [name for bad, name in hidden if not bad]
-    if left_out:
+    bad, harmless = list[str](), list[str]()
+    for n in (n for n in range(len(grid.columns)) if n not in columns):
+        marks = [marks[n] for _, marks in grid.rows if marks[n].state in MUST_KNOW]
+        worst = min(marks, key=lambda mark: list(State).index(mark.state), default=None)
+        name = grid.columns[n].name
+        (bad if worst else harmless).append(f"{name} ({grid.text(worst)})" if worst else name)
+    if left_out := bad + harmless:
         legend.insert(0, f"{counted(len(left_out), 'version')} not shown: {join_some(left_out, 3)}")
     if len(rows) < len(known):
         legend.insert(0, f"{counted(len(known) - len(rows), 'finding')} not shown")
     if known and (silent := [repro.id for repro, _ in grid.rows if repro not in [r for r, _ in known]]):
         legend.append(f"nothing known of {join_some(silent)}")
     yield from _note("; ".join(legend), width, first="  ", most=_LEGEND_LINES)
-
-
-def _worst(grid: Grid, column: int) -> str:
-    """Return the worst mark of a version that is not shown, or nothing where no case is known to be bad."""
-    marks = [row[column] for _, row in grid.rows if row[column].state in MUST_KNOW]
-    return grid.text(min(marks, key=lambda mark: list(State).index(mark.state))) if marks else ""
 
 
 def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
@@ -93,17 +90,16 @@ def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
     yield [version.name for version in grid.columns], columns, "  ", _MOST_LABEL
     yield short, columns, "  ", _MOST_LABEL
     yield short, columns, " ", _MOST_LABEL
-    order = sorted(columns, key=lambda n: _importance(grid.columns[n], [marks[n] for _, marks in grid.rows]))
-    names = [shorten(name, 16) for name in short]
+
+    def importance(n: int) -> int:
+        known = [marks[n] for _, marks in grid.rows if marks[n].state is not State.UNKNOWN]
+        if not known:
+            return 0
+        return 1 if grid.columns[n].addition and all(mark.reported for mark in known) else 2
+
+    order, names = sorted(columns, key=importance), [shorten(name, 16) for name in short]
     for count in range(len(columns)):
         yield names, [n for n in columns if n not in order[:count]], " ", _LEAST_LABEL
-
-
-def _importance(version: Version, marks: Sequence[Mark]) -> int:
-    known = [mark for mark in marks if mark.state is not State.UNKNOWN]
-    if not known:
-        return 0
-    return 1 if version.addition and all(mark.reported for mark in known) else 2
 
 
 def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trtmatrix.common.words import counted, one_line
 from trtmatrix.judge.entry import Entry
@@ -12,12 +12,10 @@ from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
 
 NOT_ATTEMPTED = "not tried yet"
-DOCTOR = frozenset(
-    {
-        Exclusion.NO_ENGINE, Exclusion.NO_GPU_ACCESS, Exclusion.DRIVER_TOO_OLD, Exclusion.IMAGE_NOT_PULLED,
-        Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE, Exclusion.NOT_READY,
-    }
-)  # fmt: skip
+DOCTOR = {
+    Exclusion.NO_ENGINE, Exclusion.NO_GPU_ACCESS, Exclusion.DRIVER_TOO_OLD, Exclusion.IMAGE_NOT_PULLED,
+    Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE, Exclusion.NOT_READY,
+}  # fmt: skip
 """What ``doctor`` has a remedy for."""
 
 
@@ -25,10 +23,10 @@ DOCTOR = frozenset(
 class NotRun:
     """Cells that were not run, for one reason; ``told``: the text says all of it, so that nobody is asked."""
 
-    count: int
     why: Exclusion | None
     text: str
     told: bool = False
+    count: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,46 +53,36 @@ class Counts:
 
 def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
     """Count each product's cells; TensorRT is always counted, the others where they have cells."""
-    return tuple(
-        _count(product, mine)
-        for product in Product
-        if (mine := [entry for entry in entries if entry.cell.version.product is product])
-        or product is Product.TENSORRT
-    )
+    found = []
+    for product in Product:
+        mine = [entry for entry in entries if entry.cell.version.product is product]
+        here = [entry for entry in mine if entry.evidence is Evidence.MEASURED]
+        not_run = [entry for entry in mine if not entry.evidence.is_record]
+        verdicts, reasons = Counter(entry.verdict for entry in here), Counter(map(_reason, not_run))
+        built, vain = verdicts[Verdict.BUILT], verdicts[Verdict.NO_VERDICT]
+        counts = Counts(
+            product=product, cells=len(mine), measured=len(here) - built - vain, built=built,
+            without_verdict=vain, recorded=len(mine) - len(here) - len(not_run), not_run=len(not_run),
+            executed=sum(entry.executed for entry in mine),
+            from_store=sum(not entry.executed for entry in here),
+            surprises=sum(entry.surprise for entry in mine),
+            reasons=tuple(replace(reason, count=count) for reason, count in reasons.most_common()),
+        )  # fmt: skip
+        if mine or product is Product.TENSORRT:
+            found.append(counts)
+    return tuple(found)
 
 
-def _count(product: Product, entries: Sequence[Entry]) -> Counts:
-    here = [entry for entry in entries if entry.evidence is Evidence.MEASURED]
-    verdicts = Counter(entry.outcome.verdict for entry in here if entry.outcome is not None)
-    not_run = [e for e in entries if e.evidence in {Evidence.REPORTED, Evidence.NONE}]
-    built, vain = verdicts[Verdict.BUILT], verdicts[Verdict.NO_VERDICT]
-    reasons = Counter(map(_reason, not_run)).most_common()
-    return Counts(
-        product=product, cells=len(entries), measured=len(here) - built - vain, built=built,
-        without_verdict=vain, recorded=len(entries) - len(here) - len(not_run), not_run=len(not_run),
-        executed=sum(entry.executed for entry in entries),
-        from_store=sum(not entry.executed for entry in here),
-        surprises=sum(entry.surprise for entry in entries),
-        reasons=tuple(
-            NotRun(count=count, why=why, text=text, told=told) for (why, text, told), count in reasons
-        ),
-    )  # fmt: skip
-
-
-def _reason(entry: Entry) -> tuple[Exclusion | None, str, bool]:
+def _reason(entry: Entry) -> NotRun:
     """Return why a cell was not run; of a cluster's job what it came to, which no doctor sees from here."""
     if entry.excluded is None:
-        return None, NOT_ATTEMPTED, False
+        return NotRun(why=None, text=NOT_ATTEMPTED)
     why, detail = entry.excluded.why, entry.excluded.detail
-    match why:
-        case Exclusion.COMPONENT_MISSING if detail:
-            return why, one_line(detail), False
-        case Exclusion.NOT_READY if detail and entry.cell.gpu.remote:
-            return why, f"{why.value} ({one_line(detail, 240)})", True
-        case Exclusion.OTHER_GPU if detail:
-            return why, f"{why.value} ({detail})", False
-        case _:
-            return why, why.value, False
+    of_job = why is Exclusion.NOT_READY and entry.cell.gpu.remote
+    words = one_line(detail, 240) if of_job or why is Exclusion.OTHER_GPU else ""
+    if detail and why is Exclusion.COMPONENT_MISSING:
+        return NotRun(why=why, text=one_line(detail))
+    return NotRun(why=why, text=f"{why.value} ({words})" if words else why.value, told=of_job and bool(words))
 
 
 def headline(counts: Counts) -> str:

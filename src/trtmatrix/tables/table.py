@@ -111,12 +111,33 @@ def make_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
 def _table(entries: Sequence[Entry]) -> Table:
     named = {entry.cell.version.name: entry.cell.version for entry in entries}
     columns = tuple(sorted(named.values(), key=lambda v: (_ORDER.index(v.product), v.release)))
-    marked_entries, boards = _mark_boards(entries)
+    products = dict.fromkeys(version.product for version in columns)
+    title = f"TensorRT: {describe_gpu(entries[0].cell.gpu)}"
+    if Product.TENSORRT not in products:
+        title = "CPU: " + ", ".join(_ON_CPU[product] for product in products)
+    kinds, boards = Counter(board for entry in entries if (board := board_of(entry.record))), ""
+    if len(kinds) > 1:  # those of other boards than most are marked
+        most, *others = [board for board, _ in kinds.most_common()]
+        entries = [replace(e, board=BOARD_MARK if board_of(e.record) in others else "") for e in entries]
+        boards = (
+            f"most were measured with {most}; {BOARD_MARK}: with {' or '.join(others)}: "
+            "a difference may be the driver's, not the version's"
+        )
     repros: dict[str, list[Entry]] = {}
-    for entry in marked_entries:
+    for entry in entries:
         repros.setdefault(entry.cell.repro.id, []).append(entry)
-    sections = (_section(mine[-1].cell.repro, columns, mine) for mine in repros.values())
-    return Table(title=_title(entries, columns), columns=columns, sections=tuple(sections), boards=boards)
+    sections = []
+    for mine in repros.values():
+        cases = {entry.cell.case.id: entry.cell.case for entry in mine}
+        at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}
+        shown, folded = list[Row](), list[Row]()
+        for case in cases.values():
+            row = Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
+            (shown if any(map(has_evidence, row.entries)) else folded).append(row)
+        repro = mine[-1].cell.repro
+        twins = tuple(_twin_rows(repro, shown, columns))
+        sections.append(Section(repro=repro, rows=tuple(shown), folded=tuple(folded), twins=twins))
+    return Table(title=title, columns=columns, sections=tuple(sections), boards=boards)
 
 
 def board_of(record: Record | None) -> str:
@@ -126,55 +147,19 @@ def board_of(record: Record | None) -> str:
     return one_line(", ".join(f"{word}{value}" for word, value in parts if value), 80)
 
 
-def _mark_boards(entries: Sequence[Entry]) -> tuple[Sequence[Entry], str]:
-    """Return the entries of one GPU, those of other boards than most marked, and which boards there are."""
-    boards = Counter(board for entry in entries if (board := board_of(entry.record)))
-    if len(boards) < 2:
-        return entries, ""
-    most, *others = [board for board, _ in boards.most_common()]
-    found = [
-        replace(entry, board=BOARD_MARK) if board_of(entry.record) in others else entry for entry in entries
-    ]
-    words = f"most were measured with {most}; {BOARD_MARK}: with {' or '.join(others)}"
-    return found, f"{words}: a difference may be the driver's, not the version's"
-
-
-def _title(entries: Sequence[Entry], columns: Sequence[Version]) -> str:
-    products = dict.fromkeys(version.product for version in columns)
-    if Product.TENSORRT in products:
-        return f"TensorRT: {describe_gpu(entries[0].cell.gpu)}"
-    return "CPU: " + ", ".join(_ON_CPU[product] for product in products)
-
-
 def describe_gpu(gpu: Gpu) -> str:
     """Return a GPU's name with its variant, compute capability and driver, as far as known.
 
     Of a site's GPU every variant and driver that was seen there.
     """
     boards: Sequence[Gpu | Seen] = gpu.seen or (gpu,)
-    parts = [gpu.name, ", ".join(dict.fromkeys(board.variant for board in boards if board.variant))]
-    parts += [f"compute capability {gpu.compute}"] if gpu.compute else []
+    variants = ", ".join(dict.fromkeys(board.variant for board in boards if board.variant))
     drivers = ", ".join(dict.fromkeys(board.driver for board in boards if board.driver))
-    parts += [f"driver {drivers}"] if drivers else []
-    return " · ".join(part for part in parts if part)
+    parts = (("", gpu.name), ("", variants), ("compute capability ", gpu.compute), ("driver ", drivers))
+    return " · ".join(word + text for word, text in parts if text)
 
 
-def _section(repro: Repro, columns: Sequence[Version], mine: Sequence[Entry]) -> Section:
-    """Return a repro's section of its own entries."""
-    cases = {entry.cell.case.id: entry.cell.case for entry in mine}
-    at = {(entry.cell.case.id, entry.cell.version.name): entry for entry in mine}
-    rows = [
-        Row(case=case, entries=tuple(at.get((case.id, version.name)) for version in columns))
-        for case in cases.values()
-    ]
-    shown, folded = list[Row](), list[Row]()
-    for row in rows:
-        (shown if any(map(has_evidence, row.entries)) else folded).append(row)
-    twins = tuple(make_twin_rows(repro, shown, columns))
-    return Section(repro=repro, rows=tuple(shown), folded=tuple(folded), twins=twins)
-
-
-def make_twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:
+def _twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:
     """Yield a line for each case that has a measured value, of the rows that are shown.
 
     What was reported stands in parentheses, at its versions: in the first of the lines, or in one of its own.
@@ -183,14 +168,14 @@ def make_twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]
         mine = [row for row in rows if _fits(row.case, twin)]
         values = [twin.reported.get(version.name) for version in columns]
         reported = tuple("" if value is None else f"({value:.6g})" for value in values)
-        lines = [(row.case.id, [_measured(entry, twin) for entry in row.entries]) for row in mine]
+        lines = [(f": {row.case.id}", [_measured(entry, twin) for entry in row.entries]) for row in mine]
         lines = [(name, texts) for name, texts in lines if any(texts)]
         if not lines and mine and any(reported):
-            yield TwinRow(label=f"= {twin.label}", texts=reported)
+            lines = [("", [""] * len(columns))]
         for name, texts in lines:
             both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, reported, strict=True))
             reported = ("",) * len(columns)
-            yield TwinRow(label=f"= {twin.label}: {name}", texts=both)
+            yield TwinRow(label=f"= {twin.label}{name}", texts=both)
 
 
 def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:
