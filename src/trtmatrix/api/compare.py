@@ -129,7 +129,12 @@ def _changed(before: Surface, after: Surface) -> Iterator[ApiChange]:
             continue
         note, lost = "", had.signatures
         if had.kind in CALLABLES and has.kind in CALLABLES:
-            note, lost = _lost_calls(had, has)
+            tried = [(way, [breaks(way, other) for other in has.signatures]) for way in had.signatures]
+            broken = [(way, reasons) for way, reasons in tried if reasons and all(reasons)]
+            lost = tuple(way for way, _ in broken)
+            if broken:
+                note = "one way of calling it is gone: " * (len(had.signatures) > 1)
+                note += min(broken[0][1], key=lambda reason: not reason.startswith("asks for"))
         elif had.kind is not has.kind:
             note = f"a {has.kind.value}, and was a {had.kind.value}"
         elif had.settable and not has.settable:
@@ -137,18 +142,6 @@ def _changed(before: Surface, after: Surface) -> Iterator[ApiChange]:
         if note:
             was, now = _shown(had, lost), _shown(has, has.signatures)
             yield ApiChange(name=name, kind=ChangeKind.CHANGED, before=was, after=now, note=note)
-
-
-def _lost_calls(had: Member, has: Member) -> tuple[str, tuple[str, ...]]:
-    """Return why one way of calling a function no longer works, and all such ways."""
-    lost: list[tuple[str, str]] = []
-    for signature in had.signatures if has.signatures else ():
-        reasons = [breaks(signature, other) for other in has.signatures]
-        if all(reasons):
-            nearest = min(reasons, key=lambda reason: not reason.startswith("asks for"))
-            lost.append((nearest, signature))
-    gone = "one way of calling it is gone: " if lost and len(had.signatures) > 1 else ""
-    return gone + (lost[0][0] if lost else ""), tuple(signature for _, signature in lost)
 
 
 def _shown(member: Member, signatures: tuple[str, ...]) -> str:

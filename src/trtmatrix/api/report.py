@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Behaviour, ChangeKind
 
@@ -41,12 +41,6 @@ def named_uses(section: ApiSection) -> list[ApiUse]:
     return sorted(uses, key=lambda use: use.rank)
 
 
-def met_behaviours(section: ApiSection) -> Mapping[Behaviour, tuple[ApiUse, ...]]:
-    """Return the changes of behaviour that code meets, with the places found; without code all."""
-    found = {b: tuple(use for use in section.uses if use.change == b.change) for b in section.behaviours}
-    return {b: places for b, places in found.items() if places or not b.names or not section.code}
-
-
 def say_kind(use: ApiUse) -> str:
     """Say what happens to a use, and whether that is sure."""
     return f"{'' if use.sure else 'possibly '}{use.change.kind.value}"
@@ -63,9 +57,12 @@ def tell_api(section: ApiSection) -> list[Line]:
         return [(0, f"No difference to show: {section.lacking}")]
     sources: dict[str, int] = {}
     lines = [*(_uses(section, sources) if section.code else _changes(section, sources))]
-    met = met_behaviours(section)
+    found = [
+        (each, [use for use in section.uses if use.change == each.change]) for each in section.behaviours
+    ]
+    met = [(each, places) for each, places in found if places or not each.names or not section.code]
     lines += [(0, ""), (0, "BEHAVIOUR that changes under the same names")] if met else []
-    for each, places in met.items():
+    for each, places in met:
         where = f" First in {places[0].file}, {_place(places[0])}." if places else ""
         lines += [(2, f"{each.topic} ({each.when}): {each.text}{where}{_number(each, sources)}")]
     for title, texts in (

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from trtmatrix.bugs.bisect_report import Candidate, Reply, Report, Subject
 from trtmatrix.bugs.search import Answer
@@ -104,11 +105,6 @@ class CaseRun:
         """The case with its repro."""
         return f"{self.repro.id}/{self.case.id}"
 
-    @property
-    def rests_on(self) -> str:
-        """What a good answer rests on, where that is more than one build."""
-        return f"a good answer rests on {self.rebuilds} builds" if self.rebuilds > 1 else ""
-
     def narrowed(self, versions: Sequence[Version]) -> Context:
         """Return the context of the case at these versions."""
         selection = replace(
@@ -172,16 +168,36 @@ class CaseRun:
         return [*what, *gpu, "--rebuilds", str(self.rebuilds), *file_options(options.project)]
 
 
-class Versions:
+class Asker(Protocol):
+    """Knows a row of candidates, the oldest first, and asks one of them.
+
+    ``rests_on``: what a good answer rests on. ``interrupted``: what is said of a search that was.
+    """
+
+    candidates: tuple[Candidate, ...]
+    subject: Subject
+    rests_on: str = ""
+    interrupted: str = "it was interrupted; the same command goes on from what is stored"
+
+    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
+        """Return what is answered without running anything, and what is only reported."""
+        return {}, {}
+
+    def ask(self, number: int) -> Reply:
+        """Run a candidate; :class:`MachineryError` where the search is to end."""
+
+    def commands(self, report: Report) -> tuple[str, ...]:
+        """Return the commands that show a result again, one after another."""
+
+
+class Versions(Asker):
     """matrix.yaml's versions of one product, the oldest first.
 
     One of which nothing is known yet is searched only where it can be run here, or is named as an end.
     """
 
-    interrupted = "it was interrupted; the same command goes on from what is stored"
-
     def __init__(self, run: CaseRun, options: BisectOptions) -> None:
-        self.run, self.options, self.rests_on = run, options, run.rests_on
+        self.run, self.options, self.rests_on = run, options, _rests_on(run)
         known = {cell.version.name for cell in take_survey(run.narrowed([]), run.pull).cells}
         known |= {end for end in (options.good, options.bad) if end}
         found = [each for each in candidates_of(run.context.matrix, options.product) if each[0].name in known]
@@ -290,16 +306,24 @@ def open_case(options: BisectOptions) -> CaseRun:
     if options.model.model is not None:
         for told in notes_of(context):
             print(f"{options.model.model.name}: {told}", file=sys.stderr)
-    repro, case = _find_case(context, options.wanted_case)
+    wanted = options.wanted_case
+    repros = [repro for repro in context.plain_repros if wanted is not None or repro.id != CONTROLS]
+    rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
+    found = [name for name in rows if wanted in {None, name, name.partition("/")[2]}]
+    if wanted and len(found) > 1:
+        raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")
+    if not found:
+        names = [*(case.id for _, case in rows.values()), *rows]
+        raise UsageError(nearest_names("--case", wanted or "", names))
+    repro, case = rows[found[0]]
     if product not in case.products:
         able = " or ".join(f"--product {p.value}" for p in Product if p in case.products)
         raise UsageError(f"{repro.id}/{case.id} is not run by {PRODUCT_NAMES[product]}: say {able}")
-    gpu, wanted = CPU, options.wanted_gpu
+    gpu, named = CPU, [options.wanted_gpu] if options.wanted_gpu else []
     if product is Product.TENSORRT:
-        stored = read_records(context.project.results)
-        gpu = choose_gpu([wanted] if wanted else [], find_gpus().gpus, stored)
-    elif wanted:
-        raise UsageError(f"--gpu {wanted}: {PRODUCT_NAMES[product]} is run on the CPU here")
+        gpu = choose_gpu(named, find_gpus().gpus, read_records(context.project.results))
+    elif named:
+        raise UsageError(f"--gpu {named[0]}: {PRODUCT_NAMES[product]} is run on the CPU here")
     return CaseRun(
         context=context, repro=repro, case=case, gpu=gpu,
         rebuilds=3 if options.rebuilds is None else options.rebuilds,
@@ -307,29 +331,13 @@ def open_case(options: BisectOptions) -> CaseRun:
     )  # fmt: skip
 
 
-def _find_case(context: Context, wanted: str | None) -> tuple[Repro, Case]:
-    """Return the one case of a name; of a model's context the model's own."""
-    repros = [repro for repro in context.plain_repros if wanted is not None or repro.id != CONTROLS]
-    rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
-    found = [name for name in rows if wanted in {None, name, name.partition("/")[2]}]
-    if wanted and len(found) > 1:
-        raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")
-    if not found:
-        raise UsageError(
-            nearest_names("--case", wanted or "", [case.id for _, case in rows.values()] + [*rows])
-        )
-    return rows[found[0]]
-
-
-class UserImages:
+class UserImages(Asker):
     """Images in the order that they were given, the oldest first."""
-
-    interrupted = Versions.interrupted
 
     def __init__(self, run: CaseRun, options: BisectOptions) -> None:
         self.run, self.options, self.names = run, options, (names := read_images(options))
         self.candidates = tuple(Candidate(name=name, image=name) for name in names)
-        self.subject, self.rests_on = run.subject(options.product, "image"), run.rests_on
+        self.subject, self.rests_on = run.subject(options.product, "image"), _rests_on(run)
         self._held: dict[int, HeldImage] = {}
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
@@ -370,51 +378,51 @@ class UserImages:
     def _of(self, held: HeldImage, ask: Callable[[CaseRun, Version], Reply | None]) -> Reply | None:
         """Return what a run in an image answers; its records lie apart, and the CPU checks TensorRT's."""
         context, product = self.run.context, self.options.product
-        version: Version | Reply = _version_of(held, product, context.project.cache)
+        version = _version_of(held, product, context.project.cache)
         if isinstance(version, Reply):
-            reply: Reply | None = version
-        else:
-            checks = [v for v in context.matrix.versions if v.product is Product.ONNXRUNTIME]
-            versions = (version, *(checks if product is Product.TENSORRT else []))
-            sources = {**context.matrix.sources, SOURCE: Source(title="what the image says of itself")}
-            results = context.project.cache / FOLDER / held.id.removeprefix("sha256:")[:16]
-            matrix = replace(context.matrix, versions=versions, sources=sources)
-            inside = replace(context, matrix=matrix, project=replace(context.project, results=results))
-            reply = ask(replace(self.run, context=inside), version)
+            return version
+        checks = [v for v in context.matrix.versions if v.product is Product.ONNXRUNTIME]
+        versions = (version, *(checks if product is Product.TENSORRT else []))
+        sources = {**context.matrix.sources, SOURCE: Source(title="what the image says of itself")}
+        results = context.project.cache / FOLDER / held.id.removeprefix("sha256:")[:16]
+        matrix = replace(context.matrix, versions=versions, sources=sources)
+        inside = replace(context, matrix=matrix, project=replace(context.project, results=results))
+        reply = ask(replace(self.run, context=inside), version)
         return replace(reply, digest=held.registry, image_id=held.id) if reply else None
 
 
-def _silent(what: str, reason: str) -> Reply:
-    return Reply(answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at")
+def _rests_on(run: CaseRun) -> str:
+    return f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
+
+
+def _silent(what: str, reason: str, held: HeldImage | None = None) -> Reply:
+    digest, image_id = (held.registry, held.id) if held else ("", "")
+    return Reply(
+        answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at", digest=digest,
+        image_id=image_id,
+    )  # fmt: skip
 
 
 def _version_of(held: HeldImage, product: Product, cache: Path) -> Version | Reply:
-    """Return the version of the product that an image has, or why it cannot say."""
+    """Return the column that an image is, named as the release of the product inside; or why it is none."""
     try:
         found = recall(cache, "contents", held.id, lambda: read_contents(held.id))
     except MachineryError as error:
-        return _silent("cannot be run", str(error))
+        return _silent("cannot be run", str(error), held)
     library = found.get(product.value)
     if library is None:
         has = ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing that is known"
-        return _silent(f"no {PRODUCT_NAMES[product]} in it", f"it has {has}")
+        return _silent(f"no {PRODUCT_NAMES[product]} in it", f"it has {has}", held)
     if not is_release(library):
-        return _silent("unclear version", f"{library} is no release number")
-    return make_version(product, library, held.name, found)
-
-
-def make_version(product: Product, library: str, image: str, found: Mapping[str, str]) -> Version:
-    """Return the column that an image is; its name is that of the release inside."""
+        return _silent("unclear version", f"{library} is no release number", held)
     release = re.sub(r"[^a-z0-9.]+", ".", library.lower()).strip(".")
-    prefix = "" if product is Product.TENSORRT else f"{product.value}-"
-
-    def fact(value: str | None) -> Fact | None:
-        return Fact(value=value, known=Known.INFERRED, source=SOURCE) if value else None
-
+    facts = {
+        name: Fact(value=value, known=Known.INFERRED, source=SOURCE) for name, value in found.items() if value
+    }
     return Version(
-        version=prefix + release, product=product, origin=ImageOrigin(image=image),
-        torch=fact(found.get("torch")), torch_tensorrt=fact(found.get("torch_tensorrt")),
-        library=Fact(value=library, known=Known.INFERRED, source=SOURCE),
+        version=release if product is Product.TENSORRT else f"{product.value}-{release}", product=product,
+        origin=ImageOrigin(image=held.name), library=facts[product.value], torch=facts.get("torch"),
+        torch_tensorrt=facts.get("torch_tensorrt"),
     )  # fmt: skip
 
 
@@ -429,14 +437,13 @@ def read_images(options: BisectOptions) -> tuple[str, ...]:
     return tuple(names)
 
 
-class ShellCommand:
+class ShellCommand(Asker):
     """Runs one command for each candidate: the images that were named, else matrix.yaml's versions.
 
     A version that is of no image is none for a command that names ``{image}``.
     """
 
     interrupted = "it was interrupted; nothing is stored of a command, so that the same one starts anew"
-    rests_on = ""
 
     def __init__(self, options: BisectOptions) -> None:
         self.options, self.command = options, options.shell_command or ""
@@ -452,38 +459,27 @@ class ShellCommand:
         what = "image" if options.image else "version"
         self.subject = Subject(title=self.command, about=about, what=what)
 
-    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
-        """Return nothing: no answer of a command is stored."""
-        return {}, {}
-
     def ask(self, number: int) -> Reply:
         """Run the command."""
         candidate = self.candidates[number]
-        code = run_shell(fill(self.command, candidate), candidate)
+        code = run_shell(self.command, candidate)
         answer = read_exit_code(code, candidate.name)
         return Reply(answer=answer, words=f"exit code {code}", known="run now", tried=True)
 
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return the command itself for each of these, and what searches report."""
-        lines = [
-            shlex.join(
-                ["env", *(f"{k}={v}" for k, v in _variables(c).items()), "sh", "-c", fill(self.command, c)]
-            )
-            for c in (self.candidates[number] for number in report.shown)
-        ]
+        lines = [shlex.join(_words(self.command, self.candidates[number])) for number in report.shown]
         images = ["--image", *(c.name for c in self.candidates)] if self.options.image else []
         words = ["--exec", self.command, *images]
         return (*lines, self.options.search_again(words, report, report.name))
 
 
-def fill(command: str, candidate: Candidate) -> str:
-    """Put a candidate's name and image in place of ``{version}`` and ``{image}``, quoted for the shell."""
+def _words(command: str, candidate: Candidate) -> list[str]:
+    """Return what runs a command: it has the name and image, quoted for the shell and as variables."""
     shown = command.replace("{version}", shlex.quote(candidate.name))
-    return shown.replace("{image}", shlex.quote(candidate.image))
-
-
-def _variables(candidate: Candidate) -> dict[str, str]:
-    return {"TRTMATRIX_VERSION": candidate.name, "TRTMATRIX_IMAGE": candidate.image}
+    shown = shown.replace("{image}", shlex.quote(candidate.image))
+    variables = (f"TRTMATRIX_VERSION={candidate.name}", f"TRTMATRIX_IMAGE={candidate.image}")
+    return ["env", *variables, "sh", "-c", shown]
 
 
 def read_exit_code(code: int, name: str) -> Answer:
@@ -499,9 +495,9 @@ def read_exit_code(code: int, name: str) -> Answer:
 
 
 def run_shell(command: str, candidate: Candidate) -> int:
-    """Run a shell command to its end; returns its exit code, negative where a signal ended it.
+    """Run a shell command for a candidate to its end; returns its exit code, negative for a signal.
 
-    What it prints goes to standard error.
+    ``{version}`` and ``{image}`` in it are the candidate's. What it prints goes to standard error.
     """
     inherited = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
-    return run_to_end(["/bin/sh", "-c", command], {**inherited, **_variables(candidate)}, shown=True)[0]
+    return run_to_end(_words(command, candidate), inherited, shown=True)[0]

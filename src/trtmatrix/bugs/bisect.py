@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from trtmatrix import __version__
-from trtmatrix.bugs.ask import BisectOptions, ShellCommand, UserImages, Versions, open_case
+from trtmatrix.bugs.ask import Asker, BisectOptions, ShellCommand, UserImages, Versions, open_case
 from trtmatrix.bugs.bisect_report import (
-    Candidate,
     Reply,
     Report,
-    Subject,
     bisect_json,
     render_bisect_markdown,
     render_bisect_text,
@@ -25,49 +21,29 @@ from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.suite.cells import unlisted_version
 
-Tell = Callable[[str], None]
-
-CUT_SHORT = Reply(
-    answer=Answer.CANNOT_SAY, words="the search ended while it ran", known="run now", tried=True
-)
-NOT_RUN = Reply(answer=Answer.CANNOT_SAY, words="no record", known="not run (--no-run)")
-
-
-class Asker(Protocol):
-    """Knows a row of candidates, the oldest first, and asks one of them.
-
-    ``rests_on``: what a good answer rests on. ``interrupted``: what is said of a search that was.
-    """
-
-    candidates: tuple[Candidate, ...]
-    subject: Subject
-    rests_on: str
-    interrupted: str
-
-    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
-        """Return what is answered without running anything, and what is only reported."""
-
-    def ask(self, number: int) -> Reply:
-        """Run a candidate; :class:`MachineryError` where the search is to end."""
-
-    def commands(self, report: Report) -> tuple[str, ...]:
-        """Return the commands that show a result again, one after another."""
-
 
 def bisect_command(options: BisectOptions) -> ExitCode:
     """Search, and print the report; the exit code says whether an edge was found."""
     check_options(options)
-    asker = open_asker(options)
-    if len(asker.candidates) < 2:
+    if options.shell_command is not None:
+        asker: Asker = ShellCommand(options)
+    else:
+        asker = (UserImages if options.image else Versions)(open_case(options), options)
+    names = [candidate.name for candidate in asker.candidates]
+    if len(names) < 2:
         raise UsageError(
             f"--product {options.product.value}: {options.project.matrix} has fewer than two versions of it "
             "that could be searched: add some, or name --image"
         )
-    good, bad = _find_end(asker, "--good", options.good), _find_end(asker, "--bad", options.bad)
-    if good is not None and good == bad:
+    ends = {"--good": options.good, "--bad": options.bad}
+    for option, name in ends.items():
+        if name is not None and name not in names:
+            raise UsageError(unlisted_version(option, name, names))
+    if options.good is not None and options.good == options.bad:
         raise UsageError(f"--good and --bad are both {options.good}: name two")
-    search = Search(count=len(asker.candidates), good=good, bad=bad)
-    report, code = run_search(asker, search, can_run=not options.no_run, tell=_tell)
+    good, bad = (None if name is None else names.index(name) for name in ends.values())
+    search = Search(count=len(names), good=good, bad=bad)
+    report, code = run_search(asker, search, can_run=not options.no_run)
     if options.output is not None:
         markdown = render_bisect_markdown(report)
         write_output(options.output, _make_public(markdown, options, report))
@@ -77,7 +53,7 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     return code
 
 
-def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tuple[Report, ExitCode]:
+def run_search(asker: Asker, search: Search, *, can_run: bool) -> tuple[Report, ExitCode]:
     """Ask until nothing is to be learnt, and return what came out; an interrupt keeps what is known."""
     replies: dict[int, Reply] = {}
     cut_short, code, number = "", ExitCode.SURPRISE, None
@@ -86,21 +62,23 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
         replies.update(known)
         search = replace(search, answers={n: reply.answer for n, reply in known.items()}, hints=hints)
         said = sum(reply.answer is not Answer.CANNOT_SAY for reply in known.values())
-        tell(f"{len(asker.candidates)} {asker.subject.what}s; {said} of them answered by what is stored")
+        _tell(f"{len(asker.candidates)} {asker.subject.what}s; {said} of them answered by what is stored")
         while (number := next_try(search)) is not None:
-            name = asker.candidates[number].name
+            reply = Reply(answer=Answer.CANNOT_SAY, words="no record", known="not run (--no-run)")
             if can_run:
-                tell(f"{name}: asked")
-            reply = replies[number] = asker.ask(number) if can_run else NOT_RUN
-            if can_run:
-                tell(f"{name}: {reply.answer.value} ({reply.why})")
+                _tell(f"{asker.candidates[number].name}: asked")
+                reply = asker.ask(number)
+                _tell(f"{asker.candidates[number].name}: {reply.answer.value} ({reply.why})")
+            replies[number] = reply
             search = learn(search, number, reply.answer)
     except KeyboardInterrupt:
         cut_short, code = asker.interrupted, ExitCode.INTERRUPTED
     except MachineryError as error:
         cut_short, code = str(error), error.exit_code
     if cut_short and can_run and number is not None:  # it was run, and has not answered
-        replies.setdefault(number, CUT_SHORT)
+        words = "the search ended while it ran"
+        unknown = Reply(answer=Answer.CANNOT_SAY, words=words, known="run now", tried=True)
+        replies.setdefault(number, unknown)
     report = Report(
         subject=asker.subject, candidates=asker.candidates, search=search, replies=replies,
         rests_on=asker.rests_on, cut_short=cut_short, tool=f"trtmatrix {__version__}",
@@ -108,14 +86,6 @@ def run_search(asker: Asker, search: Search, *, can_run: bool, tell: Tell) -> tu
     if not cut_short and report.is_found:
         code = ExitCode.AS_EXPECTED
     return replace(report, commands=asker.commands(report)), code
-
-
-def _find_end(asker: Asker, option: str, name: str | None) -> int | None:
-    """Return the number of a named end; :class:`UsageError` where there is none."""
-    names = [candidate.name for candidate in asker.candidates]
-    if name is not None and name not in names:
-        raise UsageError(unlisted_version(option, name, names))
-    return None if name is None else names.index(name)
 
 
 def check_options(options: BisectOptions) -> None:
@@ -134,13 +104,6 @@ def check_options(options: BisectOptions) -> None:
         if command is not None and value:
             raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
     check_outputs([output] if output else [], (".md",))
-
-
-def open_asker(options: BisectOptions) -> Asker:
-    """Return what asks."""
-    if options.shell_command is not None:
-        return ShellCommand(options)
-    return UserImages(open_case(options), options) if options.image else Versions(open_case(options), options)
 
 
 def _make_public(markdown: str, options: BisectOptions, report: Report) -> str:

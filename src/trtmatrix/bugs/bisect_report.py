@@ -149,14 +149,17 @@ def render_bisect_markdown(report: Report) -> str:
 def bisect_json(report: Report) -> str:
     """Return the result as strict JSON; what is not known is null."""
     edges = report.edges
-    names = {
-        "last_good": (Side.CAME_IN, "good"), "first_bad": (Side.CAME_IN, "bad"),
-        "last_bad": (Side.FIXED, "bad"), "first_fixed": (Side.FIXED, "good"),
-    }  # fmt: skip
+    came, fixed = edges.get(Side.CAME_IN), edges.get(Side.FIXED)
     found = {
-        key: report.name(getattr(edges[side], end)) if side in edges else None
-        for key, (side, end) in names.items()
-    }
+        "last_good": came and report.name(came.good), "first_bad": came and report.name(came.bad),
+        "last_bad": fixed and report.name(fixed.bad), "first_fixed": fixed and report.name(fixed.good),
+    }  # fmt: skip
+    row = list[dict[str, Any]]()
+    for number, candidate in enumerate(report.candidates):
+        reply, hint = report.replies.get(number), report.search.hints.get(number)
+        said = vars(reply) if reply else {"answer": None}
+        known = {key: None if value == "" else value for key, value in said.items()}
+        row.append({"name": candidate.name, "image": candidate.image or None, "hint": hint, **known})
     data = {
         "schema": SCHEMA, "subject": vars(report.subject), "found": report.is_found, **found,
         "edges": [
@@ -166,8 +169,7 @@ def bisect_json(report: Report) -> str:
         ],
         "monotone": is_monotone(report.search), "cut_short": report.cut_short or None,
         "tried": [*map(report.name, report.tried)],
-        "row": [_line(report, number) for number in range(len(report.candidates))],
-        "paragraph": " ".join(_sentences(report, code, plain)), "commands": report.commands,
+        "row": row, "paragraph": " ".join(_sentences(report, code, plain)), "commands": report.commands,
         "tool": report.tool,
     }  # fmt: skip
     return to_json(data)
@@ -244,12 +246,3 @@ def _row(report: Report, number: int) -> list[str]:
     known = [reply.known, *(f"{what} {value}" for what, value in facts.items() if value)]
     shown = reply.why + (f", {reply.figure}" if reply.figure else "")
     return [name, reply.answer.value, shown, "; ".join(known)]
-
-
-def _line(report: Report, number: int) -> dict[str, Any]:
-    candidate, reply = report.candidates[number], report.replies.get(number)
-    hint = report.search.hints.get(number)
-    said = {name: value or None for name, value in vars(reply).items()} if reply else {"answer": None}
-    more = {"answer": reply.answer.value, "tried": reply.tried} if reply else {}
-    return {"name": candidate.name, "image": candidate.image or None, "hint": hint.value if hint else None,
-            **said, **more}  # fmt: skip

@@ -93,9 +93,11 @@ def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Fou
     calibration = read_calibration()
     same = (e for e in mine if e.cell.version.product is version.product)
     row = tuple(sorted(same, key=lambda e: e.cell.version.release))
+    judged = (entry.cell.case, version, entry.cell.repro, calibration)
+    failing = (r for r in entry.records if judge([r], *judged).verdict in FAILURES)
+    record = next(failing, entry.records[0])  # the newest, where only all together fail
     return Found(
-        context=context, loaded=loaded, entry=entry, calibration=calibration,
-        record=_failing_record(entry, calibration), row=row,
+        context=context, loaded=loaded, entry=entry, calibration=calibration, record=record, row=row,
         others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != project.repros,
     )  # fmt: skip
 
@@ -150,16 +152,6 @@ def _why_nothing(entry: Entry | None, cell: CellId, options: ModelOptions) -> st
         return f"it is only reported, not measured: an archive shows what was measured\n  {run}"
     said = f"{full_words(entry.outcome)} {entry.figure}".strip()
     reason = f": {entry.outcome.reason}" if entry.outcome.reason else ""
-    does = (
-        "it does not fail, it is" if entry.outcome.verdict is Verdict.PASS else "that is no failure to show:"
-    )
+    passed = entry.outcome.verdict is Verdict.PASS
+    does = "it does not fail, it is" if passed else "that is no failure to show:"
     return f"{does} {said}{reason}\n  {run}"
-
-
-def _failing_record(entry: Entry, calibration: Calibration) -> Record:
-    """Return the newest record that fails by itself; where only all together do, the newest."""
-    cell = entry.cell
-    for record in entry.records:
-        if judge([record], cell.case, cell.version, cell.repro, calibration).verdict in FAILURES:
-            return record
-    return entry.records[0]

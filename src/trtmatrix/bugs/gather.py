@@ -109,10 +109,16 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
     floors = {a: subject.noise.floor(a, subject.precision) if subject.noise else None for a in given}
     on_cpu = product is Product.ONNXRUNTIME
     files, renamed = graph_files(folder, recipe, sample, limits, floors, redactor, on_cpu=on_cpu)
-    redactor = replace(redactor, keep=redactor.keep | names_in(files[MODEL]))
+    graph = onnx.load_from_string(files[MODEL]).graph  # a message may tell of names that go out
+    names = {name for node in graph.node for name in (node.name, *node.output)}
+    names |= {info.name for info in graph.input}
+    redactor = replace(redactor, keep=redactor.keep.union(name for name in names if len(name) > 2))
     recorded = recorded_of(found, redactor)
     recorded["wrong"] = {rename(given[a], renamed): ends for a, ends in wrong.items() if a in given}
-    values = script_values(recipe, subject, limits, recorded=recorded, builds=_builds_of(found))
+    outcome, builds = found.entry.outcome, 1
+    if outcome and 0 < outcome.failed < outcome.builds:  # only some engines fail
+        builds = min(max(outcome.builds, 3), 20)
+    values = script_values(recipe, subject, limits, recorded=recorded, builds=builds)
     for constant in ("LIMITS", "PROFILE"):
         values[constant] = {rename(key, renamed): value for key, value in values[constant].items()}
     script = redactor.clean(SCRIPT, fill_template(values))
@@ -122,20 +128,6 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
         trtexec=[] if on_cpu else trtexec_lines(recipe, facts.get("library", "")), files=WHAT, script=script,
     )  # fmt: skip
     return {ISSUE: redactor.clean(ISSUE, render_issue(report)).encode(), **files, SCRIPT: script.encode()}
-
-
-def _builds_of(found: Found) -> int:
-    """Return how many engines show the failure: one, or several where only some of them fail."""
-    outcome = found.entry.outcome
-    some = outcome is not None and 0 < outcome.failed < outcome.builds
-    return min(max(outcome.builds, 3), 20) if outcome and some else 1
-
-
-def names_in(model: bytes) -> frozenset[str]:
-    """Return the names of nodes and tensors of a graph that goes out: a message may tell of them."""
-    graph = onnx.load_from_string(model).graph
-    names = [name for node in graph.node for name in (node.name, *node.output)]
-    return frozenset(name for name in (*names, *(one.name for one in graph.input)) if len(name) > 2)
 
 
 def rename(key: str, renamed: Mapping[str, str]) -> str:

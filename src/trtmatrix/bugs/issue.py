@@ -7,7 +7,7 @@ The forms in ``forms/`` are upstream's, to the letter, with places such as ``@GP
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,13 +90,28 @@ def _render(report: Issue, script: str) -> str:
     names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
     capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
     compute = f" (compute capability {facts['compute']})" if "compute" in facts else ""
+    container, image = "Baremetal", facts.get("image")
+    if image_id := facts.get("image_id"):
+        container = f"Container: {plain(image) + ', ' if image else ''}id {code(image_id)}"
+    on_cpu = "; ".join(
+        f"ONNX Runtime {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
+        for e in report.found.others
+        if e.cell.version.product is Product.ONNXRUNTIME and e.outcome and e.record
+    )
+    version, known = report.found.entry.cell.version.name, newest_known(report.found.product)
+    tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]
+    name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (version, None)
+    said = "this report" if name == version or outcome is None else outcome.verdict.value
+    newest = f" {plain(known)} is the newest that is known of." if known not in {"", name} else ""
+    head = "Yes:" if known == name else "No. The newest that was tried is"
+    latest = f"{head} {plain(name)} ({said}).{newest}"
     places = {
         **{name.upper(): plain(facts.get(name) or none) for name in names},
         "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
-        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": _container(facts),
+        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": container,
         "FILES": bullets(f"{code(name)}: {what}" for name, what in report.files.items()),
-        "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": _latest(report),
-        "FRAMEWORKS": plain(_on_cpu(report)) or "Not tried.",
+        "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": latest,
+        "FRAMEWORKS": plain(on_cpu) or "Not tried.",
         "CAPTURE": _read_form("capture") if capture else "",
     }  # fmt: skip
     form = _read_form("pytorch" if is_torch else "nvidia")
@@ -127,13 +142,11 @@ def _description(report: Issue) -> str:
     source = ""
     if not found.own_model and "#" in repro.upstream:
         source = f"First reported as {link(repro.url, repro.upstream)}."
-    rows = _output_rows(found)
     parts = [
         CONTROL if found.case.control is Control.NEGATIVE else "",
         _what(report),
         fence(record.detail[-4000:]).replace("```sh", "```text", 1) if record.ended != RAN else "",
-        table(OUTPUT_HEADS, rows) if rows else "",
-        _reference(found) if rows else "",
+        *_outputs(found),
         _since(found),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
         f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
@@ -157,10 +170,10 @@ def _what(report: Issue) -> str:
     )
 
 
-def _output_rows(found: Found) -> list[list[str]]:
-    """Return how each output of the first engine that fails stands to its reference."""
+def _outputs(found: Found) -> Iterator[str]:
+    """Yield how each output of the first engine that fails stands to its reference, and why that is right."""
     if found.record.ended != RAN:
-        return []
+        return
     subject, builds = found.subject, found.record.builds
     build = next((b for b in builds if judge_build(b, subject).verdict is Verdict.FAIL), builds[0])
     floors, rows = read_floors(build, subject), []
@@ -169,11 +182,9 @@ def _output_rows(found: Found) -> list[list[str]]:
         worst = f"{x['worst_y']:.6g} instead of {x['worst_r']:.6g}" if "worst_at" in x else ""
         shown = ["" if number is None else f"{number:.3g}" for number in numbers]
         rows.append([code(name), *shown, str(int(x.get("nan", 0)) + int(x.get("inf", 0))), worst])
-    return rows
-
-
-def _reference(found: Found) -> str:
-    """Return against what it is compared, and why that is right."""
+    if not rows:
+        return
+    yield table(OUTPUT_HEADS, rows)
     by = "ONNX Runtime" if found.own_model else "NumPy, from the mathematics of the case written out,"
     words = (
         f"**Why the reference is right**: {by} computed it in float64 on the CPU. "
@@ -182,7 +193,7 @@ def _reference(found: Found) -> str:
     )
     if found.manner.kind is Kind.DEFECT:
         words += " c is how much of a known defect's own change is in the error: 1 is exactly the defect."
-    return words
+    yield words
 
 
 def _since(found: Found) -> str:
@@ -207,22 +218,6 @@ def _since(found: Found) -> str:
     return f"**Since which version**: {', '.join(words)}."
 
 
-def _on_cpu(report: Issue) -> str:
-    """Return what ONNX Runtime makes of the same graph; nothing where it did not run it."""
-    return "; ".join(
-        f"ONNX Runtime {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
-        for e in report.found.others
-        if e.cell.version.product is Product.ONNXRUNTIME and e.outcome and e.record
-    )
-
-
-def _container(facts: Mapping[str, str]) -> str:
-    name, image_id = facts.get("image", ""), facts.get("image_id", "")
-    if not image_id:
-        return "Baremetal"
-    return f"Container: {plain(name)}, id {code(image_id)}" if name else f"Container: id {code(image_id)}"
-
-
 def _commands(report: Issue, script: str) -> str:
     """Return how to run it: by the script, in a container, by other tools; then the script itself."""
     folder = report.archive.removesuffix(".tar.gz")
@@ -243,14 +238,3 @@ def _commands(report: Issue, script: str) -> str:
 def newest_known(product: Product) -> str:
     """Return the newest release of TensorRT whose API is known; nothing of other products."""
     return max(read_store(), key=release_of, default="") if product is Product.TENSORRT else ""
-
-
-def _latest(report: Issue) -> str:
-    """Return whether the latest release was tried; where it was not, what the newest was that was tried."""
-    version, known = report.found.entry.cell.version.name, newest_known(report.found.product)
-    tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]
-    name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (version, None)
-    said = "this report" if name == version or outcome is None else outcome.verdict.value
-    newest = f" {plain(known)} is the newest that is known of." if known not in {"", name} else ""
-    head = "Yes:" if known == name else "No. The newest that was tried is"
-    return f"{head} {plain(name)} ({said}).{newest}"

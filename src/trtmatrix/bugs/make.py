@@ -10,14 +10,13 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from trtmatrix.bugs.cell import Found, find_cell, read_cell_id
 from trtmatrix.bugs.gather import WHAT, Files, check_found, gather_files, recorded_of
 from trtmatrix.bugs.issue import newest_known
 from trtmatrix.bugs.redact import Redactor, known_values
-from trtmatrix.bugs.verify import Verification, find_place, verify_archive
-from trtmatrix.common.archive import SUFFIX, Written, check_name, write_archive, write_size
+from trtmatrix.bugs.verify import find_place, tell, verify_archive
+from trtmatrix.common.archive import SUFFIX, check_name, write_archive, write_size
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import ProjectOptions
@@ -53,7 +52,7 @@ class VerifyOptions:
 
 def verify_command(options: VerifyOptions) -> ExitCode:
     """Verify an archive."""
-    outcome = verify_archive(options.file, options.seconds, tell, image=options.image, trust=options.trust)
+    outcome = verify_archive(options.file, options.seconds, image=options.image, trust=options.trust)
     print(json.dumps(vars(outcome), indent=1) if options.json else outcome.text)
     return ExitCode.AS_EXPECTED if outcome.verified else ExitCode.SURPRISE
 
@@ -62,54 +61,45 @@ def make_command(options: MakeOptions) -> ExitCode:
     """Check everything and ask, then write the archive of a failing cell and run it from itself alone."""
     cell = read_cell_id(options.cell)
     target = options.to or Path(f"{cell.repro}-{cell.case}-{cell.version}{SUFFIX}")
-    check_target(target)
+    check_name(target)
+    if target.is_dir() or not target.parent.is_dir():
+        raise UsageError(f"--to {target}: name a file in a folder that is there")
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("nobody can be asked here, as stdin is no terminal: add --yes to write the archive")
     found = find_cell(cell, options.project, options.model)
     check_found(found)
     redactor = redactor_of(found, filter(None, (options.model.model, options.model.inputs)))
     place = None if options.no_verify else find_place(recorded_of(found, redactor))
-    if not ask(question(found, target, verifies=place is not None), yes=options.yes, stdin=sys.stdin):
-        print(f"nothing was written to {target}", file=sys.stderr)
-        return ExitCode.SURPRISE
+    weights = "\nTHE WEIGHTS OF YOUR OWN MODEL GO OUT with it." if found.own_model else ""
+    then = "" if place is None else " and run in a fresh environment"
+    tell(
+        f"{target} will be written{then}: what an engineer needs to see {found.entry.cell.id} fail.\n"
+        "It holds the graph, its inputs, the reference and what ran it. Names, paths, addresses and "
+        "tokens that this host is known by or that look private are taken out: look through it yourself, "
+        f"too.{weights}"
+    )
+    if not options.yes:
+        print("Write it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            tell(f"nothing was written to {target}")
+            return ExitCode.SURPRISE
 
     files = gather_files(found, target.name, redactor)
     tell(listing(files, redactor))
     written = write_archive(target, files)
     if written.size > GITHUB:
         tell(f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere")
-    outcome = None if place is None else verify_archive(target, options.seconds, tell, place)
-    show(written, files, outcome, as_json=options.json)
+    outcome = None if place is None else verify_archive(target, options.seconds, place)
+    if options.json:
+        data = {
+            "file": str(written.file), "sha256": written.sha256, "size": written.size, "names": sorted(files),
+            "verify": vars(outcome) if outcome else None,
+        }  # fmt: skip
+        print(json.dumps(data, indent=1))
+    else:
+        print(f"{written.file}: {write_size(written.size)}, sha256 {written.sha256}")
+        print(outcome.text if outcome else "not verified: bundle verify FILE does that")
     return ExitCode.AS_EXPECTED if outcome is None or outcome.verified else ExitCode.SURPRISE
-
-
-def check_target(target: Path) -> None:
-    """Refuse a target that cannot be written."""
-    check_name(target)
-    if target.is_dir() or not target.parent.is_dir():
-        raise UsageError(f"--to {target}: name a file in a folder that is there")
-
-
-def question(found: Found, target: Path, *, verifies: bool) -> str:
-    """Return what the user is asked before anything is computed."""
-    weights = "\nTHE WEIGHTS OF YOUR OWN MODEL GO OUT with it." if found.own_model else ""
-    then = " and run in a fresh environment" if verifies else ""
-    return (
-        f"{target} will be written{then}: what an engineer needs to see {found.entry.cell.id} fail.\n"
-        "It holds the graph, its inputs, the reference and what ran it. Names, paths, addresses and "
-        "tokens that this host is known by or that look private are taken out: look through it yourself, "
-        f"too.{weights}\n"
-    )
-
-
-def ask(text: str, *, yes: bool, stdin: TextIO) -> bool:
-    """Show a text and ask; True where the answer is yes, or ``yes`` said so beforehand."""
-    sys.stderr.write(text)
-    if yes:
-        return True
-    sys.stderr.write("Write it? [y/N] ")
-    sys.stderr.flush()
-    return stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def redactor_of(found: Found, given: Iterable[Path]) -> Redactor:
@@ -130,21 +120,3 @@ def listing(files: Files, redactor: Redactor) -> str:
     taken = [f"  {name}: {redactor.told(name)}" for name in sorted({file for file, _ in redactor.taken})]
     lines.append("Taken out as private:" if taken else "Nothing private was found in it.")
     return "\n".join([*lines, *taken])
-
-
-def show(written: Written, files: Files, outcome: Verification | None, *, as_json: bool) -> None:
-    """Print what was written and how its verification came out."""
-    if as_json:
-        data = {
-            "file": str(written.file), "sha256": written.sha256, "size": written.size, "names": sorted(files),
-            "verify": vars(outcome) if outcome else None,
-        }  # fmt: skip
-        print(json.dumps(data, indent=1))
-        return
-    print(f"{written.file}: {write_size(written.size)}, sha256 {written.sha256}")
-    print(outcome.text if outcome else "not verified: bundle verify FILE does that")
-
-
-def tell(text: str) -> None:
-    """Tell of long work."""
-    print(text, file=sys.stderr, flush=True)

@@ -142,16 +142,13 @@ def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -
     alike = [manner for manner in found if (manner.kind, manner.what) == commonest]
     sizes = tuple(size for manner in alike for size in manner.sizes)
     outputs = tuple(sorted({name for manner in alike for name in manner.outputs}))
-    words = alike[0].words.replace(SIZE, _range_text(sizes))
+    numbers = [size for size in sizes if not math.isnan(size)]
+    ends = (min(numbers), max(numbers)) if numbers else sizes[:1]
+    words = alike[0].words.replace(SIZE, " to ".join(dict.fromkeys(map(short, ends))))
     return replace(
         alike[0], outputs=outputs, sizes=sizes, errors=tuple(e for manner in alike for e in manner.errors),
         words=f"{join_some(outputs)}: {words}" if outputs else words,
     )  # fmt: skip
-
-
-def _range_text(sizes: Sequence[float]) -> str:
-    known = [size for size in sizes if not math.isnan(size)]
-    return " to ".join(dict.fromkeys(map(short, (min(known), max(known)) if known else sizes[:1])))
 
 
 def _of_engine(build: Measured, subject: Subject) -> Manner | None:
@@ -173,8 +170,9 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
     if judge_build(build, subject).verdict is not Verdict.FAIL:
         return _manner(Kind.REMARK, build, (), size, f"right, but {build.remark}", build.remark)
     wrong = tuple(output for output in floors if not floors[output] < FAIL_FACTOR)
-    zeros = tuple(output for output in wrong or (worst,) if _is_zero(build, output))
-    if zeros:
+    given = {output: build.outputs.get(output, {}) for output in wrong or (worst,)}
+    all_zero = (name for name, v in given.items() if 0 < v.get("count", 0) == v.get("zeros"))
+    if zeros := tuple(name for name in all_zero if given[name].get("rel_l2", 0) != 0):
         return _manner(Kind.ZEROS, build, zeros, size, "zero all over, where the reference is not")
     signs = read_signs(build, subject)
     best = best_sign(signs)
@@ -192,12 +190,6 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
     return _manner(
         Kind.WRONG, build, wrong or tuple(filter(None, [worst])), size, words, precision_of(member)
     )
-
-
-def _is_zero(build: Measured, output: str) -> bool:
-    """Whether an output is zero all over and its reference is not."""
-    values = build.outputs.get(output, {})
-    return bool(0 < values.get("count", 0) == values.get("zeros") and values.get("rel_l2", 0) != 0)
 
 
 def _manner(

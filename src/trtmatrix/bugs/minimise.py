@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,15 +31,11 @@ from trtmatrix.onnxmodel.sessions import NotComputedError
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.cells import unlisted_version
 
-FOLDER = "minimise"
-"""Where in the cache the records of trials lie."""
-
 GARBAGE_BUILDS = 2
 """Engines of a trial whose first one is right where garbage is wanted: memory may hold what is right."""
 
 REPORT = "minimised.json"
 SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
-_WORDS = {SAME: "kept", NOT: "no", CANNOT_SAY: "cannot say"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +58,23 @@ def minimise_command(options: MinimiseOptions) -> ExitCode:
     cell = read_cell_id(options.cell)
     start = find_start(find_cell(cell, options.project, options.model))
     target = options.to or Path(f"minimised-{cell.case}")
-    check_target(target, start.cell)
+    if target.exists():
+        try:
+            known = str(read_json(target / REPORT)["cell"])
+        except (OSError, ValueError, TypeError, KeyError):
+            known = ""
+        if known != start.cell:
+            raise UsageError(
+                f"{target} is there already, and is not of this cell: name another folder by --to"
+            )
     others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
     if options.good not in {None, *others}:
         raise UsageError(unlisted_version("--good", options.good or "", others))
     with contextlib.ExitStack() as exits:
-        trials = Trials(start, FOLDER, exits)
+        trials = Trials(start, exits)
         search = Minimiser(start, trials, target, options.steps, options.seconds, options.good or "")
-        end, code = search.run()
-    print(to_json(end.data) if options.json else end.text(), end="")
+        code = search.run()
+    print(to_json(search.data) if options.json else search.text(), end="")
     return code
 
 
@@ -82,75 +86,13 @@ class Attempt:
     answer: str
     said: str
 
-    def line(self, number: int, size: str) -> str:
-        """Return the step for a terminal, with the model's size where it was kept."""
-        more = size if self.answer == SAME else self.said
-        return f"  [{number}] {self.what} — {_WORDS[self.answer]}{f' ({more})' if more else ''}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Minimised:
-    """How a search ended.
-
-    ``manner``: in which way the cell fails. ``good``: the version at which what is left is right, if one was
-    asked. ``ended``: why it ended. ``smallest``: the cell of the result, whose record stays; empty where it
-    was not run again, and ``last_said`` tells why, or what came of it.
-    """
-
-    cell: str
-    manner: str
-    good: str
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    ended: str
-    steps: tuple[Attempt, ...]
-    notes: tuple[str, ...] = ()
-    folder: str = ""
-    smallest: str = ""
-    last_said: str = ""
-
-    @property
-    def is_smaller(self) -> bool:
-        """Whether anything was kept."""
-        return any(step.answer == SAME for step in self.steps)
-
-    @property
-    def commands(self) -> list[str]:
-        """The command that makes an archive of the result."""
-        return [f"python -m trtmatrix bundle make {self.smallest}"] if self.smallest else []
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """All of it as JSON; the same search gives the same."""
-        told = ("cell", "manner", "good", "ended", "before", "after", "smallest", "notes", "commands")
-        trials = [vars(step) for step in self.steps]
-        return {
-            "schema": 2, **{name: getattr(self, name) for name in told}, "smaller": self.is_smaller,
-            "notes": [*self.notes], "trials": trials,
-        }  # fmt: skip
-
-    def text(self) -> str:
-        """Return it for a terminal."""
-        count = Counter(step.answer for step in self.steps)
-        right = [f"  right at {self.good}, as is what is left of it"] if self.good else []
-        lines = [
-            self.cell, f"  fails: {self.manner}", *right, f"  before: {size_text(self.before)}",
-            f"  after:  {size_text(self.after)}", f"  {self.ended}",
-            f"  {len(self.steps)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
-            f"same way, {count[CANNOT_SAY]} could not be made or run",
-            *(f"  {note}" for note in self.notes),
-        ]  # fmt: skip
-        if self.is_smaller:
-            lines.append(f"{self.folder}: model.onnx, its inputs, {REPORT} (what was tried)")
-            lines += [f"  {self.last_said}"] if self.last_said else []
-            lines += ["Next:", *(f"  {line}" for line in self.commands)] if self.commands else []
-        else:
-            lines.append("nothing smaller fails in the same way")
-        return "\n".join(lines) + "\n"
-
 
 class Minimiser:
-    """A search under way. ``best``: the smallest model so far, which lies in the folder at any time."""
+    """A search, and what came of it. ``best``: the smallest model so far, in the folder at any time.
+
+    ``wanted``: in which way the cell fails. ``ended``: why it ended. ``smallest``: the cell of the result,
+    whose record stays; empty where it was not run again, and ``last_said`` tells why, or what came of it.
+    """
 
     def __init__(
         self, start: Start, trials: Trials, target: Path, steps: int, seconds: float, good: str = ""
@@ -162,22 +104,66 @@ class Minimiser:
         self.builds = 1 if start.every else 0
         self.tried: list[Attempt] = []
         self.notes: list[str] = []
+        self.ended, self.smallest, self.last_said = "it was ended before its end", "", ""
         self._seen = {start.model.digest}
 
-    def run(self) -> tuple[Minimised, ExitCode]:
+    @property
+    def is_smaller(self) -> bool:
+        """Whether anything was kept."""
+        return any(step.answer == SAME for step in self.tried)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON; the same search gives the same."""
+        return {
+            "schema": 2, "cell": self.start.cell, "manner": self.wanted.words, "good": self.good,
+            "ended": self.ended, "before": self.start.model.size, "after": self.best.size,
+            "smallest": self.smallest, "smaller": self.is_smaller, "notes": self.notes,
+            "commands": self._commands, "trials": [vars(step) for step in self.tried],
+        }  # fmt: skip
+
+    @property
+    def _commands(self) -> list[str]:
+        """The command that makes an archive of the result."""
+        return [f"python -m trtmatrix bundle make {self.smallest}"] if self.smallest else []
+
+    def text(self) -> str:
+        """Return it for a terminal."""
+        count = Counter(step.answer for step in self.tried)
+        right = [f"  right at {self.good}, as is what is left of it"] if self.good else []
+        lines = [
+            self.start.cell, f"  fails: {self.wanted.words}", *right,
+            f"  before: {size_text(self.start.model.size)}", f"  after:  {size_text(self.best.size)}",
+            f"  {self.ended}",
+            f"  {len(self.tried)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
+            f"same way, {count[CANNOT_SAY]} could not be made or run",
+            *(f"  {note}" for note in self.notes),
+        ]  # fmt: skip
+        if self.is_smaller:
+            lines.append(f"{self.target}: model.onnx, its inputs, {REPORT} (what was tried)")
+            lines += [f"  {self.last_said}"] if self.last_said else []
+            lines += ["Next:", *(f"  {line}" for line in self._commands)] if self.smallest else []
+        else:
+            lines.append("nothing smaller fails in the same way")
+        return "\n".join(lines) + "\n"
+
+    def run(self) -> ExitCode:
         """Search until nothing is smaller, the budget is spent, or it is interrupted."""
-        ended = ""
         self._find_baseline()
         try:
             self._reduce()
         except KeyboardInterrupt:
-            ended = "it was interrupted; what is here is the smallest so far"
-        end = self._end(ended or self._why_ended())
-        if end.is_smaller:
-            write_minimised(self.target, self.best, end)
-        if ended or not end.is_smaller:
-            return end, ExitCode.INTERRUPTED if ended else ExitCode.SURPRISE
-        return self._run_once_more(end)
+            self.ended = "it was interrupted; what is here is the smallest so far"
+            self._write()
+            return ExitCode.INTERRUPTED
+        if len(self.tried) >= self.steps:
+            self.ended = f"all of its {self.steps} steps are used: more by --steps"
+        elif time.monotonic() >= self.deadline:
+            self.ended = "its time is over: more by --seconds"
+        else:
+            self.ended = "nothing else that was tried can be smaller"
+        self._write()
+        return self._run_once_more() if self.is_smaller else ExitCode.SURPRISE
 
     def _find_baseline(self) -> None:
         """Learn how the cell's model fails as a plain model; :class:`MachineryError` where it does not so."""
@@ -220,17 +206,16 @@ class Minimiser:
             before = self.best
             if before.size["nodes"] == 1 or not self._has_time():
                 return
-            if ended := reduce_nodes(before, mode, partial(self._is_kept, mode), self._has_time):
+            if ended := reduce_nodes(before, mode, partial(self._try_fewer_nodes, mode), self._has_time):
                 self._note(f"Polygraphy's reducer ({mode}): {ended}")
             if mode == "linear" and self.best is before:
                 return
 
-    def _is_kept(self, mode: str, model: FailingModel) -> bool:
+    def _try_fewer_nodes(self, mode: str, model: FailingModel) -> bool:
         """Try a graph of Polygraphy's, unless it has as many nodes as what was found already."""
         nodes = model.size["nodes"]
-        if nodes >= self.best.size["nodes"]:
-            return False
-        return self._try(f"Polygraphy, by {mode}: {nodes} nodes", lambda: model)
+        what = f"Polygraphy, by {mode}: {nodes} nodes"
+        return nodes < self.best.size["nodes"] and self._try(what, lambda: model)
 
     def _try(self, what: str, make: Callable[[], FailingModel]) -> bool:
         """Make a smaller model, run it, and keep it where it fails in the same way; whether it does."""
@@ -244,12 +229,12 @@ class Minimiser:
             answer, said = self._check(model)
         except NotComputedError as error:
             answer, said = CANNOT_SAY, str(error)[:300]
-        step = Attempt(what=what, answer=answer, said=said)
-        self.tried.append(step)
+        self.tried.append(Attempt(what=what, answer=answer, said=said))
+        told = {SAME: "kept", NOT: "no"}.get(answer, answer)
         if answer == SAME:
-            self.best = model
-            write_minimised(self.target, model, self._end("it was ended before its end"))
-        _tell(step.line(len(self.tried), size_text(self.best.size)))
+            self.best, said = model, size_text(model.size)
+            self._write()
+        _tell(f"  [{len(self.tried)}] {what} — {told}{f' ({said})' if said else ''}")
         return answer == SAME
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
@@ -280,25 +265,11 @@ class Minimiser:
     def _has_time(self) -> bool:
         return len(self.tried) < self.steps and time.monotonic() < self.deadline
 
-    def _why_ended(self) -> str:
-        if len(self.tried) >= self.steps:
-            return f"all of its {self.steps} steps are used: more by --steps"
-        if time.monotonic() >= self.deadline:
-            return "its time is over: more by --seconds"
-        return "nothing else that was tried can be smaller"
-
     def _note(self, text: str) -> None:
         self.notes.append(text)
         _tell(f"NOTE: {text}")
 
-    def _end(self, ended: str) -> Minimised:
-        return Minimised(
-            cell=self.start.cell, manner=self.wanted.words, good=self.good, before=self.start.model.size,
-            after=self.best.size, ended=ended, steps=tuple(self.tried), notes=tuple(self.notes),
-            folder=str(self.target),
-        )  # fmt: skip
-
-    def _run_once_more(self, end: Minimised) -> tuple[Minimised, ExitCode]:
+    def _run_once_more(self) -> ExitCode:
         """Run the result as a cell of its own whose record stays, so that it can be bundled.
 
         It must fail as the whole does there, too: it has more engines than a trial, in a fresh process.
@@ -307,37 +278,26 @@ class Minimiser:
         try:
             ran = self.trials.run(self.best, self.start.version, lasting=True)
         except KeyboardInterrupt:
-            said = "it was interrupted before it was run once more"
-            return replace(end, last_said=said), ExitCode.INTERRUPTED
+            self.last_said = "it was interrupted before it was run once more"
+            return ExitCode.INTERRUPTED
         differs = self._differs(ran.manner) if ran.manner else ran.said
         some = "in some of its engines only: " * (ran.some and not differs)
-        smallest = "" if differs else ran.cell
-        end = replace(end, smallest=smallest, last_said=f"run once more: {some}{differs or ran.said}")
-        write_minimised(self.target, self.best, end)
-        return end, ExitCode.SURPRISE if differs else ExitCode.AS_EXPECTED
+        self.smallest = "" if differs else ran.cell
+        self.last_said = f"run once more: {some}{differs or ran.said}"
+        self._write()
+        return ExitCode.SURPRISE if differs else ExitCode.AS_EXPECTED
 
-
-def check_target(target: Path, cell: str) -> None:
-    """Raise :class:`UsageError` where a folder holds something else than this cell's earlier result."""
-    if not target.exists():
-        return
-    try:
-        known = str(read_json(target / REPORT)["cell"])
-    except (OSError, ValueError, TypeError, KeyError):
-        known = ""
-    if known != cell:
-        raise UsageError(f"{target} is there already, and is not of this cell: name another folder by --to")
-
-
-def write_minimised(target: Path, model: FailingModel, end: Minimised) -> None:
-    """Write the smallest model so far with its inputs and the report, in place of those of before."""
-    target.mkdir(parents=True, exist_ok=True)
-    with undisturbed():  # all of it is replaced, or none
-        remove_tree(target / "inputs")
-        (target / "inputs.npz").unlink(missing_ok=True)
-        write_failing_model(model, target)
-        text = json.dumps(end.data, indent=1, sort_keys=True, allow_nan=False)
-        (target / REPORT).write_text(text + "\n", encoding="utf-8")
+    def _write(self) -> None:
+        """Write the smallest model so far, if any, its inputs and the report, in place of those of before."""
+        if not self.is_smaller:
+            return
+        self.target.mkdir(parents=True, exist_ok=True)
+        with undisturbed():  # all of it is replaced, or none
+            remove_tree(self.target / "inputs")
+            (self.target / "inputs.npz").unlink(missing_ok=True)
+            write_failing_model(self.best, self.target)
+            text = json.dumps(self.data, indent=1, sort_keys=True, allow_nan=False)
+            (self.target / REPORT).write_text(text + "\n", encoding="utf-8")
 
 
 def _plain(manner: Manner) -> Manner:

@@ -7,11 +7,13 @@ searched for values that this host knows of itself, and for what looks private a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
+import pwd
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +52,8 @@ EVERYBODY = frozenset(
     ("root", "user", "admin", "nobody", "ubuntu", "debian", "docker", "runner", "localhost", "localdomain",
      "none")
 )  # fmt: skip
+USER_VARIABLES = ("USER", "LOGNAME", "SUDO_USER", "USERNAME")
+HOST_VARIABLES = ("HOSTNAME", "HOST", "SLURMD_NODENAME", "NODE_NAME")
 EVERYBODYS_FOLDER = (
     r"/?|/(?:usr|lib|lib64|opt|etc|proc|sys|dev|bin|sbin|run|var)(?:/.*)?|/[^/]*|/(?:home|Users)/?"
 )
@@ -123,9 +127,9 @@ class Redactor:
             kind = self.known[value]
             ends = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])" if len(value) < 8 else "{}"
             text = self._replace(file, kind, ends.format(re.escape(value)), text, re.IGNORECASE)
-        for kind, pattern in LOOKS_PRIVATE:
+        for kind, pattern in (*LOOKS_PRIVATE, *([] if is_name else [("path", A_PATH)])):
             text = self._replace(file, kind, pattern, text)
-        return text if is_name else self._replace(file, "path", A_PATH, text)
+        return text
 
     def _replace(self, file: str, kind: str, pattern: str, text: str, flags: int = 0) -> str:
         def instead(_: re.Match[str]) -> str:
@@ -149,7 +153,17 @@ def known_values(
     cannot be told from ordinary text is left out: short values, numbers, versions, a word in small letters.
     """
     variables = dict(os.environ if environment is None else environment)
-    found = dict.fromkeys(_hosts(variables), "host name") | dict.fromkeys(_users(variables), "user name")
+    hosts = [platform.node(), *(variables.get(name, "") for name in HOST_VARIABLES)]
+    for host in [*hosts]:
+        first, _, domain = host.partition(".")
+        hosts += [first, domain] if "." in domain else [first]
+    home = variables.get("HOME", "")
+    users = [variables.get(name, "") for name in USER_VARIABLES]
+    users += [home.rstrip("/").rpartition("/")[2]] if home.count("/") > 1 else []
+    with contextlib.suppress(KeyError):
+        account = pwd.getpwuid(os.getuid())
+        users += [account.pw_name, account.pw_gecos.partition(",")[0]]
+    found = dict.fromkeys(hosts, "host name") | dict.fromkeys(users, "user name")
     found = {n: kind for n, kind in found.items() if len(n) > 2 and n.lower() not in EVERYBODY}
     for name, value in variables.items():
         if not HARMLESS.fullmatch(name):
@@ -158,33 +172,11 @@ def known_values(
                 if len(text) > 3 and not re.fullmatch(rf"{VERSION}|[a-z]+|[\W\d]+", text):
                     found.setdefault(text, "token" if secret else "environment value")
     paths = [path for value in variables.values() for path in re.split(r"[\s:;,=]+", value)]
-    for path in (*paths, *map(str, folders), str(Path.cwd()), str(Path.home()), variables.get("HOME", "")):
+    for path in (*paths, *map(str, folders), str(Path.cwd()), str(Path.home()), home):
         for folder in (path.rstrip("/"), os.path.realpath(path) if path else ""):
             if folder.startswith("/") and not re.fullmatch(EVERYBODYS_FOLDER, folder):
                 found.setdefault(folder, "path")
     return found
-
-
-def _users(variables: Mapping[str, str]) -> Iterator[str]:
-    yield from (variables.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER", "USERNAME"))
-    home = variables.get("HOME", "")
-    yield home.rstrip("/").rpartition("/")[2] if home.count("/") > 1 else ""
-    try:
-        import pwd
-
-        account = pwd.getpwuid(os.getuid())
-    except (ImportError, KeyError):
-        return
-    yield account.pw_name
-    yield account.pw_gecos.partition(",")[0]
-
-
-def _hosts(variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield this host's names, and the domains that it is in."""
-    names = ("HOSTNAME", "HOST", "SLURMD_NODENAME", "NODE_NAME")
-    for name in (platform.node(), *(variables.get(name, "") for name in names)):
-        first, _, domain = name.partition(".")
-        yield from (name, first, domain if "." in domain else "")
 
 
 def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, str]:

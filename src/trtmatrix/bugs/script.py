@@ -12,9 +12,11 @@ import json
 import math
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from trtmatrix.bugs.manner import Kind, Manner
@@ -69,7 +71,7 @@ def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Pr
     try:
         module.run(dict(params), case, _StandIn(case, has_streams=product is Product.TENSORRT))
     except _Seen as seen:
-        options, feeds = seen.options, seen.feeds
+        options, feeds = seen.args
     except Exception:  # noqa: BLE001 - a repro that needs more than a build and a run, whatever it raises
         return None
     else:
@@ -90,35 +92,7 @@ def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Pr
 
 
 class _Seen(Exception):
-    """The case's own graph is run."""
-
-    def __init__(self, options: Mapping[str, Any], feeds: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.options, self.feeds = options, feeds
-
-
-class _Anything(dict[str, Any]):
-    """Outputs of another graph: any name has a zero."""
-
-    def __missing__(self, name: str) -> Any:  # noqa: ANN401 - an array
-        import numpy as np
-
-        return np.zeros(())
-
-
-class _StandInEngine:
-    """An engine that is not there."""
-
-    def __init__(self, options: Mapping[str, Any], *, is_own: bool) -> None:
-        self.options, self.is_own = options, is_own
-
-    def run(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.is_own:
-            raise _Seen(self.options, inputs)
-        return _Anything()
-
-    def fusion(self, _: Mapping[str, Any]) -> str:
-        return "?"
+    """The case's own graph is run: the options of its build, and what it is fed with."""
 
 
 class _StandIn:
@@ -127,8 +101,15 @@ class _StandIn:
     def __init__(self, case: Any, *, has_streams: bool) -> None:  # noqa: ANN401 - the probe's
         self.case, self.has_streams = case, has_streams
 
-    def build(self, model: Path, **options: Any) -> _StandInEngine:  # noqa: ANN401 - as the probe's
-        return _StandInEngine(options, is_own=model == self.case.model)
+    def build(self, model: Path, **options: Any) -> SimpleNamespace:  # noqa: ANN401 - as the probe's
+        import numpy as np
+
+        def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+            if model == self.case.model:
+                raise _Seen(options, feeds)
+            return defaultdict(lambda: np.zeros(()))  # of another graph any output will do
+
+        return SimpleNamespace(run=run, fusion=lambda _: "?")
 
     def remark(self, *told: object) -> None:
         """Note nothing."""
@@ -173,26 +154,22 @@ def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
     signs = read_signs(Measured(outputs={}, scalars={}), subject)
     if says_nothing(subject, signs):
         return dict.fromkeys(outputs.values(), _NEVER_RIGHT)
-    found = {graph: _by_floor(subject, name) for name, graph in outputs.items()}
+    found = Limits()
+    for name, graph in outputs.items():
+        if (floor := subject.noise.floor(name, subject.precision)) is None:
+            found[graph] = _ONLY_EXACT
+            continue
+        explained = [  # what a member which no GPU has shown yet would explain is right
+            FIT * float(error) for member, error in subject.noise.outputs[name].items()
+            if member in POSSIBLE and precision_of(member) in ALLOWED[subject.precision]
+            and float(error) / FIT <= PASS_FACTOR * floor
+        ]  # fmt: skip
+        wrong = FAIL_FACTOR * floor
+        found[graph] = min(max([PASS_FACTOR * floor, *explained]), wrong), wrong
     for sign in signs:
         if sign.usable and sign.output in outputs:
             found[f"{sign.name} in {outputs[sign.output]}"] = (sign.bound, CLOSER_BOUND * sign.bound)
     return found
-
-
-def _by_floor(subject: Subject, name: str) -> tuple[float, float]:
-    """Return an output's limits; an error that a member which no GPU has shown yet would explain is right."""
-    noise = subject.noise
-    floor = noise.floor(name, subject.precision) if noise else None
-    if noise is None or floor is None:
-        return _ONLY_EXACT
-    explained = [
-        FIT * float(error) for member, error in noise.outputs[name].items()
-        if member in POSSIBLE and precision_of(member) in ALLOWED[subject.precision]
-        and float(error) / FIT <= PASS_FACTOR * floor
-    ]  # fmt: skip
-    wrong = FAIL_FACTOR * floor
-    return min(max([PASS_FACTOR * floor, *explained]), wrong), wrong
 
 
 def script_values(
@@ -252,8 +229,7 @@ def read_recorded(script: str) -> dict[str, Any]:
     found = re.search(r"^RECORDED: [^=]+ = (\{.*?\})  # ", script, re.MULTILINE)
     if found is None:
         raise ValueError("it has no RECORDED")
-    recorded: dict[str, Any] = ast.literal_eval(found[1])
-    return recorded
+    return dict(ast.literal_eval(found[1]))
 
 
 def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
@@ -267,29 +243,22 @@ def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
         f"import numpy as np; [{cast}.tofile('input-%d.bin' % i) "
         "for i, (_, a) in enumerate(sorted(np.load('inputs.npz').items()))]"
     )
-    words = ["--onnx=model.onnx", *([] if recipe.precision != "fp32" else ["--noTF32"])]
-    words += _types(recipe, library)
+    words = ["--onnx=model.onnx", *(["--noTF32"] if recipe.precision == "fp32" else [])]
+    if recipe.precision not in TYPED or _before(library, "9"):
+        words += ["--fp16"] if recipe.precision.startswith("fp16") else []
+        words += [f"--{word}" for word in recipe.quantized]
+    elif _before(library, "11"):
+        words.append("--stronglyTyped")
     if recipe.level is not None and not _before(library, "8.6"):
         words.append(f"--builderOptimizationLevel={recipe.level}")
-    for which, option in enumerate(
-        ("minShapes", "optShapes", "maxShapes", "shapes") if recipe.profile else ()
-    ):
+    for which, option in enumerate(("minShapes", "optShapes", "maxShapes", "shapes")):
         shapes = {n: (*ranges, recipe.shapes[n])[which] for n, ranges in recipe.profile.items()}
-        words.append(f"--{option}=" + ",".join(f"{n}:{'x'.join(map(str, s))}" for n, s in shapes.items()))
+        given = ",".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in shapes.items())
+        words += [f"--{option}={given}"] if given else []
     files = [f"{name}:input-{number}.bin" for number, name in enumerate(sorted(recipe.shapes))]
     words += [f"--loadInputs={','.join(files)}"] if files else []
     words += ["--iterations=1", "--warmUp=0", "--duration=0", "--exportOutput=outputs.json"]
     return [f'python3 -c "{binaries}"', shlex.join(["trtexec", *words])]
-
-
-def _types(recipe: Recipe, library: str) -> list[str]:
-    """Return the options about the types that the builder may use."""
-    if not _before(library, "11") and recipe.precision in TYPED:
-        return []
-    if recipe.precision in TYPED and not _before(library, "9"):
-        return ["--stronglyTyped"]
-    half = ["--fp16"] if recipe.precision.startswith("fp16") else []
-    return half + [f"--{word}" for word in recipe.quantized]
 
 
 def _before(library: str, other: str) -> bool:

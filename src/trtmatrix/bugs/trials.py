@@ -21,7 +21,6 @@ from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.bugs.script import read_recipe
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import TrtMatrixError, UsageError
-from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, profile_texts
 from trtmatrix.onnxmodel.graphs import find_external, load_whole
@@ -83,15 +82,6 @@ class FailingModel:
         samples = tuple({name: sample[name] for name in after.inputs} for sample in values)
         profile = {name: shapes for name, shapes in self.profile.items() if name in after.inputs}
         return replace(after, samples=samples, profile=profile)
-
-
-def read_failing_model(file: Path, samples: Sequence[Sample], profile: Mapping[str, Range]) -> FailingModel:
-    """Read a model with all its weights; :class:`UsageError` where that is too much to be copied again."""
-    size = sum(path.stat().st_size for path in [file, *find_external(file).values()])
-    if size > LARGEST:
-        raise UsageError(f"the model has {size >> 20} MiB: every step of the search would write them again")
-    model = load_whole(file)
-    return FailingModel(model=model, samples=(), profile=dict(profile)).fed_with(model, samples)
 
 
 def write_failing_model(failing: FailingModel, folder: Path) -> tuple[Path, Path]:
@@ -181,9 +171,14 @@ def find_start(found: Found) -> Start:
         }
         for number in range(recipe.samples)
     ]
+    file = folder / "model.onnx"
+    size = sum(path.stat().st_size for path in [file, *find_external(file).values()])
+    if size > LARGEST:
+        raise UsageError(f"the model has {size >> 20} MiB: every step of the search would write them again")
+    whole = load_whole(file)
+    profile = {name: (low, best, high) for name, (low, best, high) in recipe.profile.items()}
     try:
-        profile = {name: (low, best, high) for name, (low, best, high) in recipe.profile.items()}
-        model = read_failing_model(folder / "model.onnx", samples, profile)
+        model = FailingModel(model=whole, samples=(), profile=profile).fed_with(whole, samples)
     except KeyError as error:
         raise UsageError(
             f"{cell}: its run makes the input {error} itself: nothing is known to feed a smaller graph with\n"
@@ -217,17 +212,17 @@ class Ran:
 class Trials:
     """Runs models at versions, each of which is opened once; ``exits`` closes them.
 
-    ``cache``: the folder of the cache where records of trials lie and are found again.
+    Records of trials lie in the cache, and are found again there.
     """
 
-    def __init__(self, start: Start, cache: str, exits: contextlib.ExitStack) -> None:
+    def __init__(self, start: Start, exits: contextlib.ExitStack) -> None:
         context = start.found.context
-        results = context.project.cache / cache / "results"
         self._start = start
-        self._context = replace(context, project=replace(context.project, results=results))
         self._lasting = context.project.results
-        self._scratch = context.project.cache / cache
+        self._scratch = context.project.cache / "minimise"
         self._scratch.mkdir(parents=True, exist_ok=True)
+        project = replace(context.project, results=self._scratch / "results")
+        self._context = replace(context, project=project)
         self._sessions: dict[str, Session] = {}
         self._exits = exits
 
@@ -245,9 +240,17 @@ class Trials:
                     opened = self._exits.enter_context(Session(context, version, self._start.gpu))
                     self._sessions[version] = opened
                 results = self._lasting if lasting else None
-                return self._read(self._sessions[version].ask(loaded, builds=builds, results=results))
+                entry = self._sessions[version].ask(loaded, builds=builds, results=results)
         except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble
             return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
+        outcome, manner = entry.outcome, manner_of(entry, self._start.found.calibration)
+        said = f"{full_words(outcome)} {entry.figure}".strip() if outcome else "it did not run"
+        reason = f": {outcome.reason}" if outcome and outcome.reason else ""
+        return Ran(
+            manner=manner, right=outcome is not None and outcome.verdict is Verdict.PASS,
+            said=manner.words if manner else f"{said}{reason}"[:300], cell=str(entry.cell.id),
+            some=outcome is not None and outcome.failed < outcome.builds,
+        )  # fmt: skip
 
     def _open(self, model: FailingModel, stack: contextlib.ExitStack | None) -> Context:
         """Make a model a repro; ``stack`` removes what was not there before."""
@@ -257,10 +260,9 @@ class Trials:
             file, inputs = write_failing_model(model, Path(name))
             if stack is not None:  # ids of models that differ by their inputs alone are not the same
                 file = file.rename(file.with_name(f"small-{model.digest[:8]}.onnx"))
-            profile = profile_texts(model.profile)
-            opened = open_model(
-                self._context, replace(self._start.asked, model=file, inputs=inputs, profile=profile)
-            )
+            texts = profile_texts(model.profile)
+            asked = replace(self._start.asked, model=file, inputs=inputs, profile=texts)
+            opened = open_model(self._context, asked)
         loaded = model_repro(opened)
         if stack is not None:
             cases, folder = CaseCache(cache), opened.project.repros.parent
@@ -271,31 +273,18 @@ class Trials:
         selection = replace(opened.selection, repros=(loaded.repro.id,), cases=())
         return replace(opened, repros={loaded.repro.id: loaded}, selection=selection)
 
-    def _read(self, entry: Entry) -> Ran:
-        """Return what the record of a trial says."""
-        outcome, manner = entry.outcome, manner_of(entry, self._start.found.calibration)
-        said = f"{full_words(outcome)} {entry.figure}".strip() if outcome else "it did not run"
-        reason = f": {outcome.reason}" if outcome and outcome.reason else ""
-        return Ran(
-            manner=manner, right=outcome is not None and outcome.verdict is Verdict.PASS,
-            said=manner.words if manner else f"{said}{reason}"[:300], cell=str(entry.cell.id),
-            some=outcome is not None and outcome.failed < outcome.builds,
-        )  # fmt: skip
-
 
 def _remove(blobs: Path, folders: Iterable[Path]) -> None:
     """Remove the files of a trial: dozens of large models would fill the disk.
 
     What lies in ``blobs`` by its content goes where nothing else has it.
     """
-    mine = set[tuple[int, int]]()
+    mine = set[int]()  # the cache is on one disk
     for folder in folders:
-        for file in folder.rglob("*"):
-            status = file.lstat()
-            mine.add((status.st_dev, status.st_ino))
+        mine |= {file.lstat().st_ino for file in folder.rglob("*")}
         remove_tree(folder)
     with contextlib.suppress(OSError):
         for blob in blobs.iterdir():
             status = blob.lstat()
-            if (status.st_dev, status.st_ino) in mine and status.st_nlink == 1:
+            if status.st_ino in mine and status.st_nlink == 1:
                 blob.unlink(missing_ok=True)

@@ -11,9 +11,10 @@ import math
 import os
 import re
 import subprocess
+import sys
 import time
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +34,6 @@ from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.launchers.wheels import find_wheelhouse, install_wheels
 from trtmatrix.suite.model import Gpu, Product
 from trtmatrix.suite.plan import Engine
-
-Tell = Callable[[str], None]
 
 ALIKE = 10.0
 """An error that is more than so many times smaller or larger is another failure."""
@@ -106,15 +105,14 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
     engine = find_engine(gpu_here=on_gpu)
     if not engine.available:
         raise MachineryError(engine.reason)
-    wanted, name = str(recorded.get("image_id", "")), str(recorded.get("image", ""))
-    wanted, name = (image, "") if image else (wanted, name)
+    then = str(recorded.get("image_id", "no container"))
+    wanted, name = (image, "") if image else (then, str(recorded.get("image", "")))
     held = inspect_image(wanted) or (inspect_image(name) if name else None)
     if held is None:
         raise MachineryError(
             f"the image {name or wanted} is not here: pull it or build it (docker pull, nox -s image), then "
             "bundle verify FILE; bundle make --no-verify writes the archive without"
         )
-    then = recorded.get("image_id", "no container")
     notes = [] if held.id == then else [f"run in {held.id}; it was recorded in {then}"]
     options = [f"--user={'0:0' if engine.rootless else f'{os.getuid()}:{os.getgid()}'}"]
     if on_gpu:
@@ -142,14 +140,13 @@ def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) 
     yield from (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
 
 
+def tell(text: str) -> None:
+    """Tell of long work."""
+    print(text, file=sys.stderr, flush=True)
+
+
 def verify_archive(
-    file: Path,
-    seconds: float,
-    tell: Tell,
-    place: Place | None = None,
-    *,
-    image: str = "",
-    trust: bool = False,
+    file: Path, seconds: float, place: Place | None = None, *, image: str = "", trust: bool = False
 ) -> Verification:
     """Run an archive from itself alone and say whether its failure came back as it was recorded.
 
@@ -176,25 +173,20 @@ def verify_archive(
         tell(f"running {' '.join(command)} of the archive {where}")
         started = time.monotonic()
         code, said = _run(folder, command, place, seconds)
-    problems = tuple(_problems(code, said, recorded, seconds))
+    if code == LATE:
+        problems = [f"it was not done after {seconds:g} s (--seconds S allows more)"]
+    elif code not in {0, 1}:
+        problems = [f"nothing can be said: exit code {code}"]
+    elif code == 0:
+        problems = ["the failure did not come back"]
+    elif "\nrecorded: " not in said:  # Python's own 1 means nothing
+        problems = [f"{SCRIPT} itself failed"]
+    else:
+        problems = [*compare(recorded, said)]
     return Verification(
-        file=file.name, verified=not problems, problems=problems, notes=place.notes, code=code,
+        file=file.name, verified=not problems, problems=tuple(problems), notes=place.notes, code=code,
         seconds=round(time.monotonic() - started, 1), said=said[-TAIL:],
     )  # fmt: skip
-
-
-def _problems(code: int, said: str, recorded: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """Yield why a run does not show the failure that is recorded."""
-    if code == LATE:
-        yield f"it was not done after {seconds:g} s (--seconds S allows more)"
-    elif code not in {0, 1}:
-        yield f"nothing can be said: exit code {code}"
-    elif code == 0:
-        yield "the failure did not come back"
-    elif "\nrecorded: " not in said:  # Python's own 1 means nothing
-        yield f"{SCRIPT} itself failed"
-    else:
-        yield from compare(recorded, said)
 
 
 def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
@@ -217,26 +209,22 @@ def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
 
 def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tuple[int, str]:
     """Run the archive's command; returns its exit code, 124 where it took too long, and what it printed."""
+    kept = {"HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"}
+    variables = {name: value for name, value in os.environ.items() if name in kept}
     if place.engine is None:
         environment = folder.parent / "environment"
         venv.create(environment, with_pip=False, symlinks=True)
         bin_folder = environment / "bin"
         install_wheels(bin_folder / "python", place.wheels, find_wheelhouse(Path()) if is_offline() else None)
         path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
-        return _call(command, seconds, folder, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"})
+        return run_to_end(command, {**variables, "PATH": path, "ORT_DISABLE_TELEMETRY": "1"}, seconds, folder)
     remove_leftovers()
     name, docker = f"trtmatrix-verify-{os.urandom(6).hex()}", place.engine.command
     labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
     words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]
     words += [f"--entrypoint={command[0]}", place.image, *command[1:]]
-    reached = {"CONTAINER_HOST": find_address()} if place.engine.name == PODMAN else {}
+    variables |= {"CONTAINER_HOST": find_address()} if place.engine.name == PODMAN else {}
     try:
-        return _call([docker, "run", "--rm", *words], seconds, folder, reached)
+        return run_to_end([docker, "run", "--rm", *words], variables, seconds, folder)
     finally:
         subprocess.run([docker, "rm", "--force", name], capture_output=True, check=False)
-
-
-def _call(command: list[str], seconds: float, folder: Path, more: Mapping[str, str]) -> tuple[int, str]:
-    wanted = {"HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"}
-    environment = {name: value for name, value in os.environ.items() if name in wanted} | dict(more)
-    return run_to_end(command, environment, seconds, folder)

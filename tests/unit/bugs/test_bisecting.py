@@ -12,7 +12,7 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_reported, make_unknown
 from goldenfile import check_golden
 
-from trtmatrix.bugs.ask import ShellCommand, answer_of, fill, read_exit_code, run_shell, stored_reply
+from trtmatrix.bugs.ask import ShellCommand, answer_of, read_exit_code, run_shell, stored_reply
 from trtmatrix.bugs.bisect import run_search
 from trtmatrix.bugs.bisect_report import (
     Candidate,
@@ -70,9 +70,7 @@ class Made:
 
 
 def search(made: Made, good: int | None = None, bad: int | None = None) -> tuple[Report, ExitCode]:
-    return run_search(
-        made, Search(count=len(made.letters), good=good, bad=bad), can_run=True, tell=lambda _: None
-    )
+    return run_search(made, Search(count=len(made.letters), good=good, bad=bad), can_run=True)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +247,7 @@ def test_codes_that_end_the_search(code: int) -> None:
 
 def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
     odd = Candidate(name="a b'c", image="x:1; exit 9")
-    command = fill('printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"', odd)
+    command = 'printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"'
     assert run_shell(command, odd) == 0
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")

@@ -67,8 +67,9 @@ def minimise(
     found: Any = SimpleNamespace(entry=entry, row=(entry,))
     start = Start(found=found, manner=manner, model=model or chain(), asked=ModelOptions(), every=True)
     versions: Any = Versions(answer, last)
-    end, code = Minimiser(start, versions, target, steps, 60.0, good).run()
-    return end, code, versions
+    search = Minimiser(start, versions, target, steps, 60.0, good)
+    code = search.run()
+    return search, code, versions
 
 
 def operators(target: Path) -> list[str]:
@@ -80,7 +81,7 @@ def operators(target: Path) -> list[str]:
 def test_the_node_that_is_wrong_is_left_alone(tmp_path: Path) -> None:
     end, code, versions = minimise(tmp_path / "x")
     assert (code, operators(tmp_path / "x")) == (ExitCode.AS_EXPECTED, ["Exp"])
-    assert (end.after["nodes"], end.after["values"]) == (1, 12)
+    assert (end.best.size["nodes"], end.best.size["values"]) == (1, 12)
     with np.load(tmp_path / "x" / "inputs.npz") as fed:  # what the whole model has there
         (array,) = (fed[name] for name in fed.files)
     assert np.allclose(array, np.tanh(np.maximum(chain().samples[0]["x"], 0)))
@@ -88,7 +89,7 @@ def test_the_node_that_is_wrong_is_left_alone(tmp_path: Path) -> None:
     assert versions.ran[-1] == (BAD, -1)
     assert {builds for version, builds in versions.ran[2:-1]} == {1}
     assert json.loads((tmp_path / "x" / "minimised.json").read_text()) == end.data
-    assert end.commands == [f"python -m trtmatrix bundle make model/a@{BAD}#nvidia-l4"]
+    assert end.data["commands"] == [f"python -m trtmatrix bundle make model/a@{BAD}#nvidia-l4"]
 
 
 def test_what_fails_at_the_good_version_too_is_not_kept(tmp_path: Path) -> None:
@@ -96,8 +97,8 @@ def test_what_fails_at_the_good_version_too_is_not_kept(tmp_path: Path) -> None:
         return fails() if version == BAD or len(model.model.graph.node) < 4 else RIGHT
 
     end, code, _ = minimise(tmp_path / "x", answer)
-    assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 4)
-    assert any(f"{GOOD} is not right: wrong by 900" in step.said for step in end.steps)
+    assert (code, end.best.size["nodes"]) == (ExitCode.AS_EXPECTED, 4)
+    assert any(f"{GOOD} is not right: wrong by 900" in step.said for step in end.tried)
 
 
 def test_what_fails_otherwise_is_not_kept(tmp_path: Path) -> None:
@@ -107,8 +108,8 @@ def test_what_fails_otherwise_is_not_kept(tmp_path: Path) -> None:
         return RIGHT if version == GOOD else fails() if len(model.model.graph.node) == 5 else fails(zeros)
 
     end, code, _ = minimise(tmp_path / "x", answer)
-    assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 5)
-    assert any("it fails otherwise: zero all over; before: wrong by 900" in step.said for step in end.steps)
+    assert (code, end.best.size["nodes"]) == (ExitCode.AS_EXPECTED, 5)
+    assert any("it fails otherwise: zero all over; before: wrong by 900" in step.said for step in end.tried)
 
 
 def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(tmp_path: Path) -> None:
@@ -120,7 +121,7 @@ def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(tmp
         return fails(garbage if len(model.model.graph.node) == 5 else nan) if found.manner else found
 
     end, code, versions = minimise(tmp_path / "x", answer, manner=garbage, good="")
-    assert (code, end.after["nodes"]) == (ExitCode.AS_EXPECTED, 1)
+    assert (code, end.best.size["nodes"]) == (ExitCode.AS_EXPECTED, 1)
     assert {builds for _, builds in versions.ran[1:-1]} == {1, 2}
     assert any("any garbage in its outputs" in note for note in end.notes)
 
@@ -141,7 +142,7 @@ def test_what_is_no_start_is_said(answer: Answers, said: str, tmp_path: Path) ->
 
 def test_a_budget_ends_it_and_nothing_smaller_is_a_surprise(tmp_path: Path) -> None:
     end, _, _ = minimise(tmp_path / "x", steps=2)
-    assert (len(end.steps), end.ended) == (2, "all of its 2 steps are used: more by --steps")
+    assert (len(end.tried), end.ended) == (2, "all of its 2 steps are used: more by --steps")
 
     def answer(model: FailingModel, version: str) -> Ran:
         return fails() if version == BAD and len(model.model.graph.node) == 5 else RIGHT
