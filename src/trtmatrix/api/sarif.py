@@ -23,7 +23,14 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
     notification. A line of a notebook's cell is no line of its file: there the first line stands, and the
     cell in the message. Addresses are relative to the root; those of files outside of it are whole.
     """
-    rules = {_id(use.change): _rule(use.change) for use in section.uses}
+    rules = dict[str, dict[str, Any]]()
+    for change in (use.change for use in section.uses):
+        instead = f"Instead: {change.replacement}. " if change.replacement else ""
+        rules[_id(change)] = {
+            "id": _id(change), "shortDescription": {"text": f"{change.name}: {change.kind.value}"},
+            "help": {"text": f"{instead}{change.note}".strip() or change.source or change.name},
+            **({"helpUri": change.url} if change.url else {}),
+        }  # fmt: skip
     index = list(rules)
     results = [
         {**_result(use, _locate(use.file, root)), "ruleIndex": index.index(_id(use.change))}
@@ -46,15 +53,6 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
 
 def _id(change: ApiChange) -> str:
     return f"{change.kind.value}/{change.name}"
-
-
-def _rule(change: ApiChange) -> dict[str, Any]:
-    instead = f"Instead: {change.replacement}. " if change.replacement else ""
-    return {
-        "id": _id(change), "shortDescription": {"text": f"{change.name}: {change.kind.value}"},
-        "help": {"text": f"{instead}{change.note}".strip() or change.source or change.name},
-        **({"helpUri": change.url} if change.url else {}),
-    }  # fmt: skip
 
 
 def _result(use: ApiUse, artifact: dict[str, str]) -> dict[str, Any]:

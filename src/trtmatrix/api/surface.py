@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -55,22 +55,18 @@ def parse_store(text: str | bytes, file: str) -> dict[str, Surface]:
                 if entry is not None:
                     is_class = entry["kind"] == MemberKind.CLASS and "returns" not in entry
                     known[name] = (_CLASS if is_class else _MEMBER).validate_python(entry)
-            surfaces[version] = _join(version, Origin(**line), known)
+            members = {name: dict[str, Member]() for name in known if isinstance(known[name], ApiClass)}
+            classes, names = dict[str, ApiClass](), dict[str, Member]()
+            for dotted, entry in sorted(known.items()):
+                owner, _, name = dotted.partition(":")
+                if isinstance(entry, ApiClass):
+                    classes[owner] = replace(entry, members=members[owner])
+                else:
+                    (members[owner] if name else names)[name or owner] = entry
+            origin = Origin(**line)
+            surfaces[version] = Surface(version=version, origin=origin, classes=classes, names=names)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         remedy = "install trtmatrix again, or remove it and run python -m bench.surfaces"
         what = f"{file}:1: the store of surfaces cannot be read: {error!r}\n  {remedy}"
         raise ConfigError([what]) from error
     return surfaces
-
-
-def _join(version: str, origin: Origin, entries: dict[str, ApiClass | Member]) -> Surface:
-    """Return a surface from its entries: members go into their classes."""
-    members, classes, names = dict[str, dict[str, Member]](), dict[str, ApiClass](), dict[str, Member]()
-    for dotted, entry in sorted(entries.items()):
-        owner, _, name = dotted.partition(":")
-        if isinstance(entry, ApiClass):
-            members[owner] = {}
-            classes[owner] = ApiClass(bases=entry.bases, deprecated=entry.deprecated, members=members[owner])
-        else:
-            (members[owner] if name else names)[name or owner] = entry
-    return Surface(version=version, origin=origin, classes=classes, names=names)

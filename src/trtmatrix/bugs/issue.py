@@ -142,9 +142,17 @@ def _description(report: Issue) -> str:
     source = ""
     if not found.own_model and "#" in repro.upstream:
         source = f"First reported as {link(repro.url, repro.upstream)}."
+    outcome, often, built = found.entry.outcome, "", ""
+    if outcome and outcome.builds and record.ended == RAN:
+        count, failed = outcome.builds, outcome.failed
+        often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
+    if found.product is Product.TENSORRT and found.case.precision:
+        built = f"Built as {plain(PRECISIONS.get(found.case.precision, found.case.precision))}. "
+    when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
     parts = [
         CONTROL if found.case.control is Control.NEGATIVE else "",
-        _what(report),
+        f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: "
+        f"{plain(found.manner.words).rstrip('.')}. {built}Cell {code(str(found.entry.cell.id))}{when}.",
         fence(record.detail[-4000:]).replace("```sh", "```text", 1) if record.ended != RAN else "",
         *_outputs(found),
         _since(found),
@@ -152,22 +160,6 @@ def _description(report: Issue) -> str:
         f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
     ]
     return "\n\n".join(part for part in parts if part)
-
-
-def _what(report: Issue) -> str:
-    """Return the first sentences: a reader who stops here knows what fails, and how often."""
-    found, outcome = report.found, report.found.entry.outcome
-    often = built = ""
-    if outcome and outcome.builds and found.record.ended == RAN:
-        count, failed = outcome.builds, outcome.failed
-        often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
-    if found.product is Product.TENSORRT and found.case.precision:
-        built = f"Built as {plain(PRECISIONS.get(found.case.precision, found.case.precision))}. "
-    when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
-    return (
-        f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: "
-        f"{plain(found.manner.words).rstrip('.')}. {built}Cell {code(str(found.entry.cell.id))}{when}."
-    )
 
 
 def _outputs(found: Found) -> Iterator[str]:

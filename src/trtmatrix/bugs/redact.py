@@ -123,20 +123,15 @@ class Redactor:
         return "".join(part if part in self.keep else self._clean(file, part, is_name) for part in parts)
 
     def _clean(self, file: str, text: str, is_name: bool) -> str:
+        patterns = list[tuple[str, str]]()
         for value in sorted(self.known, key=lambda value: (-len(value), value)):
-            kind = self.known[value]
-            ends = r"(?<![A-Za-z0-9]){}(?![A-Za-z0-9])" if len(value) < 8 else "{}"
-            text = self._replace(file, kind, ends.format(re.escape(value)), text, re.IGNORECASE)
-        for kind, pattern in (*LOOKS_PRIVATE, *([] if is_name else [("path", A_PATH)])):
-            text = self._replace(file, kind, pattern, text)
+            word = r"(?i)(?<![A-Za-z0-9]){}(?![A-Za-z0-9])" if len(value) < 8 else "(?i){}"
+            patterns.append((self.known[value], word.format(re.escape(value))))
+        for kind, pattern in (*patterns, *LOOKS_PRIVATE, *([] if is_name else [("path", A_PATH)])):
+            text, count = re.subn(pattern, f"[{kind}]", text)
+            if count:
+                self.taken[file, kind] += count
         return text
-
-    def _replace(self, file: str, kind: str, pattern: str, text: str, flags: int = 0) -> str:
-        def instead(_: re.Match[str]) -> str:
-            self.taken[(file, kind)] += 1
-            return f"[{kind}]"
-
-        return re.sub(pattern, instead, text, flags=flags)
 
     def told(self, file: str) -> str:
         """Return in words what was taken out of a file."""

@@ -79,7 +79,13 @@ def next_try(search: Search) -> int | None:
         return None
     anchor = find_bad(search)
     if anchor is None:
-        return _look_for_bad(search)
+        bad = (n for n, hint in search.hints.items() if hint is Answer.BAD)
+        reported = sorted(bad, reverse=True)
+        untried = [n for n in reported if n not in search.answers]
+        ends = (range(search.count - 1, -1, -1), range(search.count))
+        found = [n for n in (_first_untried(search, end) for end in ends) if n is not None]
+        newest_first = untried[:1] if untried[:1] == reported[:1] else []
+        return next(iter([*newest_first, *found, *untried]), None)
     fixed_first = search.good is not None and search.good > anchor
     for side in (Side.FIXED, Side.CAME_IN) if fixed_first else (Side.CAME_IN, Side.FIXED):
         beyond = range(anchor) if side is Side.CAME_IN else range(search.count - 1, anchor, -1)
@@ -117,10 +123,8 @@ def find_edge(search: Search, side: Side) -> Edge | None:
         return None
     bad = next(n for n in range(good, anchor + back, back) if answers.get(n) is Answer.BAD)
     between = range(min(good, bad) + 1, max(good, bad))
-    silent = tuple(n for n in between if n in answers)
-    return Edge(
-        side=side, good=good, bad=bad, silent=silent, left=tuple(n for n in between if n not in answers)
-    )
+    silent, left = (tuple(n for n in between if (n in answers) is known) for known in (True, False))
+    return Edge(side=side, good=good, bad=bad, silent=silent, left=left)
 
 
 def is_monotone(search: Search) -> bool:
@@ -136,13 +140,3 @@ def _first_untried(search: Search, versions: Iterable[int]) -> int | None:
         if answer is not Answer.CANNOT_SAY:
             return version if answer is None else None
     return None
-
-
-def _look_for_bad(search: Search) -> int | None:
-    reported = sorted((n for n, hint in search.hints.items() if hint is Answer.BAD), reverse=True)
-    untried = [n for n in reported if n not in search.answers]
-    if untried[:1] == reported[:1] and untried:
-        return untried[0]
-    ends = (range(search.count - 1, -1, -1), range(search.count))
-    found = [n for n in (_first_untried(search, end) for end in ends) if n is not None]
-    return next(iter([*found, *untried]), None)

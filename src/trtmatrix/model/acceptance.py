@@ -57,17 +57,13 @@ def run_check(
         try:  # an answer counts though the process did not end
             said = read_json(answer)
         except (OSError, BorderError):
-            said = {"error": f"{script.name}: {_why_silent(code, seconds)}"}
+            why = f"it ended its process with code {code} and said nothing"
+            if code == 124:
+                why = f"check() did not end within {seconds:g} s and was stopped"
+            elif code < 0:
+                why = f"its process was ended by signal {-code}: perhaps a crash or a lack of memory"
+            said = {"error": f"{script.name}: {why}"}
     return CheckOutcome(script=str(script), **{"passed": None, **said})
-
-
-def _why_silent(code: int, seconds: float) -> str:
-    """Say how a process ended that left no answer."""
-    if code == 124:
-        return f"check() did not end within {seconds:g} s and was stopped"
-    if code < 0:
-        return f"its process was ended by signal {-code}: perhaps a crash or a lack of memory"
-    return f"it ended its process with code {code} and said nothing"
 
 
 class Refused(Exception):
@@ -92,8 +88,19 @@ def main() -> None:
     partial.rename(target)
 
 
-def _check(script: Path, sides: Sequence[Any]) -> dict[str, Any]:
-    """Import the script, not as ``__main__``, and return what its ``check`` says of the samples."""
+def _check(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[str, Any]:
+    """Import the script, not as ``__main__``, and return what its ``check`` says of the samples.
+
+    Arrays are read where they are used, and may be written to.
+    """
+    import numpy as np
+
+    def read(file: str) -> Any:  # noqa: ANN401 - an array
+        try:
+            return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
+        except ValueError:  # nothing of an array without elements can be mapped
+            return np.load(file, allow_pickle=False)
+
     spec = importlib.util.spec_from_file_location("trtmatrix_check", script)
     if spec is None or spec.loader is None:
         raise Refused(f"{script.name}: no Python file: its name must end in .py")
@@ -107,25 +114,15 @@ def _check(script: Path, sides: Sequence[Any]) -> dict[str, Any]:
     if not callable(check):
         raise Refused(f"{script.name}: there is no function check(before, after, reference)")
     try:
-        said = check(*map(_samples, sides))
+        said = check(*(
+            side and [{name: read(file) for name, file in sample.items()} for sample in side]
+            for side in sides
+        ))  # fmt: skip
     except (Exception, SystemExit) as error:
-        names = ", ".join(sorted({name for sample in sides[0] for name in sample}))
+        names = ", ".join(sorted({name for sample in sides[0] or () for name in sample}))
         hint = f"; the outputs are called {names}" if isinstance(error, KeyError) else ""
         raise Refused(_raised("check()", error, script) + hint) from error
     return read_answer(said)
-
-
-def _samples(side: list[dict[str, str]] | None) -> list[dict[str, Any]] | None:
-    """Return samples as the script gets them; arrays are read where they are used, and may be written to."""
-    import numpy as np
-
-    def read(file: str) -> Any:  # noqa: ANN401 - an array
-        try:
-            return np.load(file, mmap_mode="c", allow_pickle=False).view(np.ndarray)
-        except ValueError:  # nothing of an array without elements can be mapped
-            return np.load(file, allow_pickle=False)
-
-    return side if side is None else [{name: read(file) for name, file in sample.items()} for sample in side]
 
 
 def _raised(doing: str, error: BaseException, script: Path) -> str:
@@ -138,12 +135,10 @@ def _raised(doing: str, error: BaseException, script: Path) -> str:
         what += f" (it runs in {sys.executable}: install what it needs there)"
     frames = traceback.extract_tb(error.__traceback__)
     line = next((f.lineno for f in reversed(frames) if Path(f.filename).resolve() == script.resolve()), 0)
-    source = linecache.getline(str(script), line or 0).strip()
-    return (
-        f"{script.name}:{line}: {doing} {what} at: {source[:120]}"
-        if line
-        else f"{script.name}: {doing} {what}"
-    )
+    if not line:
+        return f"{script.name}: {doing} {what}"
+    source = linecache.getline(str(script), line).strip()
+    return f"{script.name}:{line}: {doing} {what} at: {source[:120]}"
 
 
 def read_answer(said: object) -> dict[str, Any]:
@@ -160,11 +155,8 @@ def read_answer(said: object) -> dict[str, Any]:
         ] in ([], [str]):
             if not math.isfinite(figure):
                 raise Refused(f"check() gave the figure {figure}, which is no finite number")
-            return {
-                "passed": passed,
-                "figure": float(figure),
-                "label": " ".join("".join(label).split())[:200],
-            }
+            words = " ".join("".join(label).split())
+            return {"passed": passed, "figure": float(figure), "label": words[:200]}
     hint = "; a comparison of arrays is an array: did you mean .all()?" * bool(getattr(said, "shape", None))
     raise Refused(
         f"check() returned {' '.join(repr(said).split())[:120]} ({type(said).__name__}): it must return True "

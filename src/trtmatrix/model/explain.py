@@ -167,16 +167,15 @@ class Runs:
         They are read from the record of the failure. Where it has none, as an output has another shape than
         its reference, each sample is run anew.
         """
-        record, count, names = self.entry.record, len(self.inputs.samples), self._names
+        record, names = self.entry.record, outputs_of(model_repro(self.context))
         if record is None:
             return 0, "there is no record of it"
-        own, found = frozenset(names.values()), list[Errors | str]()
-        for number in range(count):
-            if other_shapes(record):
-                found.append(self.measure("", number))
-            else:
-                mark = mark_of(number, count)
-                found.append(errors_of(record, self.entry, names, self.calibration, own, mark))
+        if other_shapes(record):
+            found = [self.measure("", number) for number in range(len(self.inputs.samples))]
+        else:
+            marks = [mark_of(number, len(self.inputs.samples)) for number in range(len(self.inputs.samples))]
+            own = frozenset(names.values())
+            found = [errors_of(record, self.entry, names, self.calibration, own, mark) for mark in marks]
         sizes = [
             math.inf if isinstance(e, str) else max(map(_size, e.floors.values()), default=-1.0)
             for e in found
@@ -186,39 +185,31 @@ class Runs:
 
     def measure(self, tensor: str, sample: int) -> Errors | str:
         """Return the errors of the outputs and of a marked tensor, or why there are none."""
-        outcome = self.entry.outcome
+        outcome, root = self.entry.outcome, self.context.project.cache / FOLDER
         some = outcome is not None and outcome.failed < outcome.builds
         try:
-            marked = self._open_marked(tensor, sample)
-            found = self.session.ask(model_repro(marked), builds=0 if some else 1)
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
+                inputs = Path(name) / "inputs.npz"
+                marked = write_marked(self.markable, tensor, Path(name) / "model")
+                marked = marked.rename(
+                    marked.with_name("explained.onnx")
+                )  # its cells are not the model's own
+                np.savez(inputs, **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
+                repro = model_repro(open_model(self.context, ModelOptions(
+                    model=marked, inputs=inputs, precision=self.options.precision,
+                    profile=profile_texts(self.inputs.profile),
+                )))  # fmt: skip
+            found = self.session.ask(repro, builds=0 if some else 1)
         except (TrtMatrixError, OSError) as error:
             return " ".join(str(error).split())[:300]
         if found.record is None:
             return "it did not run"
-        names, own = outputs_of(model_repro(marked)), frozenset(self._names.values())
-        errors = errors_of(found.record, found, names, self.calibration, own)
+        own = frozenset(outputs_of(model_repro(self.context)).values())
+        errors = errors_of(found.record, found, outputs_of(repro), self.calibration, own)
         if not isinstance(errors, str) and tensor and tensor not in errors.floors:
             return f"no noise floor is known of {tensor}"
         return errors
-
-    @property
-    def _names(self) -> dict[str, str]:
-        return outputs_of(model_repro(self.context))
-
-    def _open_marked(self, tensor: str, sample: int) -> Context:
-        """Make the marked model a repro, of the one sample."""
-        root = self.context.project.cache / FOLDER
-        root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
-            folder = Path(name)
-            marked = write_marked(self.markable, tensor, folder / "model")
-            marked = marked.rename(marked.with_name("explained.onnx"))  # its cells are not the model's own
-            np.savez(folder / "inputs.npz", **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
-            options = ModelOptions(
-                model=marked, inputs=folder / "inputs.npz", precision=self.options.precision,
-                profile=profile_texts(self.inputs.profile),
-            )  # fmt: skip
-            return open_model(self.context, options)
 
 
 def errors_of(
@@ -288,7 +279,12 @@ def describe(search: Search, nodes: Mapping[str, Node], version: str, cut_short:
         trouble = search.readings[-1].trouble
         why_not = f"it could not be run again: {trouble}" if trouble else GONE
     elif len(left) == 1:
-        tensor, error = search.wrong, _describe_layer(search)
+        tensor = search.wrong
+        sources = [t for t in search.graph.inputs.get(tensor, ()) if t in search.floors]
+        right = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
+        error = search.shapes.get(tensor, "") or f"{_floors(search.floors[tensor])} noise floors"
+        error += f"; what it is computed from is right: {right}" * bool(right)
+        error += "; it is computed from inputs alone" * (not right)
     elif cures and not cut_short:
         also = f" (so does {' or '.join(cures[1 : SHOWN + 1])})" if cures[1:] else ""
         path = " → ".join(shown if len(shown) <= SHOWN else [*shown[:3], "…", *shown[-2:]])
@@ -307,16 +303,6 @@ def describe(search: Search, nodes: Mapping[str, Node], version: str, cut_short:
         version=version, tensor=tensor, node=node.name, operator=node.operator, error=error, steps=steps,
         why_not=why_not,
     )  # fmt: skip
-
-
-def _describe_layer(search: Search) -> str:
-    """Say how wrong the first wrong tensor is, and how right what it is computed from."""
-    sources = [t for t in search.graph.inputs.get(search.wrong, ()) if t in search.floors]
-    shown = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
-    error = search.shapes.get(search.wrong, "") or f"{_floors(search.floors[search.wrong])} noise floors"
-    return f"{error}; " + (
-        f"what it is computed from is right: {shown}" if shown else "it is computed from inputs alone"
-    )
 
 
 def _floors(floors: float) -> str:

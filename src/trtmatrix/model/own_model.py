@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from pprint import pformat
@@ -18,7 +19,6 @@ from trtmatrix.judge.advice import OWN_MODEL
 from trtmatrix.onnxmodel.tensors import (
     Range,
     Shape,
-    Tensor,
     file_names,
     fill_shapes,
     fits_range,
@@ -159,7 +159,7 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
     """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
     from trtmatrix.onnxmodel.samples import extents, read_samples
 
-    given = _profiles(model, profiles)
+    given = _read_profiles(model, profiles)
     if path is None:
         return _draw(model, given)
     samples = read_samples(path, model.inputs)
@@ -176,7 +176,7 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
     return Inputs(samples=samples, profile=profile, words=words, drawn=False)
 
 
-def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
+def _read_profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
     """Return the profiles of the command line; :class:`UsageError` tells of all that do not fit."""
     tensors = {tensor.name: tensor for tensor in model.inputs}
     found: dict[str, Range] = {}
@@ -187,12 +187,11 @@ def _profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
         except ValueError as error:
             problems.append(f"--profile {error}")
             continue
-        tensor = tensors.get(name)
-        if tensor is None:
+        found[name] = ranges
+        if (tensor := tensors.get(name)) is None:
             problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
         elif not tensor.is_dynamic or not fits_range(ranges, tensor):
             problems.append(f"--profile {text}: {name} is {tensor.text}")
-        found[name] = ranges
     if problems:
         raise UsageError("\n".join(problems))
     return found
@@ -214,7 +213,14 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
     for which in (1, 0, 2):
         shapes, unknown = fill_shapes(model.inputs, {name: ranges[which] for name, ranges in given.items()})
         if unknown:
-            raise UsageError(_needs_shapes(model, unknown))
+            said = "\n".join(f"  input {tensor.name} is {tensor.text}" for tensor in unknown)
+            first = unknown[0]
+            example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in first.shape or (1,))
+            example, what = ("1", "largest values") if first.sets else (example, "largest")
+            raise UsageError(
+                f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
+                f"  name them: --profile {first.name}={example}:…:… (least, usual, {what}), or give --inputs"
+            )
         if shapes not in wanted:
             wanted.append(shapes)
     samples = [
@@ -227,21 +233,16 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
     return Inputs(samples=samples, profile=profile, words=words, drawn=True)
 
 
-def _needs_shapes(model: ModelFile, unknown: Sequence[Tensor]) -> str:
-    said = "\n".join(f"  input {tensor.name} is {tensor.text}" for tensor in unknown)
-    example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in unknown[0].shape or (1,))
-    what = "least, usual, largest"
-    if unknown[0].sets:
-        example, what = "1", "least, usual, largest values"
-    return (
-        f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
-        f"  name them: --profile {unknown[0].name}={example}:…:… ({what}), or give --inputs"
-    )
-
-
 def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions) -> Path:
-    """Write the model's folder if it is not there; returns it. Its name tells the content."""
+    """Write the model's folder if it is not there; returns it. Its name tells the content.
+
+    Large files are there once.
+    """
+    import numpy as np
+
+    from trtmatrix.onnxmodel.preparing import mark_of
     from trtmatrix.onnxmodel.samples import digest_samples
+    from trtmatrix.prepare.cases import CaseCache
 
     profile = json.dumps(inputs.profile, sort_keys=True)
     content = sha256(f"{digest_samples(inputs.samples)} {profile}".encode()).hexdigest()
@@ -251,15 +252,24 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
     folder = models / f"{model.digest[:16]}-{sha256(text.encode() + controls).hexdigest()[:16]}"
     if folder.is_dir():
         return folder
-    with whole_folder(folder) as partial:
-        _write_files(partial, context.project.cache, model, inputs)
+    blobs, names = CaseCache(context.project.cache), file_names(tensor.name for tensor in model.inputs)
+    with whole_folder(folder) as fresh:
+        for name, file in {"model.onnx": model.path, **model.files}.items():
+            target = fresh / "model" / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(blobs.keep_file(file), target)
+        (fresh / "inputs").mkdir()
+        for number, sample in enumerate(inputs.samples):
+            mark = mark_of(number, len(inputs.samples))
+            for file_name, name in names.items():
+                np.save(fresh / "inputs" / f"{file_name}{mark}.npy", sample[name])
         repro = f"{stem_of(options.name or model.path.stem)}-{model.digest[:8]}"
-        (partial / "repros").mkdir()
-        (partial / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
+        (fresh / "repros").mkdir()
+        (fresh / "repros" / f"{repro.replace('-', '_')}.py").write_text(text, encoding="utf-8")
         if controls:
-            (partial / "repros" / f"{CONTROLS}.py").write_bytes(controls)
+            (fresh / "repros" / f"{CONTROLS}.py").write_bytes(controls)
         about = json.dumps(_about(model, inputs, options.precision), indent=1)
-        (partial / ABOUT).write_text(about, encoding="utf-8")
+        (fresh / ABOUT).write_text(about, encoding="utf-8")
     return folder
 
 
@@ -268,11 +278,17 @@ def _fill_page(
 ) -> str:
     """Return the repro's text: ``page.py`` with its constants filled in."""
     built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[options.precision]
-    params = {"precision": built, "model": model.digest[:16], "inputs": content[:16]}
-    case = {
-        "id": f"{options.precision}-{content[:6]}", "params": params, "keep": True,
-        "builds": BUILDS, "seconds": SECONDS, "tolerance": _tolerance(options), "bug_is": [*options.bug_is],
+    case: dict[str, Any] = {
+        "id": f"{options.precision}-{content[:6]}",
+        "params": {"precision": built, "model": model.digest[:16], "inputs": content[:16]},
+        "keep": True, "builds": BUILDS, "seconds": SECONDS,
     }  # fmt: skip
+    if (options.atol, options.rtol) != (None, None):
+        case["tolerance"] = {"atol": float(options.atol or 0.0), "rtol": float(options.rtol or 0.0)}
+        for name, value in case["tolerance"].items():
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
+    case |= {"bug_is": [*options.bug_is]} if options.bug_is else {}
     facts = {
         "title": f"your model {options.name or model.path.name}", "upstream": OWN_MODEL,
         "url": "docs/upgrade.md",
@@ -291,50 +307,13 @@ def _fill_page(
         "FLOOR": "bf16" if model.typed == "bfloat16" else built,
         "REFERENCE": "onnx.reference" if alone else "onnxruntime",  # it is not judged by itself
     }  # fmt: skip
-    case = {name: value for name, value in case.items() if value or name not in {"tolerance", "bug_is"}}
-
-    def filled(line: str) -> str:
-        head, _, _ = line.partition(" = ")
+    literal = partial(pformat, width=100, sort_dicts=False)
+    lines = []
+    for line in Path(__file__).with_name("page.py").read_text(encoding="utf-8").splitlines():
+        head = line.partition(" = ")[0]
         name = head.partition(":")[0]
-        return f"{head} = {_literal(values[name])}" if name in values else line
-
-    page = Path(__file__).with_name("page.py").read_text(encoding="utf-8")
-    text = "".join(f"{filled(line)}\n" for line in page.splitlines())
-    return text.replace("yield {}", f"yield {_literal(case)}")
-
-
-def _literal(value: object) -> str:
-    return pformat(value, width=100, sort_dicts=False)
-
-
-def _tolerance(options: ModelOptions) -> dict[str, float]:
-    if options.atol is None and options.rtol is None:
-        return {}
-    tolerance = {"atol": float(options.atol or 0.0), "rtol": float(options.rtol or 0.0)}
-    for name, value in tolerance.items():
-        if not 0 <= value < float("inf"):
-            raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
-    return tolerance
-
-
-def _write_files(folder: Path, cache: Path, model: ModelFile, inputs: Inputs) -> None:
-    """Put the model, its external data and the samples into a folder; large files are there once."""
-    import numpy as np
-
-    from trtmatrix.onnxmodel.preparing import mark_of
-    from trtmatrix.prepare.cases import CaseCache
-
-    blobs = CaseCache(cache)
-    for name, file in {"model.onnx": model.path, **model.files}.items():
-        target = folder / "model" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(blobs.keep_file(file), target)
-    (folder / "inputs").mkdir()
-    names = file_names(tensor.name for tensor in model.inputs)
-    for number, sample in enumerate(inputs.samples):
-        mark = mark_of(number, len(inputs.samples))
-        for file_name, name in names.items():
-            np.save(folder / "inputs" / f"{file_name}{mark}.npy", sample[name])
+        lines.append(f"{head} = {literal(values[name])}" if name in values else line)
+    return "\n".join([*lines, ""]).replace("yield {}", f"yield {literal(case)}")
 
 
 def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
