@@ -44,12 +44,10 @@ class Cluster:
         ran = {item.record.cell.version for item in stored if item.record.gpu.get("host")}
         images = {}
         for version in context.matrix.versions:
-            origin = version.origin
-            if not isinstance(origin, ImageOrigin):
-                continue
-            own = docker and origin.build is None and is_own(origin.image)
-            if own or version.name in {*self.site.images, *ran}:
-                images[origin.image] = origin.pin.ids[0] if origin.pin else "on a node"
+            if isinstance(origin := version.origin, ImageOrigin):
+                own = docker and origin.build is None and is_own(origin.image)
+                if own or version.name in {*self.site.images, *ran}:
+                    images[origin.image] = origin.pin.ids[0] if origin.pin else "on a node"
         engine = replace(host.engine, images=images, ids=frozenset(images.values()))
         return replace(host, engine=engine, offline=context.offline)
 
@@ -61,7 +59,8 @@ def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
         Seen(name=str(r.gpu["name"]), variant=str(r.gpu.get("variant") or ""), driver=r.gpu.get("driver"))
         for r in newest.values()
     }
-    seen = tuple(sorted(boards, key=_by_driver, reverse=True))
+    numbers = {b: [int(n) for n in (b.driver or "0").split(".") if n.isdecimal()] for b in boards}
+    seen = tuple(sorted(boards, key=lambda b: (numbers[b], b.name + b.variant), reverse=True))
     listed, variants = known_gpu(entry.name), {board.variant for board in seen}
     computes = [str(r.gpu["compute"]) for r in newest.values() if r.gpu.get("compute")]
     return Gpu(
@@ -70,11 +69,6 @@ def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
         datacenter=bool(listed and listed.datacenter),
         variant=variants.pop() if len(variants) == 1 else "",
     )  # fmt: skip
-
-
-def _by_driver(board: Seen) -> tuple[list[int], str]:
-    numbers = [int(part) for part in (board.driver or "0").split(".") if part.isdecimal()]
-    return numbers, board.name + board.variant
 
 
 def open_site(named: Path | None, context: Context) -> Cluster:

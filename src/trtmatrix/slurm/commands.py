@@ -46,7 +46,6 @@ class SlurmAway(MachineryError):
     """Slurm does not answer now, or takes no more jobs now; ``unknown``: it may have done what was asked."""
 
     def __init__(self, message: str, *, unknown: bool = False) -> None:
-        """Keep the words."""
         super().__init__(message)
         self.unknown = unknown
 

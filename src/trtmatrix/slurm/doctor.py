@@ -15,7 +15,6 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.slurm.cluster import Cluster, open_cluster, open_site
 from trtmatrix.slurm.commands import JobRefused, Slurm, run_command
-from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.slurm.tasks import sbatch_words
 from trtmatrix.suite.plan import Pull
 
@@ -37,52 +36,41 @@ def examine_site(site: Path | None, context: Context) -> Findings:
 
 
 def _findings(cluster: Cluster) -> Iterator[Finding]:
-    site = cluster.site
+    site, root = cluster.site, cluster.shared.root
     try:
         settings = run_command(["scontrol", "show", "config"])
     except TrtMatrixError as error:
-        remedy = "run on a login node; scontrol ping says how the controller is"
-        yield _trouble("Slurm", str(error).splitlines()[0], remedy, "all cells of TensorRT through Slurm")
+        told = f"{str(error).splitlines()[0]}\nrun on a login node; scontrol ping says how the controller is"
+        yield _trouble("Slurm", told, "all cells of TensorRT through Slurm")
         return
     version = re.search(r"SLURM_VERSION\s*=\s*(\S+)", settings)
     yield Finding(level=Level.GOOD, what="Slurm", found=version[1] if version else "release not known")
-    yield _folder(cluster)
-    for gpu in site.gpus:
-        yield _request(site, gpu)
-    yield from _open_runs(cluster)
-
-
-def _trouble(what: str, found: str, remedy: str, prevents: str = "") -> Finding:
-    return Finding(level=Level.TROUBLE, what=what, found=found, remedy=remedy, prevents=prevents)
-
-
-def _folder(cluster: Cluster) -> Finding:
-    root = cluster.shared.root
     try:
         cluster.shared.check()
+        free = gigabytes(shutil.disk_usage(root).free)
+        found = f"{root}: {free} free; that nodes see it, the first job shows"
+        yield Finding(level=Level.GOOD, what="shared folder", found=found)
     except TrtMatrixError as error:
-        words, _, remedy = str(error).partition("\n")
-        return _trouble("shared folder", words, remedy.strip(), "all cells through Slurm")
-    found = f"{root}: {gigabytes(shutil.disk_usage(root).free)} free; that nodes see it, the first job shows"
-    return Finding(level=Level.GOOD, what="shared folder", found=found)
-
-
-def _request(site: Site, gpu: SiteGpu) -> Finding:
-    words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
-    try:
-        Slurm().test(words)
-    except JobRefused as error:
-        said, _, remedy = str(error).partition("\n")
-        return _trouble(gpu.name, said, remedy.strip(), "cells of that GPU")
-    except TrtMatrixError as error:
-        return Finding(level=Level.LACKING, what=gpu.name, found=f"sbatch --test-only: {error}")
-    return Finding(level=Level.GOOD, what=gpu.name, found=f"sbatch would take its jobs ({gpu.gres})")
-
-
-def _open_runs(cluster: Cluster) -> Iterator[Finding]:
-    for run in cluster.shared.runs() if (cluster.shared.root / "runs").is_dir() else ():
-        names = [sent.name for sent in run.submissions()]
+        yield _trouble("shared folder", str(error), "all cells through Slurm")
+    for gpu in site.gpus:
+        words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
+        try:
+            Slurm().test(words)
+            found = f"sbatch would take its jobs ({gpu.gres})"
+            yield Finding(level=Level.GOOD, what=gpu.name, found=found)
+        except JobRefused as error:
+            yield _trouble(gpu.name, str(error), "cells of that GPU")
+        except TrtMatrixError as error:
+            yield Finding(level=Level.LACKING, what=gpu.name, found=f"sbatch --test-only: {error}")
+    for run in cluster.shared.runs() if (root / "runs").is_dir() else ():
+        names = ",".join(sent.name for sent in run.submissions())
         cells = len((run.facts() or {"claims": ()})["claims"])
-        remedy = f"the command that began it follows it; to end it: scancel -n {','.join(names)}"
+        remedy = f"the command that began it follows it; to end it: scancel -n {names}"
         found = f"{cells} cells under way, or left by a client that died"
         yield Finding(level=Level.LACKING, what=f"run {run.key}", found=found, remedy=remedy)
+
+
+def _trouble(what: str, told: str, prevents: str) -> Finding:
+    """Return trouble that is told as errors are: what it is, and behind a line break what mends it."""
+    found, _, remedy = told.partition("\n")
+    return Finding(level=Level.TROUBLE, what=what, found=found, remedy=remedy.strip(), prevents=prevents)

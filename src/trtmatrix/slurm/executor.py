@@ -28,7 +28,7 @@ from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import CELLS, PlannedJob, Run
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import JobRefused, JobState, Slurm, SlurmAway, Task
-from trtmatrix.slurm.shared import RunFolder, Submission
+from trtmatrix.slurm.shared import RunFolder, Submission, record_names
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Exclusion
@@ -121,28 +121,22 @@ class Following:
             state, (began, said) = state or JobState(state=""), sent.said(task)
             if state.state == "CANCELLED" and state.node and not (began or closed):  # its prolog failed
                 state = JobState(state="LAUNCH_FAILED", node=state.node)
-            self.ends[key] = End(
-                code=code, state=state.state, node=state.node, began=began, said=said
-            )  # fmt: skip
+            self.ends[key] = End(code=code, state=state.state, node=state.node, began=began, said=said)
         self.idle = 0 if self.living() else self.idle + 1
 
 
 class SlurmExecutor:
     """Runs launches on the cluster for one command."""
 
-    def __init__(
-        self, cluster: Cluster, context: Context, survey: Survey, options: Options, slurm: Slurm | None = None
-    ) -> None:
-        """Take what was planned, and how cells are to be run."""
+    def __init__(self, cluster: Cluster, context: Context, survey: Survey, options: Options) -> None:
         self.site, self.shared, self.project = cluster.site, cluster.shared, context.project
         self.options = [
             f"--memory={options.memory}", f"--output-size={options.output_size}",
             f"--rebuilds={options.rebuilds}", f"--isolation={options.isolation.value}",
             f"--keep={options.keep.value}", *([] if options.confirm else ["--no-confirm"]),
-            *(["--locked"] if options.locked else []),
+            *(["--locked"] if options.locked else []), *(["--offline"] if context.offline else []),
+            *([f"--registry={context.matrix.registry}"] if context.matrix.registry else []),
         ]  # fmt: skip
-        self.options += ["--offline"] if context.offline else []
-        self.options += [f"--registry={context.matrix.registry}"] if context.matrix.registry else []
         digests = digests_now(context, survey)
         # Of all cells that the command means, those served from the store too: what tells each from the same
         # cell wanted otherwise.
@@ -151,7 +145,7 @@ class SlurmExecutor:
             for launch in survey.plan.away for cell in launch.cells
         }  # fmt: skip
         self.known = known_seconds(survey.cells, survey.stored)
-        self.slurm = slurm or Slurm()
+        self.slurm = Slurm()
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]
         self.own = Following(run=self.shared.run(self.key))
@@ -182,10 +176,9 @@ class SlurmExecutor:
         self.seconds = {cell: seconds[cell] for cell in self.known if cell in seconds}
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
         before = (self.own.run.facts() or {"past": {}})["past"]
+        there, ours = self.shared.local, self.project.local
         self.past = {
-            cell: set(
-                before[str(cell)] if str(cell) in before else self.shared.known_here(cell, self.project)
-            )
+            cell: set(before.get(str(cell), record_names(there, cell) & record_names(ours, cell)))
             for cell in self.open
         }
         try:
@@ -266,7 +259,7 @@ class SlurmExecutor:
     def _collect(self, cells: Iterable[CellId]) -> None:
         """Take the records that came of cells; a cell of which there is one is not open any more."""
         for cell in list(cells):
-            if not (new := self.shared.names(cell) - self.past[cell]):
+            if not (new := record_names(self.shared.local, cell) - self.past[cell]):
                 continue
             self.past[cell] |= new
             records = self.shared.take(cell, new, self.project)
@@ -294,7 +287,18 @@ class SlurmExecutor:
                     return
                 self.own = Following(run=self.shared.run(self.key))
             self.own.refresh()
-            self._find_others()
+            wanted = {self.claims[cell] for cell in self.open}
+            for run in self.shared.runs():  # which have claimed cells that are open here?
+                claims = frozenset((run.facts() or {"claims": []})["claims"])
+                if (known := self.others.get(run.key)) is not None:
+                    known.claims |= claims
+                elif wanted & claims and run.key != self.key:
+                    self.others[run.key] = other = Following(run=run, claims=claims)
+                    self.note(
+                        f"another command runs {len(wanted & claims)} of these cells (run {run.key}, jobs "
+                        f"{', '.join(sorted(other.living().values()))}): they are not run twice, their "
+                        "records are waited for"
+                    )
             self._collect([cell.id for cell in idle])  # another run may have ended meanwhile
             todo, avoid, why = [], set[str](), ""
             for cell in filter(self._is_idle, idle):
@@ -311,21 +315,6 @@ class SlurmExecutor:
                 avoid |= {end.node for end in ends if end.code == MACHINERY and end.node}
             if todo and not self.state.stop.is_set():
                 self._submit(launch.of(todo), avoid, why)
-
-    def _find_others(self) -> None:
-        """Look which open runs have claimed cells that are open here."""
-        wanted = {self.claims[cell] for cell in self.open}
-        for run in self.shared.runs():
-            claims = frozenset((run.facts() or {"claims": []})["claims"])
-            if (known := self.others.get(run.key)) is not None:
-                known.claims |= claims
-            elif wanted & claims and run.key != self.key:
-                self.others[run.key] = Following(run=run, claims=claims)
-                jobs = ", ".join(sorted(self.others[run.key].living().values()))
-                self.note(
-                    f"another command runs {len(wanted & claims)} of these cells (run {run.key}, "
-                    f"jobs {jobs}): they are not run twice, their records are waited for"
-                )
 
     def _submit(self, launch: Launch, avoid: Iterable[str], why: str) -> None:
         """Claim cells and submit them as one array; what Slurm refuses is told of and given up.

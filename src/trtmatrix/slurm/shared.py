@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,6 @@ from trtmatrix.suite.model import CellId
 from trtprobe.files import write_json
 
 BEGAN = "The task begins."  # what its script says first
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,12 +99,11 @@ class RunFolder:
 
 
 class Shared:
-    """The shared folder of a site."""
+    """The shared folder of a site, made on the first use."""
 
-    def __init__(self, root: Path, note: Note) -> None:
-        """Name it; it is made on the first use."""
-        self.root, self.note = root, note
-        self._copied: dict[tuple[int, int], Path] = {}
+    def __init__(self, root: Path, note: Callable[[str], None]) -> None:
+        self.root, self.note, self.local = root, note, root / "results" / "local"
+        self._copied: dict[tuple[int, int], Path] = {}  # by device and inode of their source
 
     def check(self) -> None:
         """Make the folder, and try what is needed of it; :class:`UsageError` where that fails."""
@@ -150,8 +148,20 @@ class Shared:
         return str(folder)
 
     def stage_case(self, case: Path) -> None:
-        """Copy a prepared case if it is not there."""
-        _copy_case(case, self.root / "cache" / "cases" / case.name, self._copied)
+        """Copy a prepared case if it is not there; files that cases share here are shared there, too."""
+        target = self.root / "cache" / "cases" / case.name
+        if target.is_dir():
+            return
+        with whole_folder(target) as partial:
+            for file in (path for path in case.rglob("*") if path.is_file()):
+                inner, facts = file.relative_to(case), file.stat()
+                copy, source = partial / inner, (facts.st_dev, facts.st_ino)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(self._copied[source], copy)
+                except (KeyError, OSError):  # the first of its kind; a file system without links
+                    shutil.copy(file, copy)
+                self._copied[source] = target / inner
 
     def runs(self) -> list[RunFolder]:
         """Return the runs that are open: whose jobs may still bring records."""
@@ -167,19 +177,25 @@ class Shared:
         with contextlib.suppress(FileNotFoundError):  # another client was sooner
             (run.folder / "run.json").rename(run.folder / "closed.json")
 
-    def names(self, cell: CellId) -> set[str]:
-        """Return the names of a cell's records that are there."""
-        return _names(self.root / "results" / "local", cell)
-
     def take(self, cell: CellId, names: Iterable[str], project: Project) -> list[Record]:
         """Copy records of a cell, outputs first, to this project's own; returns them as they lie here.
 
         A damaged one is set aside: its cell has none.
         """
         taken = []
-        for file in (self.root / "results" / "local" / cell.folder / name for name in sorted(names)):
+        for file in (self.local / cell.folder / name for name in sorted(names)):
             try:
-                taken.append(_take_record(file, self.root / "cache", project.local, project.cache))
+                content = read_file(file)
+                record = parse_record(content, str(file))
+                for digest in kept_digests(record):
+                    theirs, ours = kept_file(self.root / "cache", digest), kept_file(project.cache, digest)
+                    if theirs.exists() and not ours.exists():
+                        with opened(theirs, ARRAY) as (stream, _), whole_file(ours, sync=False) as out:
+                            shutil.copyfileobj(stream, out, BLOCK)
+                target = record_path(project.local, record)
+                with contextlib.suppress(FileExistsError):
+                    write_new(target, content)
+                taken.append(parse_record(content, str(target)))
             except NewerRecordError as error:
                 self.note(str(error))
             except (RecordError, BorderError) as error:
@@ -190,14 +206,10 @@ class Shared:
 
     def take_all(self, project: Project) -> None:
         """Copy every record that this project does not have: what came while nobody looked."""
-        for folder in (self.root / "results" / "local").glob("*/*/*/*"):
+        for folder in self.local.glob("*/*/*/*"):
             gpu, version, repro, case = folder.parts[-4:]
             cell = CellId(repro=repro, case=case, version=version, gpu=gpu)
-            self.take(cell, self.names(cell) - _names(project.local, cell), project)
-
-    def known_here(self, cell: CellId, project: Project) -> set[str]:
-        """Return the names of a cell's records that are there and in this project."""
-        return self.names(cell) & _names(project.local, cell)
+            self.take(cell, record_names(self.local, cell) - record_names(project.local, cell), project)
 
 
 def _read(file: Path) -> dict[str, Any] | None:
@@ -208,40 +220,8 @@ def _read(file: Path) -> dict[str, Any] | None:
         return None
 
 
-def _names(root: Path, cell: CellId) -> set[str]:
+def record_names(root: Path, cell: CellId) -> set[str]:
+    """Return the names of a cell's records below a folder of records."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return {name for name in os.listdir(root / cell.folder) if name.endswith(".json")}  # noqa: PTH208 - of 2,000 folders: no objects
     return set()
-
-
-def _take_record(file: Path, source: Path, root: Path, cache: Path) -> Record:
-    """Copy a record to ``root``, its kept outputs first, from the cache ``source`` to ``cache``."""
-    content = read_file(file)
-    record = parse_record(content, str(file))
-    for digest in kept_digests(record):
-        theirs, ours = kept_file(source, digest), kept_file(cache, digest)
-        if theirs.exists() and not ours.exists():
-            with opened(theirs, ARRAY) as (stream, _), whole_file(ours, sync=False) as out:
-                shutil.copyfileobj(stream, out, BLOCK)
-    target = record_path(root, record)
-    with contextlib.suppress(FileExistsError):
-        write_new(target, content)
-    return parse_record(content, str(target))
-
-
-def _copy_case(case: Path, target: Path, copied: MutableMapping[tuple[int, int], Path]) -> None:
-    """Copy a prepared case if it is not there; files that cases share here are shared there, too.
-
-    ``copied``: what was copied before, by device and inode of its source.
-    """
-    if target.is_dir():
-        return
-    with whole_folder(target) as partial:
-        for file in (path for path in case.rglob("*") if path.is_file()):
-            copy, facts = partial / file.relative_to(case), file.stat()
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(copied[facts.st_dev, facts.st_ino], copy)
-            except (KeyError, OSError):  # the first of its kind; a file system without links
-                shutil.copy(file, copy)
-            copied[facts.st_dev, facts.st_ino] = target / file.relative_to(case)
