@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -133,13 +133,11 @@ def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> Registr
     return RegistryError(f"{said}\n  {trouble.remedy(host)}", trouble=trouble, host=host)
 
 
-def with_own_images(
-    matrix: Matrix, texts: Sequence[str], engine: str, read_file: Callable[[str], ImageOrigin]
-) -> Matrix:
+def with_own_images(matrix: Matrix, texts: Sequence[str], engine: str, cache: Path) -> Matrix:
     """Return the matrix with the images of ``texts`` (``VERSION=REFERENCE|FILE``) in place of its own.
 
     What is locked or built of an image that is replaced says nothing of the one that replaces it.
-    ``read_file`` returns a file as an origin. :class:`UsageError` where a text cannot be obeyed.
+    :class:`UsageError` where a text cannot be obeyed.
     """
     in_images = [v.name for v in matrix.versions if isinstance(v.origin, ImageOrigin)]
     origins: dict[str, ImageOrigin] = {}
@@ -155,7 +153,7 @@ def with_own_images(
             parse_reference(image)
             origins[name] = ImageOrigin(image=image)
         elif image.endswith(SUFFIXES[engine]):
-            origins[name] = read_file(image)
+            origins[name] = read_file(image, cache)
         else:
             raise UsageError(f"--image {text}: --engine {engine} takes files that end in {SUFFIXES[engine]}")
     versions = (replace(v, origin=origins[v.name]) if v.name in origins else v for v in matrix.versions)

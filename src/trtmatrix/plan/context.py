@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
 from trtmatrix.common.paths import Project, default_cache
-from trtmatrix.launchers.references import MACHINES, parse_reference, read_file, with_own_images
+from trtmatrix.launchers.references import MACHINES, parse_reference, with_own_images
 from trtmatrix.plan.lockfile import REMEDY, Lock, parse_matrix_lock, pin_matrix
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.matrix import Matrix, parse_matrix
@@ -90,10 +90,12 @@ def open_context(options: ProjectOptions) -> Context:
     loaded = attempt(read_repros, project.repros)
     if matrix is None or lock is None or loaded is None:
         raise ConfigError(problems)
-    engine = _engine(options)
+    if options.engine:  # what asks one over its socket, here and in our children, is told so
+        os.environ[ENGINE] = options.engine
+    if (engine := os.environ.get(ENGINE) or "auto") not in SUFFIXES:
+        raise UsageError(f"{ENGINE} is {engine}: known are {', '.join(SUFFIXES)}")
     matrix = replace(matrix, registry=_registry(options, matrix))
-    if options.images:
-        matrix = with_own_images(matrix, options.images, engine, lambda file: read_file(file, project.cache))
+    matrix = with_own_images(matrix, options.images, engine, project.cache)
     context = Context(
         project=project, matrix=pin_matrix(matrix, lock, own_platform()), selection=options.selection,
         repros={item.repro.id: item for item in loaded}, pythons=options.pythons or (sys.executable,),
@@ -109,12 +111,8 @@ def read_matrix(path: Path) -> Matrix:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            [
-                f"{path}: cannot be read: {error}; run this in the project's folder, "
-                "or name the file by --matrix"
-            ]
-        ) from error
+        advice = "run this in the project's folder, or name the file by --matrix"
+        raise ConfigError([f"{path}: cannot be read: {error}; {advice}"]) from error
     return parse_matrix(text, str(path))
 
 
@@ -152,13 +150,3 @@ def _registry(options: ProjectOptions, matrix: Matrix) -> str:
             "  write HOST or HOST/PATH, without https:// and without a tag, such as my.mirror/nvidia"
         ) from error
     return mirror
-
-
-def _engine(options: ProjectOptions) -> str:
-    """Return which engine is meant; what asks one over its socket, here and in our children, is told so."""
-    if options.engine:
-        os.environ[ENGINE] = options.engine
-    engine = os.environ.get(ENGINE) or "auto"
-    if engine not in SUFFIXES:
-        raise UsageError(f"{ENGINE} is {engine}: known are {', '.join(SUFFIXES)}")
-    return engine

@@ -6,9 +6,9 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 
 from trtmatrix.judge.entry import Stored
-from trtmatrix.judge.record import Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Launch
@@ -34,15 +34,9 @@ def known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellI
     def row(cell: CellId) -> tuple[str, str, str]:
         return cell.repro, cell.case, cell.version
 
-    def age(record: Record) -> tuple[str, str]:
-        return record.started, record.run
-
     wanted = {row(cell.id) for cell in cells}
-    newest: dict[tuple[str, str, str], Record] = {}
-    for record in (item.record for item in stored):
-        key = row(record.cell)
-        if key in wanted and (key not in newest or age(record) > age(newest[key])):
-            newest[key] = record
+    ours = [item.record for item in stored if row(item.record.cell) in wanted]
+    newest = {row(record.cell): record for record in sorted(ours, key=attrgetter("started", "run"))}
     found = {}
     for key, record in newest.items():
         with contextlib.suppress(ValueError, TypeError):

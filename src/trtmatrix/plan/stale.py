@@ -20,33 +20,28 @@ from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import Evidence, Gpu, Product, Seen
 from trtmatrix.suite.plan import Host
 from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.suite.repros import Case
 
 # --- The digests that a record must have
 
 
 def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
-    """Return the digests of a cell's repro and case, and of what is asked of it."""
+    """Return the digests of a cell's repro and case, and of what is asked beside its parameters.
+
+    Limits, expectations and the like are no part of what is asked: they judge what was measured.
+    """
+    case = cell.case
+    asked: list[object] = [sorted(case.defects), case.builds, case.processes, case.seconds]
+    if case.tolerance:  # the run counts what is beyond it
+        asked.append(sorted(case.tolerance.items()))
     return {
         "repro": f"{loaded.digest[:HALF]}{loaded.code.authoring[:HALF]}",
-        "case": case_digest(cell.case),
-        "asked": asked_digest(cell.case),
+        "case": case_digest(case),
+        "asked": sha256(json.dumps(asked).encode()).hexdigest(),
     }
 
 
 HALF = 32
 """A record's digest of a repro is that of its own code, then that of what it may import, so long each."""
-
-
-def asked_digest(case: Case) -> str:
-    """Return the SHA-256 of what is asked of a case's measurement beside its parameters (hexadecimal).
-
-    Its limits, expectations and the like are no part of it: they judge what was measured.
-    """
-    asked: list[object] = [sorted(case.defects), case.builds, case.processes, case.seconds]
-    if case.tolerance:  # the run counts what is beyond it
-        asked.append(sorted(case.tolerance.items()))
-    return sha256(json.dumps(asked).encode()).hexdigest()
 
 
 def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
@@ -100,11 +95,19 @@ def find_reason(
     measured as are asked for; and its verdict is believed. One that cannot run here is shown as it is.
     ``current``: the digests that it must have, which serve to say what has changed.
     """
-    outcome = entry.outcome
+    outcome, record, gpu = entry.outcome, entry.record, entry.cell.gpu
     if rerun:
         return Reason(why=Why.RERUN, words="--rerun")
     if entry.evidence is not Evidence.MEASURED or outcome is None:
-        return _not_measured(entry, current or {})
+        if record is None:
+            return Reason(why=Why.NO_RECORD, words="no record")
+        if changes := find_changes(record, current or {}, entry.cell):
+            words = f"{'; '.join(changes)} changed since {record.started[:10]}"
+            return Reason(why=Why.CHANGED, words=words)
+        words = "its records were published, not measured here"
+        if gpu.remote and not gpu.seen:
+            words = "no job has told yet which boards and drivers the site's nodes have"
+        return Reason(why=Why.ELSEWHERE, words=words)
     if outcome.cause is not None and outcome.cause.may_pass:
         words = f"the last run ended by what may pass: {outcome.cause.value}"
         return Reason(why=Why.TROUBLE, words=words)
@@ -118,19 +121,6 @@ def find_reason(
         engines = f"{counted(entry.wanted, 'engine')} alone first ({full_words(outcome)})"
         return Reason(why=Why.NOT_BELIEVED, words=f"{seen} is not believed yet: {engines}")
     return None
-
-
-def _not_measured(entry: Entry, current: Mapping[str, str]) -> Reason:
-    record, gpu = entry.record, entry.cell.gpu
-    if record is None:
-        return Reason(why=Why.NO_RECORD, words="no record")
-    if changes := find_changes(record, current, entry.cell):
-        words = f"{'; '.join(changes)} changed since {record.started[:10]}"
-        return Reason(why=Why.CHANGED, words=words)
-    words = "its records were published, not measured here"
-    if gpu.remote and not gpu.seen:
-        words = "no job has told yet which boards and drivers the site's nodes have"
-    return Reason(why=Why.ELSEWHERE, words=words)
 
 
 def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> list[str]:

@@ -21,7 +21,7 @@ from trtmatrix.suite.cells import Cell, expand
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
 from trtmatrix.suite.model import NO_GPU, CellId, Gpu, Product
-from trtmatrix.suite.plan import CHILDREN, Engine, Excluded, Host, Plan, Pull, make_plan
+from trtmatrix.suite.plan import CHILDREN, Excluded, Host, Plan, Pull, make_plan
 
 
 class Nodes(Protocol):
@@ -54,11 +54,6 @@ class Survey:
         """The GPUs that cells can run on."""
         return (self.nodes_host or self.host).gpus
 
-    @property
-    def here_alone(self) -> Survey:
-        """The survey without what a cluster's nodes run: their own jobs tell what they lack."""
-        return replace(self, plan=replace(self.plan, launches=self.plan.here))
-
     def seen_since(self, stored: Iterable[Stored]) -> Survey:
         """Return the survey with the boards that a cluster's jobs have found by now."""
         if self.nodes is None:
@@ -77,7 +72,11 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
     scan = find_gpus() if nodes is None else GpuScan(gpus=(), reason="--executor slurm: those of the site")
     host, stored = _find_host(context, scan), tuple(read_records(context.project.results))
     nodes_host = nodes.host(stored) if nodes is not None else None
-    gpus = _table_gpus(context, (nodes_host or host).gpus, stored)
+    present, recorded = (nodes_host or host).gpus, recorded_gpus(stored)
+    first = {gpu.slug: gpu for gpu in reversed(present)}  # of equal ones
+    gpus = tuple({**recorded, **first}[slug] for slug in {**first, **recorded}) or (NO_GPU,)
+    if context.selection.gpus:
+        gpus = named_gpus(context.selection.gpus, [*present, *recorded.values()])
     every = expand_with_controls if context.controls else expand
     cells = every(context.matrix, context.plain_repros, gpus, context.selection)
     if nodes is None:
@@ -91,12 +90,12 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
             ours, launches=theirs.launches + ours.launches, excluded=theirs.excluded + ours.excluded
         )
     if not context.selection.versions:
-        recorded = {item.record.cell.version for item in stored}
+        measured = {item.record.cell.version for item in stored}
         runs = {launch.version.name for launch in plan.launches}
         hidden = {
             version.name for version in context.matrix.versions
             if version.addition and version.product is Product.TENSORRT and version.name not in runs
-            and standing_of(version, context.plain_repros, recorded) is Standing.PLANNED
+            and standing_of(version, context.plain_repros, measured) is Standing.PLANNED
         }  # fmt: skip
         cells = tuple(cell for cell in cells if cell.version.name not in hidden)
         shown = tuple(item for item in plan.excluded if item.cell.version.name not in hidden)
@@ -107,57 +106,37 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
 
 
 def _find_host(context: Context, scan: GpuScan) -> Host:
-    """Look at the engine and, where asked for, at the host's interpreters."""
+    """Look at the engine that is meant, at wheels where no network may be used, and at named interpreters."""
     from trtmatrix.launchers.interpreters import find_tensorrt
 
-    asked = "host" in context.selection.runtimes
-    engine = find_engine_of(context, scan)
-    return Host(
-        engine=engine, gpus=scan.gpus,
-        offline=context.offline, lacking=_lacking_wheels(context) if context.offline else {},
-        interpreters=find_tensorrt(list(context.pythons)) if asked else {},
-        builds_images=context.project.image_builder is not None and engine.is_daemon,
-    )  # fmt: skip
-
-
-def find_engine_of(context: Context, scan: GpuScan) -> Engine:
-    """Look at the engine that is meant; a file of the user's counts as an image that is here."""
+    project, lacking = context.project, dict[str, str]()
     if context.engine in CHILDREN:
         from trtmatrix.launchers.child_containers import find_child_engine
 
-        engine = find_child_engine(context.engine, context.project.cache, gpu_here=bool(scan.gpus))
+        engine = find_child_engine(context.engine, project.cache, gpu_here=bool(scan.gpus))
         engine = replace(engine, platform=own_platform())
     else:
         from trtmatrix.launchers.docker_engine import find_engine
 
         engine = find_engine(gpu_here=bool(scan.gpus), offline=context.offline)
-    origins = [v.origin for v in context.matrix.versions if isinstance(v.origin, ImageOrigin)]
-    files = {o.image: o.pin.ids[0] for o in origins if o.is_file and o.pin is not None}
-    return replace(engine, images={**engine.images, **files}) if files else engine
+    origins = {version.name: version.origin for version in context.matrix.versions}
+    images = (origin for origin in origins.values() if isinstance(origin, ImageOrigin))
+    files = {
+        origin.image: origin.pin.ids[0] for origin in images if origin.is_file and origin.pin is not None
+    }
+    if context.offline:
+        from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, is_installed
 
-
-def _lacking_wheels(context: Context) -> dict[str, str]:
-    """Return what each version of wheels lacks that is neither installed nor in the wheelhouse, in words."""
-    from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, is_installed
-
-    wheelhouse, lacking = find_wheelhouse(context.project.folder), {}
-    for version in context.matrix.versions:
-        origin = version.origin
-        if not isinstance(origin, WheelsOrigin):
-            continue
-        here = is_installed(context.project.cache, version.name, origin.wheels)
-        if not here and (words := find_lacking(wheelhouse, origin.wheels)):
-            lacking[version.name] = words
-    return lacking
-
-
-def _table_gpus(context: Context, here: Sequence[Gpu], stored: Sequence[Stored]) -> tuple[Gpu, ...]:
-    """Return the GPUs of the tables: those named, else those here and those that have records."""
-    recorded = recorded_gpus(stored)
-    if context.selection.gpus:
-        return named_gpus(context.selection.gpus, [*here, *recorded.values()])
-    first = {gpu.slug: gpu for gpu in reversed(here)}  # of equal ones
-    return tuple({**recorded, **first}[slug] for slug in {**first, **recorded}) or (NO_GPU,)
+        wheelhouse = find_wheelhouse(project.folder)
+        for name, origin in origins.items():
+            if isinstance(origin, WheelsOrigin) and not is_installed(project.cache, name, origin.wheels):
+                lacking[name] = find_lacking(wheelhouse, origin.wheels)
+    return Host(
+        engine=replace(engine, images={**engine.images, **files}),  # a file counts as an image that is here
+        gpus=scan.gpus, offline=context.offline, lacking=lacking,
+        interpreters=find_tensorrt(context.pythons) if "host" in context.selection.runtimes else {},
+        builds_images=project.image_builder is not None and engine.is_daemon,
+    )  # fmt: skip
 
 
 def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:

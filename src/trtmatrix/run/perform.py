@@ -180,10 +180,11 @@ def able(context: Context, survey: Survey, options: Options, served: frozenset[C
 
 
 def look_ahead(context: Context, survey: Survey, options: Options, served: Collection[CellId]) -> Preflight:
-    """Return what preflight says of the launches of this host."""
+    """Return what preflight says of the launches of this host; a cluster's own jobs tell what nodes lack."""
     from trtmatrix.images.preflight import find_wants, preflight
 
-    survey, is_here = survey.here_alone, here(context.project)
+    survey = replace(survey, plan=replace(survey.plan, launches=survey.plan.here))
+    is_here = here(context.project)
     wants = find_wants(context, survey, served, keep=options.keep, memory=options.memory, is_here=is_here)
     return preflight(context, survey, wants)
 

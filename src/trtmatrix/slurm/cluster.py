@@ -11,7 +11,7 @@ from typing import Any
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.entry import Stored
 from trtmatrix.launchers.gpu import known_gpu
-from trtmatrix.launchers.references import read_file, with_own_images
+from trtmatrix.launchers.references import with_own_images
 from trtmatrix.plan.context import Context
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
@@ -95,8 +95,5 @@ def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Cont
     cluster.shared.check()
     cluster.shared.take_all(context.project)
     images = [f"{version}={image}" for version, image in cluster.site.images.items()]
-    matrix = with_own_images(
-        context.matrix, images, cluster.site.runtime,
-        lambda file: read_file(file, cluster.shared.root / "cache"),
-    )  # fmt: skip
+    matrix = with_own_images(context.matrix, images, cluster.site.runtime, cluster.shared.root / "cache")
     return replace(context, matrix=matrix), cluster
