@@ -103,9 +103,7 @@ class Lock:
 
 def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
     """Return what the lock has of an image for a platform, or None."""
-    locked = lock.images.get(image)
-    found = locked.platforms.get(platform) if locked is not None else None
-    if locked is None or found is None:
+    if (locked := lock.images.get(image)) is None or (found := locked.platforms.get(platform)) is None:
         return None
     ids = tuple(dict.fromkeys((found.image_id, found.manifest, locked.digest)))
     return Pin(manifest=found.manifest, ids=ids)
@@ -130,8 +128,7 @@ def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
         origin = version.origin
         if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
             return version
-        known = base_origin(origin.image, lock, platform, matrix.registry)
-        return replace(version, origin=replace(origin, mirror=known.mirror, pin=known.pin))
+        return replace(version, origin=base_origin(origin.image, lock, platform, matrix.registry))
 
     return replace(matrix, versions=tuple(pinned(version) for version in matrix.versions))
 

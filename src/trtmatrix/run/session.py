@@ -11,8 +11,8 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-import threading
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.progress import QuietProgress
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import Record
-from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
@@ -48,8 +47,8 @@ class Session:
         self.version = version
         self._context = replace(context, controls=False, selection=selection)
         self._queue = TaskQueue(closed=False)
-        self._thread: threading.Thread | None = None
-        self._error: BaseException | None = None
+        self._threads = ThreadPoolExecutor(1)
+        self._serving: Future[bool] | None = None  # runs the probe as long as there are trials
 
     def __enter__(self) -> Session:
         """Look at what is here and which records there are; the first trial starts the container."""
@@ -115,11 +114,10 @@ class Session:
     def _measure(self, loaded: LoadedRepro, cell: Cell, results: Path | None) -> Record:
         """Run one cell in the open process, which the first one starts, and return its record."""
         run = self._run
-        if self._thread is None and not run.stop.is_set():
+        if self._serving is None and not run.stop.is_set():
             launch = self._launch()
             ready = run.launcher_of(launch).make_ready(launch)
-            self._thread = threading.Thread(target=self._serve, args=(ready,))
-            self._thread.start()
+            self._serving = self._threads.submit(run_tasks, ready, self._queue, run)
         run.cases.prepare(loaded, cell.case)
         number = new_run_id(run.clock())
         file = self._folder / f"{number.replace('-', '_')}.py"
@@ -132,7 +130,7 @@ class Session:
             found, lives = list[Record](), True
             while lives and not found:
                 time.sleep(POLL_SECONDS)
-                lives = self._thread is not None and self._thread.is_alive()
+                lives = self._serving is not None and not self._serving.done()
                 found = [record for record in run.records if record.run == number]
         except BaseException:
             self._end(at_once=True)
@@ -141,21 +139,14 @@ class Session:
             file.unlink(missing_ok=True)
         if not found:
             self._end(at_once=True)
-            raise self._error or MachineryError(f"{self.version}: the session has ended")
+            error = self._serving and self._serving.exception()
+            raise error or MachineryError(f"{self.version}: the session has ended")
         run.records.clear()
         return found[0]
-
-    def _serve(self, ready: Ready) -> None:
-        """Run the probe as long as there are trials; where it dies, it is started again for the next one."""
-        try:
-            run_tasks(ready, self._queue, self._run)
-        except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
-            self._error = error
 
     def _end(self, *, at_once: bool) -> None:
         if at_once:
             self._run.stop.set()
         self._queue.close()
-        if self._thread is not None:
-            with undisturbed():
-                self._thread.join()
+        with undisturbed():
+            self._threads.shutdown()

@@ -20,7 +20,6 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +71,9 @@ class Worker:
         self._next = 0  # the first index whose record has not been seen
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
-        self._launcher_failed = self._overfull = self._closed = False
-        self._pending: deque[tuple[Task, Future[Recorded]]] = deque()
+        self._closed = False
+        self._cause: Cause | None = None  # why it had to be ended
+        self._pending: deque[tuple[Task, Future[tuple[Record, int]]]] = deque()
         self._threads = ThreadPoolExecutor(RECORDERS)
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
         self._told_of_memory = False
@@ -120,12 +120,12 @@ class Worker:
         except Overdue:
             return Ended(code=-1, log="it was ended: a cell was long over its time limit")
         except Overfull as error:
-            self._overfull = True
+            self._cause = Cause.CRASHED
             return Ended(code=-1, log=f"it was ended: {error}")
         except MachineryError as error:
             self._collect(folder / "out")  # what had come out is no less true
             run.progress.note(f"{launch.version.name}: {error}")
-            self._launcher_failed = True
+            self._cause = Cause.LAUNCHER_FAILED
             return Ended(code=-1, log=str(error))
         finally:
             intake.close()
@@ -172,11 +172,11 @@ class Worker:
         """Give back to the queue what is stored; raises what went wrong with a record."""
         while self._pending and (wait or self._pending[0][1].done()):
             task, recorded = self._pending.popleft()
-            self._take(task, recorded.result())
+            self._take(task, *recorded.result())
 
-    def _take(self, task: Task, recorded: Recorded) -> None:
-        self.state.records.append(recorded.record)
-        self.queue.ended(task, recorded.engines)
+    def _take(self, task: Task, record: Record, engines: int) -> None:
+        self.state.records.append(record)
+        self.queue.ended(task, engines)
 
     def _settle(self, ended: Ended) -> None:
         """Record the task that took the probe down; what else is left goes back to the queue.
@@ -184,41 +184,32 @@ class Worker:
         All that is left fails where the probe cannot be started. One whose engine went away while it ran is
         started again for what is left. One that ended before there was anything to do is no trouble yet.
         """
-        if self._started < 0 and (self._launcher_failed or (self.fed and not self.queue.is_done)):
+        failed_to_start = self._cause is Cause.LAUNCHER_FAILED or (self.fed and not self.queue.is_done)
+        if self._started < 0 and failed_to_start:
             for task in self.queue.drop():
                 detail = f"the probe did not start: {ended.log[-1500:]}"
-                self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail).record)
+                self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail)[0])
             return
         left = self.fed[self._next :]
         if left and self._started == self._next:
-            cause = Cause.PROBE_FAILED
+            cause = self._cause or Cause.PROBE_FAILED
             if ended.out_of_memory and not self._told_of_memory:
                 cause = Cause.OUT_OF_HOST_MEMORY
-            elif self._launcher_failed:
-                cause = Cause.LAUNCHER_FAILED
-            elif self._overfull:
-                cause = Cause.CRASHED
             elif ended.code in {137, 143}:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
             failed, *left = left
-            self._take(failed, self.recorder.fail(failed, cause, detail))
+            self._take(failed, *self.recorder.fail(failed, cause, detail))
         self.queue.give_back(left)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recorded:
-    """A record as stored; ``engines``: how many more must be built alone before its verdict is believed."""
-
-    record: Record
-    engines: int = 0
-
-
 class Recorder:
-    """Completes, judges and stores the records of one launch; keeps their outputs or drops them."""
+    """Completes, judges and stores the records of one launch; keeps their outputs or drops them.
+
+    Beside a record stands how many engines must be built alone before its verdict is believed.
+    """
 
     def __init__(self, ready: Ready, run: Run) -> None:
-        """Look up what was stored before of its cells, and how the GPU's clocks are."""
         self.digests, self.state = ready.digests, run
         gpu = ready.launch.gpu
         self._clocks = run.gpu_clocks(gpu) if gpu.present else {}
@@ -226,7 +217,7 @@ class Recorder:
         groups = newest(item for item in run.stored if item.record.cell in ours)
         self._before = {cell: [item.record for item in items] for cell, items in groups.items()}
 
-    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> Recorded:
+    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> tuple[Record, int]:
         """Write a cell's record; ``folder`` holds its outputs, and is removed.
 
         What it left is a stranger's: whatever cannot be read or judged (``data``: why) costs this cell alone.
@@ -241,7 +232,7 @@ class Recorder:
         finally:
             remove_tree(folder)
 
-    def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> Recorded:
+    def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> tuple[Record, int]:
         cell, run = task.cell, self.state
         case = run.cases.folder(run.repros[cell.repro.id], cell.case)
         trouble, out = find_change(case), folder.parent
@@ -265,9 +256,9 @@ class Recorder:
             complete["kept"] = keep_outputs(run.cache, folder, kept)
         record = keep_record(run.local, record)
         run.progress.step(CELLS, f"{cell.id}: {(found.outcome.cause or found.outcome.verdict).value}")
-        return Recorded(record=record, engines=self._engines_wanted(cell, record, found))
+        return record, self._engines_wanted(cell, record, found)
 
-    def fail(self, task: Task, cause: Cause, detail: str) -> Recorded:
+    def fail(self, task: Task, cause: Cause, detail: str) -> tuple[Record, int]:
         """Store the record of a task for which the probe left none that can be used.
 
         It says so where this host has changed what the cell was given.
@@ -284,8 +275,8 @@ class Recorder:
             "measurements": {"outputs": {}, "scalars": {}}, **self._host_facts(task),
         }))  # fmt: skip
         if run.confirm and not task.alone and cause in FROM_THE_PROCESS:
-            return Recorded(record=record, engines=1)
-        return Recorded(record=record, engines=self._engines_wanted(cell, record, self._assess(cell, record)))
+            return record, 1
+        return record, self._engines_wanted(cell, record, self._assess(cell, record))
 
     def _host_facts(self, task: Task) -> dict[str, Any]:
         """Return what the host adds to a record: whose it is, digests, the GPU as NVML sees it.
@@ -312,7 +303,6 @@ class Recorder:
         }  # fmt: skip
 
     def _assess(self, cell: Cell, record: Record) -> Assessment:
-        """Judge a record with the earlier ones that are comparable."""
         earlier = self._before.get(cell.id, [])
         comparable = (other for other in earlier if are_comparable(record, other))
         found = assess(cell, [record, *comparable], self.state.calibration)
@@ -322,11 +312,9 @@ class Recorder:
     def _engines_wanted(self, cell: Cell, record: Record, found: Assessment) -> int:
         """Return how many engines must be built before what a record says is believed."""
         run = self.state
-        if not run.confirm:
-            return 0
         sampled = cell.id in run.sampled and is_shared(record) and found.outcome.verdict is Verdict.PASS
         wanted = found.wanted or int(sampled)
-        return max(wanted, run.rebuilds) if wanted else 0
+        return max(wanted, run.rebuilds) if wanted and run.confirm else 0
 
 
 NOT_THE_CELL = "trouble of this host, not of the cell: "
