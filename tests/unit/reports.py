@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import is_dataclass
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
-from reportparts import AFTER, API, BEFORE, FIXED, MODEL, NOTES, ODD, ODD_ONE, RECORD, REGRESSED, UNKNOWN
+from reportparts import (
+    AFTER,
+    API,
+    BEFORE,
+    FIXED,
+    LONG,
+    MODEL,
+    NOTES,
+    ODD,
+    ODD_ONE,
+    RECORD,
+    REGRESSED,
+    UNKNOWN,
+)
 
 from trtmatrix.suite.model import Product
 from trtmatrix.upgrade.report import (
@@ -115,6 +131,16 @@ def bare_upgrade() -> Upgrade:
     )  # fmt: skip
 
 
-def any_upgrade() -> st.SearchStrategy[Upgrade]:
-    """Reports made by chance, as the types allow them."""
-    return st.from_type(Upgrade)
+@cache
+def any_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Values made by chance, as their type allows them; of what there may be many, at most two."""
+    match kind, get_origin(kind), get_args(kind):
+        case _, _, (part, end) if end is ...:
+            return st.lists(any_of(part), max_size=2).map(tuple)
+        case _, origin, parts if origin is tuple:
+            return st.tuples(*map(any_of, parts))
+        case type(), None, _ if is_dataclass(kind):
+            return st.builds(kind, **{name: any_of(hint) for name, hint in get_type_hints(kind).items()})
+        case _, _, (*parts,) if parts:
+            return st.one_of(*map(any_of, parts))
+    return st.text(max_size=9) | st.sampled_from((ODD, LONG)) if kind is str else st.from_type(kind)

@@ -145,7 +145,7 @@ def _not_run(cell: Cell) -> Entry:
 
 PATIENT = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     suppress_health_check=[HealthCheck.data_too_large],
     phases=[phase for phase in Phase if phase not in {Phase.explain, Phase.shrink}],
 )

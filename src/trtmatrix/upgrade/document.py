@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from trtmatrix.api.report import count_changes, render_api_text
-from trtmatrix.common.words import counted, short
+from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.suite.model import Verdict
 from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE, SPEEDS, THROUGHPUT
 from trtmatrix.upgrade.report import (
@@ -79,7 +79,7 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
         *(
             (
                 f"model-{number}" if number else "model",
-                model.name if several else "Your model",
+                one_line(model.name) if several else "Your model",
                 _model(model, ends),
             )
             for number, model in enumerate(upgrade.models)

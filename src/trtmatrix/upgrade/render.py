@@ -231,7 +231,7 @@ def render_markdown(upgrade: Upgrade) -> str:
     parts = [f"## {plain(title)}: {answer}", f"**{plain(upgrade.summary)}**" if upgrade.summary else ""]
     parts += [plain(where), bullets(_fact_markup(reason, marked=True) for reason in upgrade.reasons)]
     for section in make_sections(upgrade):
-        parts += [f"### {section.title}", *map(_block_markup, section.blocks)]
+        parts += [f"### {plain(section.title)}", *map(_block_markup, section.blocks)]
     parts += [f"Made by\n\n{fence(upgrade.command)}"] if upgrade.command else []
     parts += [f"Generated {plain(upgrade.generated)}."] if upgrade.generated else []
     parts, gone = [part for part in parts if part], 0

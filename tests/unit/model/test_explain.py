@@ -15,7 +15,6 @@ from onnx import ModelProto
 from spoiling import WIDTH, blocks, save, spoil
 
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.entry import Entry
 from trtmatrix.model.explain import Markable, errors_of, read_markable, search_for_layer, write_marked
 from trtmatrix.model.explain_search import Errors, in_floors, step_budget
 from trtmatrix.model.outcomes import WrongLayer
@@ -61,10 +60,9 @@ def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> t
     return found, version
 
 
-@pytest.mark.parametrize("tensor", ["/0/up", "/3/act", "/7/down", "/7/sum"])
-@pytest.mark.parametrize("external", [False, True])
+@pytest.mark.parametrize(("tensor", "external"), [("/0/up", False), ("/3/act", True), ("/5/sum", False)])
 def test_the_node_that_was_spoiled_is_named(tensor: str, external: bool, tmp_path: Path) -> None:
-    model = blocks(8)
+    model = blocks(6)
     found, version = explain(model, tmp_path, lambda m: spoil(m, tensor), external=external)
     node = next(node for node in model.graph.node if tensor in node.output)
     assert (found.tensor, found.node, found.operator) == (tensor, node.name, node.op_type)
@@ -75,7 +73,7 @@ def test_the_node_that_was_spoiled_is_named(tensor: str, external: bool, tmp_pat
 
 def test_a_fusion_that_marking_breaks_is_named_with_its_region(tmp_path: Path) -> None:
     inside = ["/5/up", "/5/biased"]
-    found, version = explain(blocks(12), tmp_path, lambda m: spoil(m, "/5/act", inside))
+    found, version = explain(blocks(8), tmp_path, lambda m: spoil(m, "/5/act", inside))
     assert found.tensor in inside
     assert "cures the failure" in found.error
     assert "up to /5/act, whose output is wrong" in found.error
@@ -118,28 +116,17 @@ def measured(**errors: float) -> dict[str, Any]:
     return {"outputs": outputs, "signatures": {}, "scalars": {}}
 
 
-def read(*builds: dict[str, Any], mark: str = "", **fields: Any) -> Mapping[str, float] | str:
-    repro = make_repro(make_case("fp16", limits={}, params={"precision": "fp16"}))
-    cell = make_cell(repro)
-    engines = {"builds": [{"measurements": build, "engine": {}} for build in builds]} if builds[1:] else {}
+def read(*builds: dict[str, Any], **fields: Any) -> Mapping[str, float] | str:
+    cell = make_cell(make_repro(make_case("fp16", limits={}, params={"precision": "fp16"})))
+    engines = {"builds": [{"measurements": build, "engine": {}} for build in builds]} if builds else {}
     record = make_record(cell, **{"noise": NOISE, **engines, **fields})
-    if builds and not engines:
-        record = make_record(cell, noise=NOISE, builds=[{"measurements": builds[0], "engine": {}}])
-    entry: Entry = make_entry(cell)
-    found = errors_of(record, entry, NAMES, Calibration(), frozenset({"y/0"}), mark)
+    found = errors_of(record, make_entry(cell), NAMES, Calibration(), frozenset({"y/0"}), "")
     return found if isinstance(found, str) else found.floors
 
 
 def test_of_several_builds_the_one_counts_whose_outputs_are_furthest_off() -> None:
-    found = read(measured(y=1e-3, act=1.0), measured(y=1e-1, act=1e-3))
-    assert isinstance(found, dict)
-    assert found == pytest.approx({"y/0": 100.0, "/0/act": 1.0})
-
-
-def test_an_inner_tensor_may_be_off_by_one_rounding_though_its_floor_is_zero() -> None:
-    found = read(measured(y=1e-3, flat=2.0**-11))
-    assert isinstance(found, dict)
-    assert found["flat"] == 1.0
+    found = read(measured(y=1e-3, act=1.0), measured(y=1e-1, act=1e-3, flat=2.0**-11))
+    assert found == pytest.approx({"y/0": 100.0, "/0/act": 1.0, "flat": 1.0}), "one rounding is no error"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from goldenfile import check_golden
 from hypothesis import given
 from hypothesis import strategies as st
 from pagereading import Page, body_of, check_ids, check_safe
+from projects import strict_json
 from shown import NOISE, PATIENT, many_entries, sample_entries
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED
@@ -21,6 +22,7 @@ from trtmatrix.judge.words import cell_text, has_evidence
 from trtmatrix.suite.model import Verdict
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.plots import floors_of, latency_of, make_plots
+from trtmatrix.tables.render_data import render_json
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
 
@@ -62,11 +64,21 @@ def test_texts_cannot_become_markup_of_the_page() -> None:
 
 
 @PATIENT
-@given(many_entries())
-def test_any_page_is_well_formed(entries: tuple[Entry, ...]) -> None:
+@given(many_entries(), st.integers(min_value=60, max_value=140))
+def test_any_tables_are_whole_in_every_format(entries: tuple[Entry, ...], width: int) -> None:
+    data = strict_json(render_json(entries, generated=NOW))
+    assert [cell["id"] for cell in data["cells"]] == [str(entry.cell.id) for entry in entries]
+    assert (data["schema"], data["generated"]) == (1, NOW)
     page = Page(markup(entries))
     check_ids(page)
     check_safe(page, scripts=1)
+    for table in re.findall(r"(?:^\|.*\n)+", render_markdown(entries), re.MULTILINE):
+        assert len({row.count("|") for row in table.splitlines()}) == 1, "as many cells as its header"
+    lines = render_text(entries, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert not any(line != line.rstrip() for line in lines)
+    text = " ".join(render_text(entries).split())
+    assert all(cell_text(entry) in text for entry in entries if has_evidence(entry))
 
 
 def test_of_several_outputs_the_worst_counts() -> None:
@@ -96,18 +108,6 @@ def test_a_sample_as_markdown() -> None:
     check_golden("table.md", render_markdown(sample_entries()))
 
 
-@PATIENT
-@given(many_entries())
-def test_every_table_row_has_as_many_cells_as_its_header(entries: tuple[Entry, ...]) -> None:
-    width = 0
-    for line in render_markdown(entries).splitlines():
-        if line.startswith("|"):
-            width = width or line.count("|")
-            assert line.count("|") == width
-        else:
-            width = 0
-
-
 def test_texts_cannot_become_markup_of_markdown() -> None:
     repro = make_repro(make_case(), title="<img src=x> *a* [b](c) _d_ e_f", url="http://plain")
     entry = make_entry(make_cell(repro), ended="crashed", detail="see @someone `#1` <b>")
@@ -135,16 +135,6 @@ def test_long_lists_end_with_a_count_and_fit_a_comment() -> None:
 
 def test_a_sample_as_text() -> None:
     check_golden("table.txt", render_text(sample_entries()))
-
-
-@PATIENT
-@given(many_entries(), st.integers(min_value=60, max_value=140))
-def test_no_line_is_too_wide_and_what_has_evidence_is_shown(entries: tuple[Entry, ...], width: int) -> None:
-    lines = render_text(entries, width=width).splitlines()
-    assert max(map(len, lines)) <= width
-    assert not any(line != line.rstrip() for line in lines)
-    text = " ".join(render_text(entries).split())
-    assert all(cell_text(entry) in text for entry in entries if has_evidence(entry))
 
 
 def test_a_log_cannot_send_escapes_to_the_terminal() -> None:
