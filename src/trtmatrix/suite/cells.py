@@ -61,14 +61,12 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
         if not found:
             raise UsageError(unlisted_version("--trt", name, [v.name for v in matrix.versions]))
         wanted.update(found)
-    runtimes = set(selection.runtimes)
+    runtimes = selection.runtimes
+    by_host = "host" in runtimes  # an interpreter may have any TensorRT
     return tuple(
         version for version in matrix.versions
         if (not wanted or version.name in wanted)
-        and (
-            not runtimes or version.runtime in runtimes
-            or ("host" in runtimes and version.product is Product.TENSORRT)  # an interpreter may have any
-        )
+        and (not runtimes or version.runtime in runtimes or (by_host and version.product is Product.TENSORRT))
     )  # fmt: skip
 
 

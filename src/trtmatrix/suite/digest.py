@@ -43,8 +43,10 @@ def digest_code(source: str, apart: Collection[str] = (), *, own: Collection[str
     """
     text = source.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     lines = list(split_lines(_without(text, apart) if apart else text))
-    if not any("__doc__" in line for line in lines):
-        lines = [line for line in lines if not _is_text(line)]
+    if not any("__doc__" in line for line in lines):  # what is nothing but plain strings does nothing
+        lines = [
+            line for line in lines if not all(re.match(r"[rRbBuU]{0,2}[\"']", part) for part in line[1:])
+        ]
     if own:
         lines = [line for line in lines if line[1] != "from" or line[2] not in own]
     return sha256(json.dumps(lines).encode()).hexdigest()
@@ -75,11 +77,6 @@ def split_lines(source: str) -> Iterator[list[str]]:
         yield [indent, *line]
 
 
-def _is_text(line: list[str]) -> bool:
-    """Whether a logical line is nothing but strings that are not formatted: it does nothing."""
-    return all(re.match(r"[rRbBuU]{0,2}[\"']", text) for text in line[1:])
-
-
 def _without(source: str, apart: Collection[str]) -> str:
     """Return a module without the statements that bind these names; whole where the rest reads one."""
     body = ast.parse(source).body
@@ -87,8 +84,11 @@ def _without(source: str, apart: Collection[str]) -> str:
     rest = [node for node in body if node not in left_out]
     if any(isinstance(part, ast.Name) and part.id in apart for node in rest for part in ast.walk(node)):
         return source
-    gone = {number for node in left_out for number in _lines_of(node)}
-    gone -= {number for node in rest for number in _lines_of(node)}
+    gone, kept = (
+        {n for node in nodes for n in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+        for nodes in (left_out, rest)
+    )
+    gone -= kept
     return "\n".join(line for number, line in enumerate(source.split("\n"), start=1) if number not in gone)
 
 
@@ -101,10 +101,6 @@ def bound_name(node: ast.stmt) -> str | None:
             return name
         case _:
             return None
-
-
-def _lines_of(node: ast.stmt) -> range:
-    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 PACKAGES = {"trtmatrix": Path(trtmatrix.__file__).parent, "trtprobe": Path(trtprobe.__file__).parent}

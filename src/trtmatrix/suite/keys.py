@@ -82,8 +82,12 @@ def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> s
             path, text = (*path, rule[1]), rule[2]
         case "missing":
             text = f"is missing: write {path[-1]} here"
+        case "string_type" if value is None:
+            text = "is empty: write a value, or remove the key"
+        case "string_type" if written := document.plain.get(path):
+            text = f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
         case "string_type":
-            text = _no_text(value, document.plain.get(path))
+            text = f"must be text (found {shorten(value)})"
         case "string_pattern_mismatch":
             text = f"{shorten(value)} must match {detail['ctx']['pattern'].strip('^$')}"
         case "enum" | "literal_error":
@@ -125,30 +129,17 @@ def _members(kind: Any) -> list[Any]:  # noqa: ANN401 - a type
 
 
 _KINDS = {
-    "model_type": "must be keys with values (key: value)",
-    "dataclass_type": "must be keys with values (key: value)",
-    "dict_type": "must be keys with values (key: value)",
-    "tuple_type": "must be a list ([a, b])",
-    "frozen_set_type": "must be a list ([a, b])",
-    "too_short": "must have an item at least",
-    "string_too_short": "must not be empty",
-    "bool_type": "must be true or false",
-    "int_type": "must be a whole number",
-}
+    **dict.fromkeys(("model_type", "dataclass_type", "dict_type"), "must be keys with values (key: value)"),
+    **dict.fromkeys(("tuple_type", "frozen_set_type"), "must be a list ([a, b])"),
+    "too_short": "must have an item at least", "string_too_short": "must not be empty",
+    "bool_type": "must be true or false", "int_type": "must be a whole number",
+}  # fmt: skip
 
 
 def near(word: str, words: Sequence[str]) -> str:
     """Return a suggestion, or nothing."""
     close = difflib.get_close_matches(word, words, n=1)
     return f"; perhaps you meant {close[0]!r}" if close else ""
-
-
-def _no_text(value: object, written: str | None) -> str:
-    if value is None:
-        return "is empty: write a value, or remove the key"
-    if written is None:
-        return f"must be text (found {shorten(value)})"
-    return f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
 
 
 def in_order(problems: Iterable[str], file: str) -> list[str]:
@@ -200,37 +191,30 @@ MOST_VALUES = 100_000
 def parse_yaml(text: str, file: str) -> Document:
     """Read YAML 1.1 text; :class:`ConfigError` names line and remedy where it cannot be."""
     reader = _Reader()
+    root: yaml.Node | None = None
     try:
-        root = _compose(text)
+        with contextlib.suppress(yaml.YAMLError):  # Python's own reader says better what is wrong
+            if yaml.__with_libyaml__:  # that takes a tenth of the time
+                root = yaml.compose(text, Loader=yaml.CSafeLoader)
+        root = root or yaml.compose(text, Loader=yaml.SafeLoader)
         if root is None:
             raise ConfigError([f"{file}:1: the file is empty; take the one that the project ships"])
         value = reader.read(root, ())
-    except (yaml.YAMLError, RecursionError) as error:
-        line, words = _yaml_trouble(error, text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        words = f"the character #x{error.character:04x} may not occur: remove it"
         raise ConfigError([f"{file}:{line}: not valid YAML: {words}"]) from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        words = ": ".join(part for part in (error.context, error.problem) if part)
+        tabs = "; indent with blanks, YAML allows no tabs" if "'\\t'" in words else ""
+        line = mark.line + 1 if mark else 1
+        raise ConfigError([f"{file}:{line}: not valid YAML: {words}{tabs}"]) from error
+    except (yaml.YAMLError, RecursionError) as error:
+        words = "nested too deeply, or an alias stands inside what it names"
+        raise ConfigError([f"{file}:1: not valid YAML: {words}"]) from error
     problems = [f"{file}:{problem}" for problem in reader.problems]
     return Document(file=file, value=value, lines=reader.lines, plain=reader.plain, problems=problems)
-
-
-def _yaml_trouble(error: Exception, text: str) -> tuple[int, str]:
-    """Return the line of an error, and what is wrong there."""
-    if isinstance(error, yaml.reader.ReaderError):
-        line = text.count("\n", 0, error.position) + 1
-        return line, f"the character #x{error.character:04x} may not occur: remove it"
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return 1, "nested too deeply, or an alias stands inside what it names"
-    mark = error.problem_mark or error.context_mark
-    words = ": ".join(part for part in (error.context, error.problem) if part)
-    tabs = "; indent with blanks, YAML allows no tabs" if "'\\t'" in words else ""
-    return mark.line + 1 if mark else 1, words + tabs
-
-
-def _compose(text: str) -> yaml.Node | None:
-    """Return the nodes of a text, by libyaml where it is there: that takes a tenth of the time."""
-    if yaml.__with_libyaml__:
-        with contextlib.suppress(yaml.YAMLError):  # Python's own reader says better what is wrong
-            return yaml.compose(text, Loader=yaml.CSafeLoader)
-    return yaml.compose(text, Loader=yaml.SafeLoader)
 
 
 class _Reader(SafeConstructor):
@@ -249,7 +233,15 @@ class _Reader(SafeConstructor):
         if isinstance(node, yaml.SequenceNode):
             return [self.read(item, (*path, i)) for i, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
+            try:
+                value = self.construct_object(node)
+                repr(value)  # Python refuses to print an integer of thousands of digits
+            except (ValueError, KeyError, AttributeError) as error:
+                what = f"{shorten(node.value)} is no {node.tag.rpartition(':')[2]} that can be read ({error})"
+                raise _wrong(node, f"{what}: quote it if it is text") from error
+            if value is not None and not isinstance(value, str):
+                self.plain[path] = node.value
+            return value
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
             key, line = key_node.value, key_node.start_mark.line + 1
@@ -265,18 +257,6 @@ class _Reader(SafeConstructor):
             self.lines[here] = line
             result[key] = self.read(value_node, here)
         return result
-
-    def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:  # noqa: ANN401
-        try:
-            value = self.construct_object(node)
-            repr(value)  # Python refuses to print an integer of thousands of digits
-        except (ValueError, KeyError, AttributeError) as error:
-            kind = node.tag.rpartition(":")[2]
-            words = f"{shorten(node.value)} is no {kind} that can be read ({error}): quote it if it is text"
-            raise _wrong(node, words) from error
-        if value is not None and not isinstance(value, str):
-            self.plain[path] = node.value
-        return value
 
 
 def _wrong(node: yaml.Node, words: str) -> yaml.MarkedYAMLError:

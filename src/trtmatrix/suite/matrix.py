@@ -161,7 +161,8 @@ class ImageOrigin:
         name = self.mirror or self.image
         if self.pin is None or self.is_file:
             return name
-        return f"{repository_of(name)}@{self.pin.manifest}"
+        head, slash, last = name.partition("@")[0].rpartition("/")  # host:5000/a/b:1@sha256:…
+        return f"{head}{slash}{last.partition(':')[0]}@{self.pin.manifest}"
 
 
 @keys
@@ -176,13 +177,6 @@ class InterpreterOrigin:
     """A Python interpreter of the host that can import the product."""
 
     interpreter: Annotated[str, Field(min_length=1)]
-
-
-def repository_of(image: str) -> str:
-    """Return an image's name without tag and digest: ``host:5000/a/b:1`` gives ``host:5000/a/b``."""
-    name = image.partition("@")[0]
-    head, slash, last = name.rpartition("/")
-    return head + slash + last.partition(":")[0]
 
 
 Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
@@ -276,6 +270,9 @@ def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
     return matrix
 
 
+_NAME = re.compile(r"(?:([a-z-]+)-)?(?=[0-9])")
+
+
 def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
     """Yield what no single key shows: a name that stands twice or is another product's, an unknown source."""
     value = document.value if isinstance(document.value, dict) else {}
@@ -289,24 +286,20 @@ def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
             if name in first:
                 yield path, f"{name!r} stands twice (first on line {first[name]}): remove one"
             first.setdefault(name, document.line_of(path))
-            if wrong := _name_problem(name, str(facts.get("product", Product.TENSORRT.value))):
-                yield path, wrong
+            product, named = facts.get("product", Product.TENSORRT.value), _NAME.match(name)
+            if not PART.fullmatch(name):
+                yield path, f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
+            elif named is None or not is_release(name[named.end() :]):
+                yield path, f"{shorten(name)} must end in a release number such as 10.7.0"
+            elif product != Product.TENSORRT.value and named[1] != product:
+                yield path, f"a version of {product} is named {product}-<release>"
+            elif product == Product.TENSORRT.value and named[1] in {p.value for p in Product}:
+                words = (
+                    f"{name!r} is the name of a version of {named[1]}: write product: {named[1]} beside it"
+                )
+                yield path, words
         for key, fact in facts.items():
             source = fact.get("source") if isinstance(fact, dict) else None
             if isinstance(source, str) and source not in known:
                 nearest = near(source, known) or "; add it there"
                 yield ("versions", i, key, "source"), f"no source {shorten(source)} in sources{nearest}"
-
-
-def _name_problem(name: str, product: str) -> str:
-    """Return what is wrong with a column's name, which is part of every cell's id, or nothing."""
-    if not PART.fullmatch(name):
-        return f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
-    named = re.match(r"(?:([a-z-]+)-)?(?=[0-9])", name)
-    if named is None or not is_release(name[named.end() :]):
-        return f"{shorten(name)} must end in a release number such as 10.7.0"
-    if product != Product.TENSORRT.value and named[1] != product:
-        return f"a version of {product} is named {product}-<release>"
-    if product == Product.TENSORRT.value and named[1] in {p.value for p in Product}:
-        return f"{name!r} is the name of a version of {named[1]}: write product: {named[1]} beside it"
-    return ""

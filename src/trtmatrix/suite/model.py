@@ -75,17 +75,12 @@ class Cause(str, Enum):
         return self.is_machinery or self in _OF_THE_MOMENT
 
 
-_MACHINERY = frozenset(
-    {
-        Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH,
-        Cause.IMAGE_MISSING,
-    }
-)  # fmt: skip
-_OF_THE_MOMENT = frozenset(
-    {
-        Cause.COMPONENT_MISSING, Cause.DRIVER_TOO_OLD, Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY,
-    }
-)  # fmt: skip
+_MACHINERY = {
+    Cause.INTERRUPTED, Cause.LAUNCHER_FAILED, Cause.PROBE_FAILED, Cause.VERSION_MISMATCH, Cause.IMAGE_MISSING,
+}  # fmt: skip
+_OF_THE_MOMENT = {
+    Cause.COMPONENT_MISSING, Cause.DRIVER_TOO_OLD, Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY,
+}  # fmt: skip
 
 
 class Control(str, Enum):
@@ -125,11 +120,10 @@ class CellId:
     def parse(cls, text: str) -> CellId:
         """Read an id as ``__str__`` writes it; ``ValueError`` where it is none."""
         part = PART.pattern
-        match = re.fullmatch(rf"({part})/({part})@({part})#({part})", text)
-        if match is None:
-            raise ValueError(f"{text!r} is no cell id: <repro>/<case>@<version>#<gpu>")
-        repro, case, version, gpu = match.groups()
-        return cls(repro=repro, case=case, version=version, gpu=gpu)
+        pattern = rf"(?P<repro>{part})/(?P<case>{part})@(?P<version>{part})#(?P<gpu>{part})"
+        if match := re.fullmatch(pattern, text):
+            return cls(**match.groupdict())
+        raise ValueError(f"{text!r} is no cell id: <repro>/<case>@<version>#<gpu>")
 
 
 @lru_cache(maxsize=1024)

@@ -193,18 +193,21 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
             excluded.append(Excluded(cell=cell, why=reason[0], detail=reason[1]))
         else:
             groups.setdefault((cell.version.name, cell.gpu.slug), []).append(cell)
-    launches = tuple(_launch(group, host, selection) for group in groups.values())
-    return Plan(launches=launches, excluded=tuple(excluded), boards=host.gpus)
-
-
-def _launch(group: Sequence[Cell], host: Host, selection: Selection) -> Launch:
-    launch = Launch(version=group[0].version, gpu=group[0].gpu, cells=tuple(group))
-    origin = launch.version.origin
-    if _of_this_host(launch.version, selection):
-        return replace(launch, python=host_python(launch.version, host))
-    if not isinstance(origin, ImageOrigin) or host.engine.held(origin) is not None:
-        return launch
-    return replace(launch, build=origin.build is not None, pull=origin.build is None)
+    launches = []
+    for group in groups.values():
+        version, python, absent = group[0].version, None, False
+        if _of_this_host(version, selection):
+            python = host_python(version, host)
+        elif isinstance(version.origin, ImageOrigin):
+            absent = host.engine.held(version.origin) is None
+        made_here = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
+        launches.append(
+            Launch(
+                version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
+                build=absent and made_here, pull=absent and not made_here,
+            )
+        )  # fmt: skip
+    return Plan(launches=tuple(launches), excluded=tuple(excluded), boards=host.gpus)
 
 
 Reason = tuple[Exclusion, str]
@@ -213,8 +216,14 @@ Reason = tuple[Exclusion, str]
 def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> Reason | None:
     """Return why a cell cannot run on this host, or None where it can."""
     version, gpu = cell.version, cell.gpu
-    if reason := _unsupported(cell):
-        return reason
+    if version.compute and gpu.compute:
+        low, high = version.compute.min, version.compute.max
+        if not release_of(low) <= release_of(gpu.compute) <= release_of(high):
+            words = f"by NVIDIA's notes {version.name} supports compute capability {low} to {high}"
+            return Exclusion.UNSUPPORTED_GPU, words
+    for need, name in (("torch", "torch"), ("torch_tensorrt", "Torch-TensorRT")):
+        if need in cell.case.needs and getattr(version, need) is None:
+            return Exclusion.COMPONENT_MISSING, f"no {name} in the image"
     if version.product is Product.TENSORRT and not gpu.present:
         if not host.gpus:
             return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
@@ -233,7 +242,7 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> Reason 
         return Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}"
     if isinstance(version.origin, ImageOrigin):
         wanted = pull is Pull.ALL or (pull is Pull.NAMED and bool(selection.versions))
-        return _without_engine(cell, host.engine) or _without_image(version, host, wanted=wanted)
+        return _without_container(cell, version.origin, host, wanted=wanted)
     absent = host.lacking.get(version.name)
     return (Exclusion.NOT_HERE, absent) if absent else None
 
@@ -242,22 +251,6 @@ def _of_this_host(version: Version, selection: Selection) -> bool:
     """Whether an interpreter of this host would run a version."""
     asked = "host" in selection.runtimes and version.product is Product.TENSORRT
     return asked or isinstance(version.origin, InterpreterOrigin)
-
-
-def _unsupported(cell: Cell) -> Reason | None:
-    """Return what of a cell its version does not support by NVIDIA's notes or lacks, on any host."""
-    version, compute = cell.version, cell.version.compute
-    if compute and cell.gpu.compute:
-        low, high = compute.min, compute.max
-        if not release_of(low) <= release_of(cell.gpu.compute) <= release_of(high):
-            words = f"by NVIDIA's notes {version.name} supports compute capability {low} to {high}"
-            return Exclusion.UNSUPPORTED_GPU, words
-    for need, fact, name in (
-        ("torch", version.torch, "torch"), ("torch_tensorrt", version.torch_tensorrt, "Torch-TensorRT"),
-    ):  # fmt: skip
-        if need in cell.case.needs and fact is None:
-            return Exclusion.COMPONENT_MISSING, f"no {name} in the image"
-    return None
 
 
 def host_python(version: Version, host: Host) -> str | None:
@@ -271,26 +264,18 @@ def host_python(version: Version, host: Host) -> str | None:
     return None
 
 
-def _without_engine(cell: Cell, engine: Engine) -> Reason | None:
-    """Return why no container of a cell can be started here."""
-    rule, gpu = cell.version.driver, cell.gpu
+def _without_container(cell: Cell, origin: ImageOrigin, host: Host, *, wanted: bool) -> Reason | None:
+    """Return why no container of a cell can be had here; ``wanted``: its image may be pulled or built."""
+    version, gpu, engine, rule = cell.version, cell.gpu, host.engine, cell.version.driver
     if not engine.available:
         return Exclusion.NO_ENGINE, engine.reason
-    if cell.version.product is not Product.TENSORRT:
-        return None
-    if engine.gpu_access is None:
+    if version.product is Product.TENSORRT and engine.gpu_access is None:
         return Exclusion.NO_GPU_ACCESS, "neither NVIDIA Container Toolkit, CDI nor device nodes"
-    if rule and not driver_suffices(rule, gpu):
-        words = f"by NVIDIA's notes {cell.version.name} needs {rule.least}"
+    if version.product is Product.TENSORRT and rule and not driver_suffices(rule, gpu):
         here = "the newest seen" if gpu.remote else "here"
-        return Exclusion.DRIVER_TOO_OLD, f"{words}, {here} is {gpu.driver}"
-    return None
-
-
-def _without_image(version: Version, host: Host, *, wanted: bool) -> Reason | None:
-    """Return why a version's image cannot be had; ``wanted``: it may be pulled or built."""
-    origin, engine = version.origin, host.engine
-    if not isinstance(origin, ImageOrigin) or engine.held(origin) is not None:
+        words = f"by NVIDIA's notes {version.name} needs {rule.least}, {here} is {gpu.driver}"
+        return Exclusion.DRIVER_TOO_OLD, words
+    if engine.held(origin) is not None:
         return None
     built, image = origin.build is not None, origin.reference
     if host.offline:
@@ -328,16 +313,16 @@ def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, s
 
     Of drivers that are too old it is that of the version that needs most: with that all of them run.
     """
+
+    def needed_driver(item: Excluded) -> Release:
+        rule = item.cell.version.driver
+        return release_of(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
+
     counts: dict[Exclusion, list[Excluded]] = {}
     for item in excluded:
         counts.setdefault(item.why, []).append(item)
     ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
-    return [(why, len(items), max(items, key=_needed_driver).detail) for why, items in ordered]
-
-
-def _needed_driver(item: Excluded) -> Release:
-    rule = item.cell.version.driver
-    return release_of(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
+    return [(why, len(items), max(items, key=needed_driver).detail) for why, items in ordered]
 
 
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")

@@ -156,38 +156,35 @@ def _parse_facts(source: str, file: str) -> Document:
     """Read the literal FACTS of a repro without executing it, with the line of every key."""
     line = 1
     try:
-        for node in ast.parse(source).body:
-            if bound_name(node) == "FACTS" and isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
-                literal, line = node.value, node.value.lineno
-                value = ast.literal_eval(literal)
-                break
-        else:
+        bound = [node for node in ast.parse(source).body if bound_name(node) == "FACTS"]
+        if not bound or not isinstance(bound[0], (ast.Assign, ast.AnnAssign)) or bound[0].value is None:
             raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'add a repro'"])
+        literal, line = bound[0].value, bound[0].value.lineno
+        value = ast.literal_eval(literal)
     except SyntaxError as error:
         raise ConfigError([f"{file}:{error.lineno or 1}: not valid Python: {error.msg}"]) from error
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         words = f"FACTS must be a literal (no names, calls or sums): {error}"
         raise ConfigError([f"{file}:{line}: {words}"]) from error
     lines, doubles = dict[keys.Path, int](), list[str]()
-    _note_lines(literal, ("FACTS",), lines, doubles)
+
+    def note_lines(node: ast.expr, path: keys.Path) -> None:
+        lines[path] = node.lineno
+        if isinstance(node, (ast.List, ast.Tuple)):
+            for i, item in enumerate(node.elts):
+                note_lines(item, (*path, i))
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if isinstance(key, ast.Constant):
+                    inner = (*path, key.value if isinstance(key.value, int) else str(key.value))
+                    if inner in lines:
+                        doubles.append(f"{file}:{key.lineno}: FACTS: the key {key.value!r} stands twice")
+                    note_lines(value, inner)
+
+    note_lines(literal, ("FACTS",))
     if doubles:
-        raise ConfigError([f"{file}:{double}" for double in doubles])
+        raise ConfigError(doubles)
     return Document(file=file, value=value, lines=lines)
-
-
-def _note_lines(node: ast.expr, path: keys.Path, lines: dict[keys.Path, int], doubles: list[str]) -> None:
-    """Note the line of every path inside a literal, and the keys that stand in a dict for the second time."""
-    lines[path] = node.lineno
-    if isinstance(node, (ast.List, ast.Tuple)):
-        for i, item in enumerate(node.elts):
-            _note_lines(item, (*path, i), lines, doubles)
-    if isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if isinstance(key, ast.Constant):
-                inner = (*path, key.value if isinstance(key.value, int) else str(key.value))
-                if inner in lines:
-                    doubles.append(f"{key.lineno}: FACTS: the key {key.value!r} stands twice")
-                _note_lines(value, inner, lines, doubles)
 
 
 def parse_repro(
@@ -208,7 +205,7 @@ def parse_repro(
     if facts is not None:
         found = _check_facts(facts, [case.id for case in cases])
         problems += [problem_at(document, ("FACTS", *path), text) for path, text in found]
-        problems += [f"{file}:1: case {name}: {text}" for name, text in _check_cases(facts, cases)]
+        problems += [f"{file}:1: case {text}" for text in _check_cases(facts, cases)]
     if problems or facts is None:
         raise ConfigError(in_order(problems, file))
     return Repro(**vars(facts), id=repro_id, cases=tuple(cases))
@@ -219,7 +216,7 @@ def _parse_cases(
 ) -> tuple[list[Case], list[str]]:
     """Return the cases that are right in themselves, and what is wrong with the others."""
     cases: dict[str, Case] = {}
-    problems: list[str] = []
+    problems = [] if raw_cases else [f"{file}:1: cases() yields no case"]
     for i, raw in enumerate(raw_cases):
         name = raw.get("id", "?") if isinstance(raw, dict) else "?"
         case, wrong = check_keys(Case, Document(file=file, value=raw), (f"cases()[{i}] ({name})",))
@@ -235,8 +232,6 @@ def _parse_cases(
             builds=FLAG_BUILDS if several else case.builds,
             limits={**case.limits, **({BEYOND: 0.0} if case.tolerance else {})},
         )  # fmt: skip
-    if not raw_cases:
-        problems.append(f"{file}:1: cases() yields no case")
     return list(cases.values()), problems
 
 
@@ -265,21 +260,21 @@ def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path
             yield (name, i, "source"), "is missing: what is reported names who says so"
 
 
-def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[tuple[str, str]]:
-    """Yield a case's id with what is wrong with its defects."""
-    known = list(facts.defects)
+def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield a case's id with what is wrong with its defects or builds."""
     for case in cases:
         for name in case.defects:
-            if name not in known:
-                yield case.id, f"defects: {name!r} is not among FACTS['defects']{near(name, known)}"
+            if name not in facts.defects:
+                hint = near(name, list(facts.defects))
+                yield f"{case.id}: defects: {name!r} is not among FACTS['defects']{hint}"
         if case.defects and not case.noise_key:
-            yield case.id, "defects: nothing emulates them: write emulate() and NOISE, give a precision"
+            yield f"{case.id}: defects: nothing emulates them: write emulate() and NOISE, give a precision"
         if case.defect and case.defect not in case.defects:
-            yield case.id, f"defect: {case.defect!r} is not among the case's defects: add it there"
+            yield f"{case.id}: defect: {case.defect!r} is not among the case's defects: add it there"
         if case.defect and case.control is not Control.NEGATIVE:
-            yield case.id, 'defect: only a negative control has one put in: "control": "negative"'
+            yield f'{case.id}: defect: only a negative control has one put in: "control": "negative"'
         if case.processes > 1 and case.builds > 1:
-            yield case.id, "builds: several processes build once each: leave out builds, or processes"
+            yield f"{case.id}: builds: several processes build once each: leave out builds, or processes"
 
 
 def _check_noise(noise: object, emulates: bool, cases: Sequence[Case]) -> Iterator[str]:
