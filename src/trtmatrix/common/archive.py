@@ -49,8 +49,19 @@ def write_archive(target: Path, files: Files) -> Written:
     check_name(target)
     sums = sums_text({name: digest_of(content) for name, content in files.items()})
     try:
-        with whole_file(target) as out:
-            _write_tar(out, target.name.removesuffix(SUFFIX), {**files, SUMS: sums.encode()})
+        with (
+            whole_file(target) as out,
+            gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=out, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for name, content in sorted({**files, SUMS: sums.encode()}.items()):
+                info = tarfile.TarInfo(
+                    f"{target.name.removesuffix(SUFFIX)}/{name}"
+                )  # owner 0, no names, time 0
+                info.size = len(content) if isinstance(content, bytes) else content.stat().st_size
+                info.mode = 0o755 if name.endswith(".sh") else 0o644
+                with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
+                    archive.addfile(info, stream)
     except OSError as error:
         raise UsageError(f"--to {target}: cannot be written: {error.strerror or error}") from error
     return Written(file=target, sha256=digest_of(target), size=target.stat().st_size)
@@ -88,19 +99,6 @@ def write_size(size: int) -> str:
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
-
-
-def _write_tar(out: IO[bytes], folder: str, files: Files) -> None:
-    with (
-        gzip.GzipFile(filename="", mode="wb", compresslevel=9, fileobj=out, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
-        for name, content in sorted(files.items()):
-            info = tarfile.TarInfo(f"{folder}/{name}")  # owner 0, no names, time 0
-            info.size = len(content) if isinstance(content, bytes) else content.stat().st_size
-            info.mode = 0o755 if name.endswith(".sh") else 0o644
-            with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
-                archive.addfile(info, stream)
 
 
 HEADER = 1 << 24
@@ -233,9 +231,15 @@ def find_differences(top: Path) -> list[str]:
     if not sums.is_file():
         return [f"{SUMS} is missing"]
     try:
-        wanted = parse_sums(read_file(sums).decode())
+        lines = read_file(sums).decode().splitlines()
     except ValueError as error:
         return [f"{SUMS} {error}"]
+    wanted: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
+        if match is None or match[2] in wanted:
+            return [f"{SUMS} line {number} is no digest of a file, or names one again"]
+        wanted[match[2]] = match[1]
     there = {path.relative_to(top).as_posix(): path for path in sorted(top.rglob("*")) if path.is_file()}
     there.pop(SUMS)
     problems = [f"{name} is missing" for name in sorted(wanted.keys() - there.keys())]
@@ -244,20 +248,8 @@ def find_differences(top: Path) -> list[str]:
         try:
             with opened(there[name], ARRAY) as (stream, _):
                 found = digest_stream(stream)
+            if found != wanted[name]:
+                problems.append(f"{name} differs: sha256 {found}, and {SUMS} says {wanted[name]}")
         except BorderError as error:
             problems.append(f"{name} {error}")
-            continue
-        if found != wanted[name]:
-            problems.append(f"{name} differs: sha256 {found}, and {SUMS} says {wanted[name]}")
     return problems
-
-
-def parse_sums(text: str) -> Mapping[str, str]:
-    """Read what ``sha256sum`` writes: name → digest; ``ValueError`` names the line that is none."""
-    found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        match = re.fullmatch(r"([0-9a-f]{64}) [ *](.+)", line)
-        if match is None or match[2] in found:
-            raise ValueError(f"line {number} is no digest of a file, or names one again")
-        found[match[2]] = match[1]
-    return found

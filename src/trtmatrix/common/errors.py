@@ -24,16 +24,9 @@ class ExitCode(IntEnum):
 
 #: Where several apply, the first of these is the one that is returned.
 PRECEDENCE = (
-    ExitCode.INTERRUPTED,
-    ExitCode.USAGE,
-    ExitCode.MACHINERY,
-    ExitCode.DONT,
-    ExitCode.NOT_ENOUGH,
-    ExitCode.WORKAROUNDS,
-    ExitCode.SURPRISE,
-    ExitCode.NOTHING,
-    ExitCode.AS_EXPECTED,
-)
+    ExitCode.INTERRUPTED, ExitCode.USAGE, ExitCode.MACHINERY, ExitCode.DONT, ExitCode.NOT_ENOUGH,
+    ExitCode.WORKAROUNDS, ExitCode.SURPRISE, ExitCode.NOTHING, ExitCode.AS_EXPECTED,
+)  # fmt: skip
 
 
 def combine_exit_codes(codes: set[ExitCode]) -> ExitCode:

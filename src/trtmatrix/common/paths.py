@@ -204,39 +204,24 @@ def publish_folder(partial: Path, target: Path) -> None:
 
 def own_identity() -> str:
     """Return ``boot:namespace:pid:start``, which no other process ever has."""
-    pid = os.getpid()
-    return f"{_boot()}:{_namespace()}:{pid}:{_start_time(pid)}"
+    return _identity(os.getpid())
 
 
 def is_dead(identity: str) -> bool:
     """Whether an owner is known to be gone; an owner that cannot be seen from here counts as alive."""
-    try:
-        boot, namespace, pid, start = identity.split(":")
-        number = int(pid)
-    except ValueError:
+    parts = identity.split(":")
+    if len(parts) != 4 or not parts[2].isdecimal():
         return False
-    if boot != _boot():
-        return True
-    if namespace != _namespace():
-        return False
-    return _start_time(number) != start
+    boot, namespace, _, start = _identity(int(parts[2])).split(":")
+    return parts[0] != boot or (parts[1] == namespace and parts[3] != start)
 
 
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def _namespace() -> str:
-    return str(Path("/proc/self/ns/pid").stat().st_ino)
-
-
-def _start_time(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot, or an empty string."""
-    try:
+def _identity(pid: int) -> str:
+    boot, start = Path("/proc/sys/kernel/random/boot_id").read_text().strip(), ""
+    with contextlib.suppress(OSError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+        start = "" if fields[0] == "Z" else fields[19]  # in clock ticks since boot
+    return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}:{pid}:{start}"
 
 
 SECONDS = 0.2

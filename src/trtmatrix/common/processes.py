@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from trtmatrix.common.interrupts import undisturbed
@@ -36,7 +35,15 @@ def run_to_end(
             )  # fmt: skip
         except OSError as error:
             return 127, f"{command[0]}: {error.strerror}"
-        end = partial(_end, child)
+
+        def end() -> None:
+            """End it and what it started; its first signal lets it clean up, which nothing cuts short."""
+            with undisturbed():
+                for number in (signal.SIGINT, signal.SIGKILL):
+                    with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                        os.killpg(child.pid, number)
+                        child.wait(timeout=PATIENCE_SECONDS)
+
         atexit.register(end)  # also where this process ends without unwinding
         try:
             code = child.wait(seconds)
@@ -48,12 +55,3 @@ def run_to_end(
                 end()
         said.seek(0)
         return code, said.read().decode("utf-8", "replace")
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started; its first signal lets it clean up, which nothing cuts short."""
-    with undisturbed():
-        for number in (signal.SIGINT, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(child.pid, number)
-                child.wait(timeout=PATIENCE_SECONDS)

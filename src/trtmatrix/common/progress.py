@@ -78,8 +78,7 @@ class Progress:
         """Say what somebody works at, or that there is nothing any more."""
         with self._lock:
             self._now.pop(who, None)
-            if text:
-                self._now[who] = text
+            self._now |= {who: text} if text else {}
 
     def step(self, label: str, text: str) -> None:
         """Finish one step of a stretch."""
@@ -89,7 +88,10 @@ class Progress:
             found.total = max(found.total, found.done)
             self._write(f"  [{found.done}/{found.total}] {text}", shown=self.full)
             if not self.full and time.monotonic() - self._told >= SECONDS:
-                self._tell(self._counts())
+                parts = [f"{each.done} of {each.total} {label}" for label, each in self._stretches.items()]
+                took = next(iter(self._stretches.values())).words()
+                now = f"; now {next(reversed(self._now.values()))}" if self._now else ""
+                self._tell(f"{', '.join(parts)} in {took}{now}")
 
     def pull(self, image: str, layer: str, current: int, total: int) -> None:
         """Report bytes of one layer of an image; their sum is told now and then."""
@@ -112,12 +114,6 @@ class Progress:
     def _pulled(self, image: str) -> str:
         got, of = (sum(part) / 1e9 for part in zip(*self._layers[image].values(), strict=True))
         return f"{image}: {got:.1f} GB done of {of:.1f} GB seen so far"
-
-    def _counts(self) -> str:
-        """Return how far all stretches are."""
-        parts = [f"{each.done} of {each.total} {label}" for label, each in self._stretches.items()]
-        now = f"; now {next(reversed(self._now.values()))}" if self._now else ""
-        return f"{', '.join(parts)} in {next(iter(self._stretches.values())).words()}{now}"
 
     def _tell(self, text: str) -> None:
         """Say what replaces what was said before."""

@@ -12,21 +12,10 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
+from trtmatrix.common import border
 from trtmatrix.common.archive import digest_stream
-from trtmatrix.common.border import (
-    ARRAY,
-    BLOCK,
-    BorderError,
-    check_name,
-    open_file,
-    opened,
-    opened_npz,
-    read_array,
-    read_file,
-    read_head,
-)
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import whole_file
@@ -69,7 +58,7 @@ def keep_record(root: Path, record: Record) -> Record:
         return write_record(root, record)
     except FileExistsError:
         file = record_path(root, record)
-        return parse_record(read_file(file), str(file))
+        return parse_record(border.read_file(file), str(file))
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -109,9 +98,15 @@ def read_records(results: Path) -> list[Stored]:
             except (NewerRecordError, OSError) as error:
                 newer = isinstance(error, NewerRecordError)
                 problems.append(str(error) if newer else f"{file}:1: {error}")
-            except (RecordError, BorderError) as error:
+            except (RecordError, border.BorderError) as error:
                 words = error if isinstance(error, RecordError) else f"{file}:1: {error}"
-                problems.append(f"{words}\n  {_set_aside(Path(file))}")
+                try:
+                    aside = Path(file).rename(f"{file}{DAMAGED}").name
+                    done = f"set aside as {aside}; remedy: type the command again, and the cell is run anew"
+                    done += " (or restore the file from git)"
+                except OSError as failed:
+                    done = f"it could not be set aside ({failed}); remedy: move or remove it"
+                problems.append(f"{words}\n  {done}")
             else:
                 key = (record.cell, record.run)
                 if local or key not in found:
@@ -128,33 +123,20 @@ def read_records(results: Path) -> list[Stored]:
 def _reread(file: str) -> Mapping[str, Any]:
     """Return the JSON object of a record that was read before; :class:`ConfigError` where it is gone."""
     try:
-        return parse_object(read_file(Path(file)), file)
-    except (OSError, RecordError, BorderError) as error:
+        return parse_object(border.read_file(Path(file)), file)
+    except (OSError, RecordError, border.BorderError) as error:
         raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
 
 
 def _read_into(room: bytearray, file: str) -> memoryview:
     """Return a file's content, read into the same memory as the last: what many leave free has no holes."""
-    descriptor, size = open_file(file)
+    descriptor, size = border.open_file(file)
     try:
         if size >= len(room):
             room.extend(bytes(2 * size))
         return memoryview(room)[: os.readv(descriptor, [room])]
     finally:
         os.close(descriptor)
-
-
-def _set_aside(path: Path) -> str:
-    """Rename a damaged record, and say what to do about it."""
-    aside = path.with_name(path.name + DAMAGED)
-    try:
-        path.rename(aside)
-    except OSError as error:
-        return f"it could not be set aside ({error}); remedy: move or remove it"
-    return (
-        f"set aside as {aside.name}; remedy: type the command again, "
-        "and the cell is run anew (or restore the file from git)"
-    )
 
 
 def _files(results: Path, problems: list[str]) -> Iterator[tuple[str, bool]]:
@@ -190,7 +172,7 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
     for record in records:
         target = record_path(results, record)
         if not target.exists():
-            write_new(target, read_file(Path(record.file)))
+            write_new(target, border.read_file(Path(record.file)))
             new.append(target)
     return new
 
@@ -207,38 +189,32 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
     """Copy a cell's outputs into the cache, compressed, by digest; returns what each is and where it went.
 
     ``kept``: their names; what they are is read from the files, in ``folder``, which is in a folder of ours.
-    :class:`BorderError` where one is not there, or is no array.
+    :class:`~trtmatrix.common.border.BorderError` where one is not there, or is no array.
     """
+    from zipfile import ZIP_DEFLATED, ZipFile
+
     result: dict[str, Any] = {}
     for name in kept:
-        file = folder / f"{check_name(name)}.npy"
+        file = folder / f"{border.check_name(name)}.npy"
         try:
-            with opened(file, ARRAY, below=folder.parent) as (stream, size):
-                head = read_head(stream, size)
+            with border.opened(file, border.ARRAY, below=folder.parent) as (stream, size):
+                head = border.read_head(stream, size)
                 stream.seek(0)
                 digest = digest_stream(stream)
                 target = kept_file(cache, digest)
                 if not target.exists():
                     stream.seek(0)
-                    with whole_file(target, sync=False) as out:
-                        _write_npz(out, stream)
-        except FileNotFoundError as error:
-            raise BorderError(f"the output {name} is not there") from error
-        except BorderError as error:
-            raise BorderError(f"the output {name} {error}") from error
+                    with (
+                        whole_file(target, sync=False) as out,
+                        ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
+                        archive.open("output.npy", "w", force_zip64=True) as packed,
+                    ):  # as np.savez_compressed, but five times faster by zlib's level 1
+                        shutil.copyfileobj(stream, packed, border.BLOCK)
+        except (FileNotFoundError, border.BorderError) as error:
+            words = "is not there" if isinstance(error, FileNotFoundError) else error
+            raise border.BorderError(f"the output {name} {words}") from error
         result[name] = {"dtype": str(head.dtype), "shape": list(head.shape), "sha256": digest}
     return result
-
-
-def _write_npz(out: IO[bytes], array: IO[bytes]) -> None:
-    """Write ``output`` as np.savez_compressed does, but at zlib's level 1: five times faster."""
-    from zipfile import ZIP_DEFLATED, ZipFile
-
-    with (
-        ZipFile(out, "w", ZIP_DEFLATED, compresslevel=1) as archive,
-        archive.open("output.npy", "w", force_zip64=True) as stream,
-    ):
-        shutil.copyfileobj(array, stream, BLOCK)
 
 
 ELEMENTS = 1 << 18
@@ -249,9 +225,9 @@ def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
     """Return an output that was kept, as ``kept`` of a record names it; None where it is gone or damaged."""
     file = kept_file(cache, str(facts.get("sha256", "")))
     try:
-        with opened_npz(file) as archive, archive.member("output") as (stream, size):
-            head = read_head(stream, size)
-    except (OSError, BorderError):
+        with border.opened_npz(file) as archive, archive.member("output") as (stream, size):
+            head = border.read_head(stream, size)
+    except (OSError, border.BorderError):
         return None
     return Tensor(dtype=str(head.dtype), shape=head.shape, blocks=lambda: _blocks(file))
 
@@ -259,17 +235,17 @@ def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
 def _blocks(file: Path) -> Iterator[NDArray[Any]]:
     import numpy as np
 
-    with opened_npz(file) as archive, archive.member("output") as (stream, size):
-        head = read_head(stream, size)
+    with border.opened_npz(file) as archive, archive.member("output") as (stream, size):
+        head = border.read_head(stream, size)
         if head.fortran and len(head.shape) > 1:  # rare: read whole, in row-major order
             stream.seek(0)
-            flat = np.ascontiguousarray(read_array(stream, size)).reshape(-1)
+            flat = np.ascontiguousarray(border.read_array(stream, size)).reshape(-1)
             yield from (flat[start : start + ELEMENTS] for start in range(0, head.count, ELEMENTS))
             return
         for start in range(0, head.count, ELEMENTS):
             wanted = min(ELEMENTS, head.count - start) * head.dtype.itemsize
             if len(data := stream.read(wanted)) != wanted:
-                raise BorderError("it ends too early")
+                raise border.BorderError("it ends too early")
             yield np.frombuffer(data, head.dtype)
 
 
@@ -281,14 +257,14 @@ def kept_file(cache: Path, digest: str) -> Path:
 def read_kept(cache: Path, facts: Mapping[str, Any]) -> NDArray[Any]:
     """Return an output that was kept, whole; ``OSError`` or ``ValueError`` where it is gone or damaged."""
     file = kept_file(cache, str(facts.get("sha256", "")))
-    with opened_npz(file) as archive, archive.member("output") as (stream, size):
-        return read_array(stream, size)
+    with border.opened_npz(file) as archive, archive.member("output") as (stream, size):
+        return border.read_array(stream, size)
 
 
 def unpack_kept(cache: Path, digest: str, target: Path) -> None:
     """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
     with (
-        opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
+        border.opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
         target.open("wb") as out,
     ):  # fmt: skip
-        shutil.copyfileobj(stream, out, BLOCK)
+        shutil.copyfileobj(stream, out, border.BLOCK)
