@@ -24,10 +24,8 @@ from trtmatrix.common.paths import whole_file
 
 SUFFIX = ".tar.gz"
 """What the name of an archive ends in."""
-
 SUMS = "SHA256SUMS"
 """The file in an archive with the digests of the others."""
-
 Files = Mapping[str, bytes | Path]
 """Files for an archive by their names inside, with ``/``: their bytes, or the file that holds them."""
 
@@ -120,7 +118,6 @@ class ChangedError(TrtMatrixError):
     exit_code = ExitCode.SURPRISE
 
     def __init__(self, file: Path, problems: list[str]) -> None:
-        """Keep the problems."""
         super().__init__("\n".join([f"{file}: is not as it was made:", *(f"  {one}" for one in problems)]))
         self.problems = tuple(problems)
 
@@ -212,7 +209,6 @@ def _extract(file: Path, archive: tarfile.TarFile, folder: Path, bounds: Bounds)
 
 
 def _refused(member: tarfile.TarInfo, name: str, seen: set[str]) -> str:
-    """Return why a member is not unpacked, or nothing."""
     parts = name.split("/")
     if member.type not in {tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE} or member.issparse():
         return "which is neither file nor folder"

@@ -207,7 +207,6 @@ class Npz:
     """An open ``.npz``."""
 
     def __init__(self, archive: ZipFile) -> None:
-        """Take an archive whose number of members was looked at."""
         self._members = {info.filename: info for info in archive.infolist()}
         self._archive, self.names = archive, [name.removesuffix(".npy") for name in self._members]
 

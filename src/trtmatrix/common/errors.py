@@ -50,7 +50,6 @@ class ConfigError(UsageError):
     """A file has mistakes; the message lists all of them."""
 
     def __init__(self, problems: list[str]) -> None:
-        """Keep the problems, one line each."""
         super().__init__("\n".join(problems))
         self.problems = problems
 

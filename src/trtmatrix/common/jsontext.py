@@ -21,7 +21,6 @@ def to_json(data: Mapping[str, Any]) -> str:
 
 
 def _plain(value: object) -> dict[Any, Any]:
-    """Return a mapping that is no dict as one."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"an object of type {type(value).__name__} is not JSON serializable")

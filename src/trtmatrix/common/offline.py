@@ -12,7 +12,6 @@ from trtmatrix.common.errors import MachineryError
 
 ENVIRONMENT = "TRTMATRIX_OFFLINE"
 """Set for the processes that this one starts: those of ours keep to it too."""
-
 REMEDY = "on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: sh DIR/unpack"
 """What brings here what is not here."""
 
@@ -69,8 +68,6 @@ def refuse_connections() -> None:
 
 
 class _Guard:
-    """The state of this process."""
-
     active = False
     hooked = False
 

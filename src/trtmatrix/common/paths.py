@@ -108,7 +108,6 @@ def make_job_folder(cache: Path, name: str) -> Path:
 
 
 def _remove_leftovers(base: Path, pattern: str) -> None:
-    """Remove the folders whose owners are dead."""
     for owner in base.glob(f"{pattern}/owner"):
         with contextlib.suppress(OSError):  # another user's, or its own run is removing it just now
             if is_dead(owner.read_text()):

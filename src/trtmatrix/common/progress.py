@@ -175,7 +175,6 @@ class LiveProgress(Progress):
         self._write(text, shown=False)
 
     def _block(self) -> Group:
-        """Return a bar a stretch, then what is pulled and what runs, cut at the terminal's width."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table

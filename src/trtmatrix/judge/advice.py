@@ -9,10 +9,8 @@ from trtmatrix.suite.model import Basis, Control, Evidence, Product, Verdict
 
 CONFIRMED = CONFIRMING_BUILDS + 1
 """Engines after which a verdict is no luck: the first, and those of a fresh process."""
-
 OWN_MODEL = "your model"
 """What the user's own model has for an issue upstream."""
-
 _DOUBTS = {
     Basis.ASSUMED: "it was only assumed to fail",
     Basis.MEASURED: "it failed once: look at what has changed, driver and repro",

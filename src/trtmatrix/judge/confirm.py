@@ -17,23 +17,19 @@ from trtmatrix.suite.model import Cause, CellId, Control, Outcome, Product, Verd
 
 CONFIRMING_BUILDS = 3
 """Engines that are built in a fresh process before a failure is believed."""
-
 DECIDING_BUILDS = 8
 """Engines that are built alone once more where those before contradict what a shared process said.
 
 With three alone, a fault of one build in four would be missed in 42% of cases (0.75³), with eleven in 4%.
 """
-
 LEAST_SAMPLED = 10
 """Cells of a run from which on some are sampled: one cell alone would be run twice, and it shares nothing."""
-
 SAMPLED = 50
 """Of so many cells of a run one is run again in a fresh process also where it passes, and one at least.
 
 A cell can change what later ones in its process do, unseen. A fresh process on a GPU takes as long as several
 cells: of a run of 49 it adds a twentieth to a twelfth.
 """
-
 FROM_THE_PROCESS = {
     Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT, Cause.BUILD_FAILED, Cause.CRASHED,
     Cause.PROBE_FAILED,
@@ -157,7 +153,6 @@ def _is_machinery(record: Record) -> bool:
 
 
 def _cause_of(record: Record) -> Cause | None:
-    """Return why a record has no verdict, None where it has one."""
     return None if record.ended in {RAN, BUILT} or other_shapes(record) else Cause(record.ended)
 
 

@@ -40,7 +40,6 @@ class ControlMap:
     """
 
     def __init__(self, repros: Iterable[Repro], versions: Iterable[Version]) -> None:
-        """Take the repros and versions that there are."""
         self._common = [
             (repro.id, case) for repro in repros if repro.id == CONTROLS for case in repro.cases
             if case.control and Product.TENSORRT in case.products
@@ -111,14 +110,12 @@ class Controls:
     """Finds the entries that control others among those that are shown."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        """Note which cells, repros and versions there are."""
         self._by_id = {entry.cell.id: entry for entry in entries}
         repros = {entry.cell.repro.id: entry.cell.repro for entry in entries}
         versions = {entry.cell.version.name: entry.cell.version for entry in entries}
         self._map = ControlMap(repros.values(), versions.values())
 
     def _ran(self, ids: Iterable[CellId]) -> Iterator[Entry]:
-        """Yield those of some controls that ran."""
         for cell_id in ids:
             control = self._by_id.get(cell_id)
             if control and control.verdict in _JUDGED:

@@ -61,7 +61,6 @@ class Difference:
 
 Samples = Sequence[Tensor | None]
 """One output over all samples; None where a sample's is not there."""
-
 _NUMBERS = "biuf"
 """Kinds of NumPy's dtypes that are real numbers."""
 
@@ -114,8 +113,6 @@ def compare_outputs(
 
 
 class _Seen:
-    """What was compared so far."""
-
     def __init__(self) -> None:
         from trtprobe.measure import Sums
 

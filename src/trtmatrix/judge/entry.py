@@ -126,7 +126,6 @@ def is_digest_of(recorded: object, wanted: str) -> bool:
 
 DIGESTS = ("repro", "case", "asked", "probe", "image", "runtime")
 """What a record is made with."""
-
 BOARD = ("name", "variant", "driver")
 """What of a record's GPU makes it another one."""
 

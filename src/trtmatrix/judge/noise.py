@@ -15,13 +15,10 @@ from trtmatrix.judge.factors import ALLOWED, FIT, POSSIBLE, ROUNDING
 
 NO_FLOOR = "no floor: versions compared with each other only"
 """What is said of a user's model whose noise cannot be known."""
-
 NO_FLOOR_OF = "no noise floor is known of"
 """What is said where all is right that has a noise floor, and other outputs are not the reference itself."""
-
 HIDES = "it hides too much"
 """What is said of a noise floor above the case's useful limit."""
-
 Outputs = Mapping[str, Mapping[str, Any]]
 """Measurements by output, as a record has them."""
 
@@ -54,7 +51,6 @@ class Noise:
     reference: _Reference = field(default_factory=_Reference)
 
     def __post_init__(self) -> None:
-        """Refuse errors of which nobody knows what they are allowed to be."""
         if self.outputs and not self.precision:
             raise ValueError("its noise names no precision")
 

@@ -22,7 +22,6 @@ from trtmatrix.suite.model import Cause, CellId, Part, Product
 
 SCHEMA = 1
 """The number of the records' shape; a reader refuses what is newer."""
-
 RAN = "ran"
 BUILT = "built"
 ENDS = (RAN, BUILT, *(cause.value for cause in Cause))
@@ -60,7 +59,6 @@ class Content:
     """A record's JSON object, and what only the records that count are asked for."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
-        """Take an object that :func:`record_from` has checked."""
         self.data = data
 
     @cached_property
@@ -92,7 +90,6 @@ class Pool:
     """
 
     def __init__(self, reread: Callable[[str], Mapping[str, Any]]) -> None:
-        """Take what reads the object of a record's file."""
         self.content = lru_cache(maxsize=256)(lambda file: Content(reread(file)))
         self._parts: dict[bytes, Mapping[str, Any]] = {}
         self._cells: dict[CellId, CellId] = {}
@@ -137,7 +134,6 @@ class Record:
     source: Content | Pool = field(repr=False)
 
     def __eq__(self, other: object) -> bool:
-        """Whether two records are of the same file and JSON object."""
         if not isinstance(other, Record):
             return NotImplemented
         return (self.file, self.data) == (other.file, other.data)

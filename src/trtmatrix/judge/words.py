@@ -17,7 +17,6 @@ BOARD_MARK = "§"
 
 VERDICT_WORDS = {verdict: verdict.value for verdict in Verdict} | {Verdict.NO_VERDICT: "UNKNOWN"}
 """The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
-
 VERDICT_MEANINGS = {
     Verdict.PASS: "right, as far as the precision allows",
     Verdict.FAIL: "above the noise floor or a limit, a known defect, NaN, or the bug itself",

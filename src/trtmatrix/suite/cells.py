@@ -113,7 +113,6 @@ def expand(
 
 RELEASE = re.compile(r"([a-z]+-)*\d+(\.\d+)*")
 """A version's name that may well be right: ``11.3``, ``onnxruntime-1.20.0``."""
-
 CONTROLS = "controls"
 """The repro whose cases control those of all others."""
 

@@ -176,7 +176,6 @@ def _read_authoring(file: Path) -> tuple[str, set[str]]:
 
 
 def _authoring_modules(source: str) -> set[str]:
-    """Return the modules of ``trtmatrix.authoring`` that a source imports, also inside functions."""
     package, found = "trtmatrix.authoring", set()
     for node in _statements(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module == package:

@@ -33,23 +33,19 @@ _PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _TAG, _DIGEST = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", r"@sha256:[0-9a-f]{64}"
 IMAGE = f"^{_HOST}{_PATH}(?:/{_PATH})*(?:{_TAG}|(?:{_TAG})?{_DIGEST})$"
 """An image reference with a tag or a digest, as registries define it."""
-
 REGISTRY = f"^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?(?:/{_PATH})*)?$"
 """A registry's host with the path before the images' own names: ``my.mirror/nvidia``."""
-
 NUMBER = r"^[0-9]+(?:\.[0-9]+)*(?:[a-z0-9.+-]*[a-z0-9])?$"
 """What a version number looks like; whether it is one is packaging's to say."""
 
 
 def _image(value: str) -> str:
-    """Refuse an image reference that has neither tag nor digest."""
     if not re.fullmatch(IMAGE.strip("^$"), value):
         raise ValueError("an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3")
     return value
 
 
 def _number(value: str) -> str:
-    """Refuse what is no version number: nothing could be compared with it."""
     if not re.fullmatch(NUMBER.strip("^$"), value) or not is_release(value):
         raise ValueError('no version number such as "8.9" or "10.7.0.23"')
     return value

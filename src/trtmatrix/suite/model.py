@@ -108,7 +108,6 @@ class CellId:
     gpu: str
 
     def __str__(self) -> str:
-        """Return the id as it is printed everywhere."""
         return f"{self.repro}/{self.case}@{self.version}#{self.gpu}"
 
     @property

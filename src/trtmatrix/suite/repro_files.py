@@ -24,7 +24,6 @@ T = TypeVar("T")
 
 APART = ("FACTS", "cases")
 """What of a repro no run sees: what is told and expected of it. What is asked of cases has other digests."""
-
 FLAG_BUILDS = 3
 """Builds of a case that leaves the precision to the builder: it may choose another each time."""
 
@@ -108,7 +107,6 @@ def stored_repros(cache: Path, repro: str, case: str) -> list[list[LoadedRepro]]
 
 
 def _source_of(file: Path) -> str:
-    """Return a repro's text; :class:`ConfigError` where it is none."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -278,7 +276,6 @@ def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _check_noise(noise: object, emulates: bool, cases: Sequence[Case]) -> Iterator[str]:
-    """Check a module's NOISE; ``emulates``: it has emulate()."""
     if noise is None:
         if emulates:
             yield 'emulate() needs NOISE = (..., "precision"): the params that it depends on'

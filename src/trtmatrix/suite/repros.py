@@ -18,7 +18,6 @@ from trtmatrix.suite.model import Basis, Cause, Control, Part, Product, Verdict
 
 BEYOND = "beyond"
 """The measurement of a run that counts elements beyond the case's tolerance."""
-
 Scalar = str | int | float | bool
 
 

@@ -336,7 +336,6 @@ def what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
 
 
 def _next(entries: Sequence[Entry], controls: ControlCounts, again: str, cost: str) -> str:
-    """Return the next command to type."""
     if controls.wrong:
         return "nox -s doctor"
     wrong = [entry for entry in entries if entry.surprise and state_of(entry) in {State.BAD, State.FLAKY}]
@@ -362,7 +361,6 @@ def _next(entries: Sequence[Entry], controls: ControlCounts, again: str, cost: s
 def _sum_up(
     entries: Sequence[Entry], grids: Sequence[Grid], controls: ControlCounts
 ) -> tuple[str, str, tuple[tuple[str, str], ...]]:
-    """Return the answer's kind, a sentence that says it, and its numbers."""
     rows = [[mark for mark in row if mark.evidence.is_record] for grid in grids for _, row in grid.rows]
     tested = [{mark.state for mark in row} for row in rows if row]
     unexpected = sum(entry.surprise for entry in entries)

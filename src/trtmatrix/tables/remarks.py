@@ -26,7 +26,6 @@ class Remark:
     values: Mapping[str, str]
 
     def __str__(self) -> str:
-        """Return it as plain text."""
         return self.sentence.format(**self.values)
 
     def styled(self, plain: Style, code: Style, strong: Style) -> str:
@@ -66,7 +65,6 @@ def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remar
 
 
 def _surprise(entry: Entry, outcome: Outcome) -> Remark:
-    """Return what a cell came to and what was expected, what it rests on, and what to do about it."""
     seen = full_words(outcome)
     if entry.evidence is Evidence.RECORDED:
         seen += f", {EVIDENCE_MEANINGS[entry.evidence]}"
@@ -82,7 +80,6 @@ def _surprise(entry: Entry, outcome: Outcome) -> Remark:
 
 
 def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
-    """Group cells by the cause and reason of their outcomes, the commonest first."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if (outcome := entry.outcome) is not None:
