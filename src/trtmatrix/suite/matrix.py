@@ -157,8 +157,7 @@ class ImageOrigin:
         name = self.mirror or self.image
         if self.pin is None or self.is_file:
             return name
-        head, slash, last = name.partition("@")[0].rpartition("/")  # host:5000/a/b:1@sha256:…
-        return f"{head}{slash}{last.partition(':')[0]}@{self.pin.manifest}"
+        return f"{repository_of(name)}@{self.pin.manifest}"
 
 
 @keys
@@ -173,6 +172,12 @@ class InterpreterOrigin:
     """A Python interpreter of the host that can import the product."""
 
     interpreter: Annotated[str, Field(min_length=1)]
+
+
+def repository_of(image: str) -> str:
+    """Return an image's name without tag and digest: ``host:5000/a/b:1`` gives ``host:5000/a/b``."""
+    head, slash, last = image.partition("@")[0].rpartition("/")
+    return head + slash + last.partition(":")[0]
 
 
 Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
