@@ -18,7 +18,8 @@ settings.register_profile(
 )
 settings.load_profile("unit")
 
-FORBIDDEN, RESOLVING = ("pip", "uv", "docker", "podman"), ["uv", "pip", "compile"]
+FORBIDDEN = ("pip", "uv", "docker", "podman")
+RESOLVING, READING = ["uv", "pip", "compile"], ["pip", "config", "list"]
 CONNECT = docker.from_env
 
 
@@ -50,8 +51,8 @@ def _no_real_world(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def guarded(self: subprocess.Popen[Any], command: Any, *args: Any, **kwargs: Any) -> None:
         words = command.split() if isinstance(command, str) else [str(word) for word in command]
-        resolves = words[2:5] == RESOLVING and "--offline" in words  # it installs nothing
-        if not resolves and any(word.rpartition("/")[2] in FORBIDDEN for word in words):
+        installs_nothing = words[2:] == READING or (words[2:5] == RESOLVING and "--offline" in words)
+        if not installs_nothing and any(word.rpartition("/")[2] in FORBIDDEN for word in words):
             self.returncode = 1
             _refuse(command)
         start(self, command, *args, **kwargs)

@@ -13,12 +13,13 @@ from trtmatrix.upgrade import command
 ROOT = Path(__file__).parents[2]
 
 
-def go_nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Make such a project in a folder and go there."""
+def go_nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path, records: str = "nvidia-*") -> None:
+    """Make such a project in a folder, with these of the shipped records, and go there."""
     results = folder / "project" / "results"
-    results.mkdir(parents=True)
-    for gpu in (ROOT / "results").glob("nvidia-*"):
-        (results / gpu.name).symlink_to(gpu)
+    for found in ROOT.glob(f"results/{records}"):
+        place = results.parent / found.relative_to(ROOT)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(found)
     for name in ("matrix.yaml", "repros"):
         (results.parent / name).symlink_to(ROOT / name)
     monkeypatch.chdir(results.parent)

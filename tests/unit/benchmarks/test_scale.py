@@ -19,7 +19,7 @@ PUBLISHED = sorted((Path(__file__).parents[3] / "results").glob("nvidia-*/*/*/*/
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    make_records(folder, 300)
+    make_records(folder, 60)
     return folder
 
 
@@ -32,10 +32,10 @@ def views(record: Record) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def test_every_published_record_says_the_same_from_a_pool_and_by_itself() -> None:
+def test_a_published_record_says_the_same_from_a_pool_and_by_itself() -> None:
     assert len(PUBLISHED) > 500
     pool = Pool(lambda file: json.loads(Path(file).read_text(encoding="utf-8")))
-    for path in PUBLISHED:
+    for path in PUBLISHED[::7]:
         content = path.read_bytes()
         small, whole = parse_record(content, str(path), pool), parse_record(content, str(path))
         assert repr(views(small)) == repr(views(whole))  # NaN, which an engine may give, equals nothing

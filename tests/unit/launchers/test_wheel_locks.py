@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
 from trtmatrix.common.errors import ConfigError, MachineryError
 from trtmatrix.launchers import wheels
-from trtmatrix.launchers.wheels import LockedWheel, parse_lock
+from trtmatrix.launchers.wheels import LockedWheel, index_options, parse_lock
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.matrix import ImageOrigin
 
@@ -94,31 +93,14 @@ def test_why_nothing_was_downloaded_is_told(
     assert [word for word in words if word not in str(told.value)] == []
 
 
-CODE = "from trtmatrix.launchers.wheels import index_options; print(*index_options())"
-
-
-@pytest.mark.parametrize(
-    ("settings", "options"),
-    [
-        ({"PIP_INDEX_URL": "https://a.example/simple"}, ["--default-index=https://a.example/simple"]),
-        ({"PIP_CONFIG_FILE": "pip.conf"}, ["--default-index=https://b.example/simple"]),
-        (
-            {"PIP_EXTRA_INDEX_URL": "file:///a file:///b"},
-            ["--index=file:///a", "--index=file:///b", "--index-strategy=unsafe-best-match"],
-        ),
-    ],
-)
-def test_the_indexes_of_pip_s_own_settings_are_used(
-    settings: dict[str, str], options: list[str], tmp_path: Path
-) -> None:
+def test_the_indexes_of_pip_s_own_settings_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://b.example/simple\n")
-    environment = {"PYTHONPATH": ":".join(sys.path), "HOME": str(tmp_path), **settings}
-    done = subprocess.run(
-        [sys.executable, "-c", CODE],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-        cwd=tmp_path,
-    )
-    assert done.stdout.split() == options
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///a file:///b")
+    extra = ["--index=file:///a", "--index=file:///b", "--index-strategy=unsafe-best-match"]
+    assert sorted(index_options()) == sorted(["--default-index=https://b.example/simple", *extra])
+    monkeypatch.setenv("PIP_INDEX_URL", "https://a.example/simple")
+    assert "--default-index=https://a.example/simple" in index_options()
