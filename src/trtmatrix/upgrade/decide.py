@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from trtmatrix.api.report import count_uses
 from trtmatrix.common.words import counted, join_some
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
-from trtmatrix.model.outcomes import CheckOutcome
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, is_regression, make_findings, rank, standing_of
@@ -40,48 +40,40 @@ MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", 
 FLOORS = "floors"
 """The unit of a sample's figure in noise floors."""
 
-SHOWN = 6
-"""Models that a sentence names; the table has all."""
-
-SOURCES = 3
-"""Sources that a reason names; the findings have all."""
+SHOWN, SOURCES = 6, 3
+"""Models that a sentence names, and sources that a reason names; the tables have all."""
 
 
 def decide(question: Question) -> Upgrade:
     """Return the whole report: the answer, why, and what there is to know."""
-    before, after = question.before, question.after
-    limit = 0.0 if question.options.no_performance else question.options.max_slowdown
+    before, after, options = question.before, question.after, question.options
+    limit = 0.0 if options.no_performance else options.max_slowdown
     findings = make_findings(question.entries, before.name, after.name)
-    others = make_performance(question.entries, before.name, after.name, limit) if limit else ()
-    by_model = [
-        make_performance(own.entries, before.name, after.name, own.limit) if own.limit else ()
-        for own in question.owns
-    ]
-    mine = [line for lines in by_model for line in lines]
-    models = tuple(_decide_on_model(own, lines) for own, lines in zip(question.owns, by_model, strict=True))
+    others = make_performance(question.entries, before.name, after.name, limit)
+    mine = [make_performance(own.entries, before.name, after.name, own.limit) for own in question.owns]
+    models = tuple(_decide_on_model(own, lines) for own, lines in zip(question.owns, mine, strict=True))
     lacking = [*_ask_of_model(question, models), *make_lacking(question, findings)]
-    if question.options.models:
+    if options.models:
         lacking = [item for item in lacking if item.what in {ASKED, JUDGED}]
-    notes = set(Weight) if question.options.models else {Weight.LACKING} if models else set()
+    notes = set(Weight) if options.models else {Weight.LACKING} if models else set()
     findings = tuple(replace(f, weight=Weight.NOTE) if f.weight in notes else f for f in findings)
     hardware = make_hardware(before, after, question.gpu, question.matrix)
     if any(line.topic == "GPU" and line.weight is Weight.AGAINST for line in hardware):
         lacking = []  # no evidence would change anything
     reasons = [line for line in hardware if line.weight is Weight.AGAINST]
-    told = _sum_up_models(models) if question.options.models else (r for m in models for r in m.reasons)
-    reasons += [*told, *_tell_findings(question, findings), *_tell_code(question)]
+    reasons += _sum_up_models(models) if options.models else [r for m in models for r in m.reasons]
+    reasons += [*_tell_findings(question, findings), *_tell_code(question)]
     reasons += _tell_performance(others, PERFORMANCE, Weight.NOTE, limit)
     reasons.sort(key=_place)
-    decision = settle(reasons, own=bool(models))
-    return Upgrade(
+    upgrade = Upgrade(
         product=after.product, before=before.name, after=after.name, gpu=question.gpu.name,
-        gpu_note=_describe_gpu(question), decision=decision,
-        summary=_summarise(question, decision, reasons, findings, models), reasons=tuple(reasons),
-        findings=findings,
-        gpu_and_driver=hardware, performance=(*mine, *others), api=question.api,
+        gpu_note=_describe_gpu(question), decision=settle(reasons, own=bool(models)), summary="",
+        reasons=tuple(reasons), findings=findings, gpu_and_driver=hardware,
+        performance=(*chain.from_iterable(mine), *others), api=question.api,
         engines=make_engines(before, after), models=models, lacking=tuple(lacking),
-        not_looked_at=tuple(find_blind_spots(question, findings)), command=question.options.command,
+        not_looked_at=tuple(find_blind_spots(question, findings)), command=options.command,
     )  # fmt: skip
+    return replace(upgrade, summary=_summarise(question, upgrade))
 
 
 def settle(reasons: Sequence[FactLine], *, own: bool = False) -> Decision:
@@ -109,36 +101,32 @@ def _place(line: FactLine) -> int:
 
 
 def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection:
-    """Return a model's section with what its own measurements say; ``lines``: its figures."""
-    if own.section.mistake:
-        return own.section
-    if mistake := _refused_inputs(own.section):
-        return replace(own.section, mistake=mistake)
-    reasons = [*_tell_model(own), *_tell_performance(lines, MODEL, Weight.AGAINST, own.limit)]
-    reasons.sort(key=_place)
-    return replace(own.section, reasons=tuple(reasons), decision=settle(reasons, own=True))
+    """Return a model's section with what its own measurements say; ``lines``: its figures.
 
-
-REFUSED = re.compile(
-    r"input \S+ (?:holds|is float64)|does not take the shape|which is not given|shapes do not fit each other"
-)
-"""What the probe says where inputs do not fit an engine (``fit_feed`` and ``GpuEngine`` in trtprobe)."""
-
-
-def _refused_inputs(section: ModelSection) -> str:
-    """Return why a model's inputs are a mistake, or nothing: every version that was tried refuses them.
-
-    Either they do not fit the engines, or nobody can run the graph with them, this host's CPU included.
+    Its inputs are a mistake where every version that was tried refuses them: either they do not fit the
+    engines, or nobody can run the graph with them, this host's CPU included.
     """
+    section = own.section
+    if section.mistake:
+        return section
     sides = [side for line in section.cases for side in (line.before, line.after)]
     causes = {side.cause for side in sides}
     nobody = causes == {Cause.CRASHED} and section.reference.startswith("none: ")
     unfit = causes <= {Cause.CRASHED, Cause.UNSUPPORTED_BY_VERSION} and sides and all(
         REFUSED.search(side.reason) for side in sides
     )  # fmt: skip
-    if not (nobody or unfit):
-        return ""
-    return f"its inputs are refused by both versions{' and the CPU' if nobody else ''}: {sides[-1].reason}"
+    if nobody or unfit:
+        by = f"both versions{' and the CPU' if nobody else ''}"
+        return replace(section, mistake=f"its inputs are refused by {by}: {sides[-1].reason}")
+    reasons = [*_tell_model(own), *_tell_performance(lines, MODEL, Weight.AGAINST, own.limit)]
+    reasons.sort(key=_place)
+    return replace(section, reasons=tuple(reasons), decision=settle(reasons, own=True))
+
+
+REFUSED = re.compile(
+    r"input \S+ (?:holds|is float64)|does not take the shape|which is not given|shapes do not fit each other"
+)
+"""What the probe says where inputs do not fit an engine (``fit_feed`` and ``GpuEngine`` in trtprobe)."""
 
 
 def _sum_up_models(models: Sequence[ModelSection]) -> Iterator[FactLine]:
@@ -182,33 +170,38 @@ def _describe_gpu(question: Question) -> str:
     return ", ".join(part for part in (compute, gpu.variant, here, driver) if part)
 
 
-def _summarise(
-    question: Question,
-    decision: Decision,
-    reasons: Sequence[FactLine],
-    findings: Sequence[FindingLine],
-    models: Sequence[ModelSection],
-) -> str:
-    """Return the answer in one sentence, and what it does not cover where it was narrowed."""
-    after, topics = question.after.name, dict[Weight, dict[str, None]]()
+def _summarise(question: Question, upgrade: Upgrade) -> str:
+    """Return the answer in one sentence, and what it does not cover where it was narrowed.
+
+    Of a list of models: how many there are of each answer, and the names of those that stand in the way.
+    """
+    after, findings, models = upgrade.after, upgrade.findings, upgrade.models
     if question.options.models:
-        return _summarise_models(question, models)
-    for reason in reasons:
-        topics.setdefault(reason.weight, {})[reason.topic] = None
-    match decision:
+        good = sum(model.decision is Decision.GO for model in models)
+        parts = [f"{good} of {counted(len(models), 'model')} can move to {after}"]
+        words = {Decision.DONT: "don't move", Decision.NOT_ENOUGH: "too little is known of"}
+        for decision, told in (*words.items(), (None, "a mistake to mend in")):
+            if names := [model.name for model in models if model.decision is decision]:
+                parts.append(f"{told} {join_some(names, SHOWN)}")
+        return f"{'; '.join(parts)}."
+
+    def topics(weight: Weight) -> list[str]:
+        return list(dict.fromkeys(reason.topic for reason in upgrade.reasons if reason.weight is weight))
+
+    match upgrade.decision:
         case Decision.GO:
-            slower = next((f" But {r.text}." for r in reasons if r.topic == PERFORMANCE), "")
+            slower = next((f" But {r.text}." for r in upgrade.reasons if r.topic == PERFORMANCE), "")
             text = f"Go: no result is worse at {after}, and enough are right there.{slower}"
         case Decision.GO_WITH_WORKAROUNDS:
-            needed = ", ".join(topics[Weight.WORKAROUND])
+            needed = ", ".join(topics(Weight.WORKAROUND))
             text = f"Go, with work-arounds for {needed}: without them {after} is worse."
         case Decision.DONT:
-            text = f"Don't move to {after} as things stand: {', '.join(topics[Weight.AGAINST])}."
+            text = f"Don't move to {after} as things stand: {', '.join(topics(Weight.AGAINST))}."
         case Decision.NOT_ENOUGH:
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
             but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
             # Where the user's own lacks, the findings are notes and not what is missing.
-            mine = [topic for topic in topics.get(Weight.LACKING, ()) if topic in {MODEL, CHECK, CODE}]
+            mine = [topic for topic in topics(Weight.LACKING) if topic in {MODEL, CHECK, CODE}]
             able = [f for f in findings if f.change is not Change.SAYS_NOTHING]
             seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
             verb = "is" if seen == 1 else "are"
@@ -221,20 +214,6 @@ def _summarise(
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
-
-
-def _summarise_models(question: Question, models: Sequence[ModelSection]) -> str:
-    """Return how many models there are of each answer, and the names of those that stand in the way."""
-    by_answer: dict[Decision | None, list[str]] = {}
-    for model in models:
-        by_answer.setdefault(model.decision, []).append(model.name)
-    good = len(by_answer.get(Decision.GO, []))
-    parts = [f"{good} of {counted(len(models), 'model')} can move to {question.after.name}"]
-    for decision, words in ((Decision.DONT, "don't move"), (Decision.NOT_ENOUGH, "too little is known of"),
-                            (None, "a mistake to mend in")):  # fmt: skip
-        if names := by_answer.get(decision):
-            parts.append(f"{words} {join_some(names, SHOWN)}")
-    return f"{'; '.join(parts)}."
 
 
 def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:
@@ -302,8 +281,14 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
     if not section.cases:
         text = "; ".join(section.troubles) or "it did not run"
         yield FactLine(topic=MODEL, text=text, weight=Weight.LACKING)
-    if section.check is not None:
-        yield _tell_check(section.check)
+    if (check := section.check) is not None:
+        figure = f", {check.label or 'figure'} {check.figure:g}" if check.figure is not None else ""
+        text, weight = {
+            None: (f"{check.script} did not answer: {check.error}", Weight.LACKING),
+            True: (f"{check.script} accepts the outputs{figure}", Weight.FOR),
+            False: (f"{check.script} refuses the outputs{figure}", Weight.AGAINST),
+        }[check.passed]
+        yield FactLine(topic=CHECK, text=text, weight=weight, known=Evidence.MEASURED.value)
     passed = section.cases and all(line.weight is Weight.FOR for line in section.cases)
     for node in section.nodes:  # what the model itself did is the better witness
         weight = Weight.NOTE if passed else node.weight
@@ -337,16 +322,6 @@ def _speaks_instead(own: Own, line: CaseLine) -> str:
     if others or not settled:
         return ""
     return "; ".join(item.text for item in told) or f"but {', '.join(settled)}: equal at both versions"
-
-
-def _tell_check(check: CheckOutcome) -> FactLine:
-    figure = f", {check.label or 'figure'} {check.figure:g}" if check.figure is not None else ""
-    text, weight = {
-        None: (f"{check.script} did not answer: {check.error}", Weight.LACKING),
-        True: (f"{check.script} accepts the outputs{figure}", Weight.FOR),
-        False: (f"{check.script} refuses the outputs{figure}", Weight.AGAINST),
-    }[check.passed]
-    return FactLine(topic=CHECK, text=text, weight=weight, known=Evidence.MEASURED.value)
 
 
 def _tell_code(question: Question) -> Iterator[FactLine]:

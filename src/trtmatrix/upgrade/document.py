@@ -72,18 +72,19 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
     """Return the report below its answer and reasons; a section with nothing to tell is not there."""
     ends = {"before": upgrade.before, "after": upgrade.after}
     several = len(upgrade.models) > 1
+    models = [
+        (
+            f"model-{n}" if n else "model",
+            one_line(model.name) if several else "Your model",
+            _model(model, ends),
+        )
+        for n, model in enumerate(upgrade.models)
+    ]
     made: tuple[tuple[str, str, Iterable[Block]], ...] = (
         ("baseline", "Since the accepted report", _baseline(upgrade.baseline) if upgrade.baseline else ()),
         ("lacking", "To settle it", _lacking(upgrade)),
         ("models", "Your models", [model_table(upgrade)] if several else ()),
-        *(
-            (
-                f"model-{number}" if number else "model",
-                one_line(model.name) if several else "Your model",
-                _model(model, ends),
-            )
-            for number, model in enumerate(upgrade.models)
-        ),
+        *models,
         ("findings", "Findings", _findings(upgrade.findings, ends)),
         ("gpu", "GPU and driver", upgrade.gpu_and_driver),
         ("performance", "Performance", _performance(upgrade, ends)),
@@ -91,8 +92,8 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
         ("engines", "Engines to rebuild", upgrade.engines),
         ("not-looked-at", "Not looked at", map(_line, upgrade.not_looked_at)),
     )
-    sections = ((name, title, tuple(blocks)) for name, title, blocks in made)
-    return tuple(Section(name, title, blocks) for name, title, blocks in sections if blocks)
+    sections = (Section(name, title, tuple(blocks)) for name, title, blocks in made)
+    return tuple(section for section in sections if section.blocks)
 
 
 def words_of(value: Any) -> str:  # noqa: ANN401 - what a row of a table holds
@@ -148,10 +149,8 @@ def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Itera
     if not findings:
         return
     changes = Counter(case.change for finding in findings for case in finding.cases)
-    tally = " · ".join(
-        f"{change.value}: {counted(changes[change], 'case')}" for change in Change if changes[change]
-    )
-    yield _line(f"{tally}. {_MARKS}")
+    tally = (f"{change.value}: {counted(changes[change], 'case')}" for change in Change if changes[change])
+    yield _line(f"{' · '.join(tally)}. {_MARKS}")
     yield _table("Findings", findings, "repro title source change weight why", {}, len(findings))
     for finding in findings:
         feared, name = 2 * any(case.after.feared for case in finding.cases), finding.repro
@@ -159,10 +158,8 @@ def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Itera
         title = f"{counted(len(finding.cases), 'case')} of {name}"
         yield _table(title, finding.cases, "case change before after weight why", ends, brief, folded=True)
         if finding.workarounds:
-            shown, title = 9 if finding.change is Change.REGRESSED else 0, f"Work-arounds of {name}"
-            yield _table(
-                title, finding.workarounds, "what case after counts source", ends, shown, folded=True
-            )
+            shown, columns = 9 if finding.change is Change.REGRESSED else 0, "what case after counts source"
+            yield _table(f"Work-arounds of {name}", finding.workarounds, columns, ends, shown, folded=True)
 
 
 def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:

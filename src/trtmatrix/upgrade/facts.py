@@ -15,22 +15,15 @@ from trtmatrix.upgrade.report import FactLine, Source, Weight
 ASK = "nvidia-smi --query-gpu={} --format=csv,noheader"
 
 
-def _page(title: str, path: str) -> Source:
-    return Source(title=title, url=f"https://docs.nvidia.com/deeplearning/{path}.html")
-
-
-COMPATIBILITY = _page(
-    "TensorRT 10.16.1, Version Compatibility", "tensorrt/10.16.1/inference-library/version-compatibility"
-)
-PORTABILITY = _page(
-    "TensorRT 11.4.1 support matrix, Engine Portability", "tensorrt/11.4.1/getting-started/support-matrix"
-)
-TIMING = _page(
-    "TensorRT 10.16.1, Optimizing Builder Performance", "tensorrt/10.16.1/performance/builder-performance"
-)
-COMPONENTS = _page("TensorRT 11.0.0, Component Versioning", "tensorrt/11.0.0/reference/component-versioning")
-RTX = _page(
-    "TensorRT-RTX, Engine Compatibility", "tensorrt-rtx/latest/inference-library/engine-compatibility"
+COMPATIBILITY, PORTABILITY, TIMING, COMPONENTS, RTX = (
+    Source(title=title, url=f"https://docs.nvidia.com/deeplearning/tensorrt{page}.html")
+    for title, page in (
+        ("TensorRT 10.16.1, Version Compatibility", "/10.16.1/inference-library/version-compatibility"),
+        ("TensorRT 11.4.1 support matrix, Engine Portability", "/11.4.1/getting-started/support-matrix"),
+        ("TensorRT 10.16.1, Optimizing Builder Performance", "/10.16.1/performance/builder-performance"),
+        ("TensorRT 11.0.0, Component Versioning", "/11.0.0/reference/component-versioning"),
+        ("TensorRT-RTX, Engine Compatibility", "-rtx/latest/inference-library/engine-compatibility"),
+    )
 )
 FIRST_COMPATIBLE = Release("8.6")
 """The first release that builds and loads version-compatible plans; 8.6.0 is its early access."""
@@ -45,8 +38,8 @@ def make_hardware(before: Version, after: Version, gpu: Gpu, matrix: Matrix) -> 
         *_tell_compute(before, after, gpu, matrix), *_tell_driver(before, after, gpu, matrix),
         *_tell_image(before, after, matrix),
     ]  # fmt: skip
-    if after.note:
-        lines.append(FactLine(topic="release", text=f"{after.name}: {after.note}", known="matrix.yaml"))
+    note = f"{after.name}: {after.note}"
+    lines += [FactLine(topic="release", text=note, known="matrix.yaml")] if after.note else []
     return tuple(sorted(lines, key=lambda line: line.weight is not Weight.AGAINST))
 
 
@@ -130,20 +123,20 @@ def make_engines(before: Version, after: Version) -> tuple[FactLine, ...]:
     old, new = before.release, after.release
     plans = (
         f"plan files of {before.name} must be built again: by default a plan is loaded only by the version "
+        "that built it"
     )
     caches = "begin with an empty one: what it holds is specific to TensorRT's version, CUDA and the device"
     scales = "calibrate again, or compare the scales: no page was found that lets a cache cross versions"
+    plugins = f"libraries built against {before.name} should load: within a major version the ABI is kept"
     if old.major != new.major:
         plugins = (
             f"plugin libraries and programs linked against {old.major}.x must be built again: a new major "
+            "version changes the ABI"
         )
-        plugins += "version changes the ABI"
     elif new < old:
         plugins = f"build again: the ABI is kept upwards only, and {before.name} is newer"
-    else:
-        plugins = f"libraries built against {before.name} should load: within a major version the ABI is kept"
     return (
-        _read_line("plans", f"{plans}that built it", COMPATIBILITY),
+        _read_line("plans", plans, COMPATIBILITY),
         _tell_compatible(before, after),
         _read_line("timing caches", caches, TIMING),
         FactLine(topic="INT8 calibration caches", text=scales, known="recalled"),
@@ -153,22 +146,21 @@ def make_engines(before: Version, after: Version) -> tuple[FactLine, ...]:
 
 def _tell_compatible(before: Version, after: Version) -> FactLine:
     """Return whether plans that were built version-compatible need not be built again."""
-    old, new, topic = before.release, after.release, "version-compatible plans"
+    old, new, sources = before.release, after.release, (COMPATIBILITY,)
     if min(old, new) < FIRST_COMPATIBLE:
         older = before.name if old < FIRST_COMPATIBLE else after.name
         text = f"there is no way around it: version-compatible plans need 8.6 on both sides, {older} is older"
-        return _read_line(topic, text, COMPATIBILITY)
-    if new < old:
+    elif new < old:
         text = "do not help on the way down: a plan does not load in an older runtime"
-        return _read_line(topic, text, COMPATIBILITY)
-    if old.major == new.major or (old.major, new.major) == (8, 10):
-        text = "built with VERSION_COMPATIBLE they load (engine_host_code_allowed must be set; maybe slower)"
     else:
-        text = (
-            f"NVIDIA's pages disagree on {old.major} → {new.major}: the guide of 10.16 has plans of 8 load "
-            "in 9 and 10, the matrix of 11.4 allows of older ones only 8 → 10. Build again"
-        )
-    return _read_line(topic, text, COMPATIBILITY, PORTABILITY)
+        sources += (PORTABILITY,)
+        text = "built with VERSION_COMPATIBLE they load (engine_host_code_allowed must be set; maybe slower)"
+        if old.major != new.major and (old.major, new.major) != (8, 10):
+            text = (
+                f"NVIDIA's pages disagree on {old.major} → {new.major}: the guide of 10.16 has plans of 8 "
+                "load in 9 and 10, the matrix of 11.4 allows of older ones only 8 → 10. Build again"
+            )
+    return _read_line("version-compatible plans", text, *sources)
 
 
 def _read_line(topic: str, text: str, *sources: Source) -> FactLine:

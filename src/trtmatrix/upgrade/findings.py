@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
@@ -16,7 +16,7 @@ from trtmatrix.judge.judge import FLOORS, measured_in
 from trtmatrix.judge.record import RAN
 from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Product, Verdict
-from trtmatrix.suite.repros import Case, Expectation, Repro
+from trtmatrix.suite.repros import Case, Expectation
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Side, Source, Weight, WorkaroundLine
 
 WORKAROUND_CASES = "workaround-"
@@ -59,22 +59,18 @@ class Entries:
         sources = tuple(Source(title=record.file or str(cell.id)) for record in entry.records)
         if not sources and entry.evidence is Evidence.REPORTED and expected is not None:
             sources = (_report_source(expected),)
+        ran = (record for record in entry.records if record.ended == RAN)
+        found = (measured_in(record, FLOORS, cell.case, cell.repro, self.calibration) for record in ran)
+        known = (value for value in found if value is not None)
+        worst = max(known, key=lambda value: math.inf if math.isnan(value) else value, default=None)
         return Side(
             version=version, verdict=outcome.verdict if outcome else None, evidence=entry.evidence,
             word=cell_text(entry), reason=reason, builds=outcome.builds if outcome else 0,
-            failed=outcome.failed if outcome else 0, floors=self._worst_floors(entry),
+            failed=outcome.failed if outcome else 0, floors=worst,
             driver=str(entry.record.gpu.get("driver") or "") if entry.record else "", cell=str(cell.id),
             sources=sources, cause=outcome.cause if outcome else None,
             counted=cell.version.product is Product.TENSORRT, doubted=doubted, absent=absent, feared=feared,
         )  # fmt: skip
-
-    def _worst_floors(self, entry: Entry) -> float | None:
-        """Return the worst error of all records in noise floors; NaN where one has it."""
-        case, repro = entry.cell.case, entry.cell.repro
-        ran = (record for record in entry.records if record.ended == RAN)
-        found = [measured_in(record, FLOORS, case, repro, self.calibration) for record in ran]
-        known = [value for value in found if value is not None]
-        return max(known, key=lambda v: math.inf if math.isnan(v) else v, default=None)
 
 
 def _report_source(expectation: Expectation) -> Source:
@@ -207,8 +203,15 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
     A work-around that was right before and is not after counts all the same: whoever relies on it loses.
     """
     repro, there = mine[0].cell.repro, {entry.cell.case.id for entry in mine}
-    workarounds = tuple(_make_workarounds(repro, entries, after))
-    tries = {item.case for item in repro.workarounds}
+    workarounds = []
+    for item in repro.workarounds:
+        side = entries.side(repro.id, item.case, after) if item.case else None
+        source = Source(title=name_source(item.source), url=item.source) if item.source else None
+        counts = side is not None and standing_of(side) is Standing.GOOD
+        workarounds.append(
+            WorkaroundLine(what=item.what, case=item.case or "", after=side, source=source, counts=counts)
+        )
+    tries = {item.case for item in workarounds}
     helping, lines = ", ".join(item.case for item in workarounds if item.counts), []
     for case in repro.cases:
         if case.id not in there or case.control is not None:
@@ -231,17 +234,8 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
     return FindingLine(
         repro=repro.id, title=repro.title, upstream=repro.upstream, url=repro.url,
         change=min((line.change for line in lines), key=list(Change).index), weight=weight,
-        why=_explain(lines, workarounds), cases=tuple(lines), workarounds=workarounds,
+        why=_explain(lines, workarounds), cases=tuple(lines), workarounds=tuple(workarounds),
     )  # fmt: skip
-
-
-def _make_workarounds(repro: Repro, entries: Entries, after: str) -> Iterator[WorkaroundLine]:
-    """Yield a repro's work-arounds with their own cases at the version moved to."""
-    for item in repro.workarounds:
-        side = entries.side(repro.id, item.case, after) if item.case else None
-        source = Source(title=name_source(item.source), url=item.source) if item.source else None
-        counts = side is not None and standing_of(side) is Standing.GOOD
-        yield WorkaroundLine(what=item.what, case=item.case or "", after=side, source=source, counts=counts)
 
 
 def make_case_line(
@@ -269,10 +263,8 @@ def _explain(lines: Sequence[CaseLine], workarounds: Sequence[WorkaroundLine]) -
         counts += [(sum(standing_of(line.after) is standing for line in lines), standing.value)]
     if feared := sum(line.after.feared is not None for line in lines):
         counts += [(feared, "of them expected to fail")]
-    told = [(count, word) for count, word in counts if count]
-    parts += [
-        ", ".join([f"{counted(told[0][0], 'case')} {told[0][1]}", *(f"{n} {word}" for n, word in told[1:])])
-    ]
+    (count, word), *others = [(count, word) for count, word in counts if count]
+    parts += [", ".join([f"{counted(count, 'case')} {word}", *(f"{n} {each}" for n, each in others)])]
     if helping := next((item for item in workarounds if item.counts and worse), None):
         parts += [f"what helps: {helping.what} ({helping.case} passed)"]
     elif worse and workarounds:

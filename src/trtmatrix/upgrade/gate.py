@@ -79,33 +79,23 @@ def render_junit(upgrade: Upgrade) -> str:
     """
     from trtmatrix.tables.html_page import templates
 
-    title = f"upgrade {upgrade.before} to {upgrade.after} on {upgrade.gpu}"
-    cases = list(_model_cases(upgrade) if upgrade.models else _finding_cases(upgrade))
-    if upgrade.api.code:
-        number = len(upgrade.api.must_change)
-        cases.append(
-            ("code", "code", [], ("failure", f"{number} uses must change", "code") if number else None)
-        )
-    return templates().get_template("junit.xml").render(suites=[(title, cases)])
-
-
-Case = tuple[str, str, Sequence[tuple[str, str]], tuple[str, str, str] | None]
-"""A test case: its class, its name, facts, and what it ended in unless all was well."""
-
-
-def _model_cases(upgrade: Upgrade) -> Iterator[Case]:
-    kinds = {None: "error", Decision.DONT: "failure", Decision.NOT_ENOUGH: "skipped"}
+    kinds: Mapping[Decision | Weight | None, str] = {
+        None: "error", Decision.DONT: "failure", Decision.NOT_ENOUGH: "skipped", Weight.AGAINST: "failure",
+        Weight.LACKING: "skipped",
+    }  # fmt: skip
+    # Of each case its class, its name, facts, and what it ended in unless all was well.
+    cases: list[tuple[str, str, Sequence[tuple[str, str]], tuple[str, str, str] | None]] = []
     for model in upgrade.models:
         why = model.mistake or "; ".join(r.text for r in model.reasons if r.weight.value in AGAINST)
-        kind = kinds.get(model.decision)
-        known = model.decision.value if model.decision else "mistake"
+        kind, known = kinds.get(model.decision), model.decision.value if model.decision else "mistake"
         facts = [("verdict", known), *(("record", line.after.cell) for line in model.cases)]
-        yield "model", model.name, facts, (kind, why or known, known) if kind else None
-
-
-def _finding_cases(upgrade: Upgrade) -> Iterator[Case]:
-    kinds = {Weight.AGAINST: "failure", Weight.LACKING: "skipped"}
-    for finding in upgrade.findings:
-        kind = kinds.get(finding.weight)
-        facts = [("verdict", finding.change.value)]
-        yield "finding", finding.repro, facts, (kind, finding.why, finding.change.value) if kind else None
+        cases.append(("model", model.name, facts, (kind, why or known, known) if kind else None))
+    for finding in () if upgrade.models else upgrade.findings:
+        kind, known = kinds.get(finding.weight), finding.change.value
+        ended = (kind, finding.why, known) if kind else None
+        cases.append(("finding", finding.repro, [("verdict", known)], ended))
+    if upgrade.api.code:
+        uses = len(upgrade.api.must_change)
+        cases.append(("code", "code", [], ("failure", f"{uses} uses must change", "code") if uses else None))
+    title = f"upgrade {upgrade.before} to {upgrade.after} on {upgrade.gpu}"
+    return templates().get_template("junit.xml").render(suites=[(title, cases)])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -119,11 +119,11 @@ def ratio_words(measure: str, ratio: float) -> str:
 def make_performance(entries: Entries, before: str, after: str, limit: float) -> tuple[PerformanceLine, ...]:
     """Return each figure of each case that was measured or recorded at both versions; no controls.
 
-    ``limit``: what the figure after may be of that before. One version is compared with itself: every other
-    engine with those between.
+    ``limit``: what the figure after may be of that before; 0: nothing is compared. One version is compared
+    with itself: every other engine with those between.
     """
     lines: list[PerformanceLine] = []
-    for entry in entries.all:
+    for entry in entries.all if limit else ():
         cell = entry.cell
         if cell.version.name != after or cell.companion or cell.case.control is not None:
             continue
@@ -146,53 +146,39 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     conditions = _other_conditions(was.records, will.records)
     celsius = [[value for e in side if (value := _clock(e, "celsius")) is not None] for side in (old, new)]
     warmth = f"{_span(celsius[0])} °C → {_span(celsius[1])} °C" if all(celsius) else ""
-    manner = "by turns" if _took_turns(was.records, will.records) else ""
+    # One session: each side began before the other had ended.
+    ours, theirs = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
+    turns = len(ours) > 1 < len(theirs) and min(ours)[0] < max(theirs)[1] and min(theirs)[0] < max(ours)[1]
     timed = [engine for engine in (*old, *new) if "run_ms" in engine]
     many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
-    repro, case = will.cell.repro.id, will.cell.case.id
-    for measure, (unit, _) in MEASURES.items():
-        ours, theirs = (_figures(engines, measure, many=many) for engines in (old, new))
-        if not ours or not theirs:
-            if missing := _why_missing(measure, zip(versions, (old, new), strict=True)):
-                yield PerformanceLine(
-                    repro=repro, case=case, measure=measure, unit=unit, ratio=None, told_apart=False,
-                    before=_spread(ours, measure), after=_spread(theirs, measure), why_not=missing,
-                )  # fmt: skip
-            continue
-        why_not = conditions or why_not_compared(ours, theirs, clocked=measure in TIMES)
-        least = LEAST_CHANGE if measure in TIMES else 1.0
-        found = [
-            None if why_not else p_value_beyond(*pair, least) for pair in ((ours, theirs), (theirs, ours))
-        ]
-        p_value = next((value for value in found if value is not None), None)
-        clocks = [[f.sm_mhz for f in side if f.sm_mhz is not None] for side in (ours, theirs)]
-        told = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
-        told = "; ".join(filter(None, (told, warmth, manner)))
-        yield PerformanceLine(
-            repro=repro, case=case, measure=measure, unit=unit, before=_spread(ours, measure),
-            after=_spread(theirs, measure), ratio=_median(theirs) / _median(ours),
-            told_apart=p_value is not None, p_value=p_value,
-            beyond_limit=not why_not and p_value_beyond(ours, theirs, limit) is not None,
-            clocks=told or "clocks under load not recorded", why_not=why_not,
+    for measure, (unit, name) in MEASURES.items():
+        sides = before, after = [_figures(engines, measure, many=many) for engines in (old, new)]
+        line = PerformanceLine(
+            repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, ratio=None,
+            told_apart=False, before=_spread(before, measure), after=_spread(after, measure),
         )  # fmt: skip
-
-
-def _why_missing(measure: str, sides: Iterable[tuple[str, Sequence[Engine]]]) -> str:
-    """Return what the probe says of the first engine that it could not time so, or nothing."""
-    for version, engines in sides:
-        for engine in engines:
-            reasons = engine.get("not_timed")
-            if isinstance(reasons, Mapping) and (why := reasons.get(MEASURES[measure][1])):
-                return f"{version}: {why}"
-    return ""
-
-
-def _took_turns(was: Sequence[Record], will: Sequence[Record]) -> bool:
-    """Whether both sides were measured in one session: each began before the other had ended."""
-    ours, theirs = ([(r.started, r.finished) for r in side if r.ended == RAN] for side in (was, will))
-    if not ours or not theirs:
-        return False
-    return min(ours)[0] < max(theirs)[1] and min(theirs)[0] < max(ours)[1] and len(ours) > 1 < len(theirs)
+        if not before or not after:
+            reasons = (
+                (v, each.get("not_timed")) for v, e in zip(versions, (old, new), strict=True) for each in e
+            )
+            told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))
+            if why_not := next(told, ""):
+                yield replace(line, why_not=why_not)
+            continue
+        why_not = conditions or why_not_compared(before, after, clocked=measure in TIMES)
+        least = LEAST_CHANGE if measure in TIMES else 1.0
+        found = (
+            [] if why_not else [p_value_beyond(before, after, least), p_value_beyond(after, before, least)]
+        )
+        p_value = next((value for value in found if value is not None), None)
+        clocks = [[figure.sm_mhz for figure in side if figure.sm_mhz is not None] for side in sides]
+        clocked = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
+        known = "; ".join(filter(None, (clocked, warmth, "by turns" if turns else "")))
+        yield replace(
+            line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
+            beyond_limit=not why_not and p_value_beyond(before, after, limit) is not None,
+            clocks=known or "clocks under load not recorded", why_not=why_not,
+        )  # fmt: skip
 
 
 def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:

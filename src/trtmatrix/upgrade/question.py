@@ -131,8 +131,21 @@ class Question:
 
 def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterator[Lacking]:
     """Yield what would settle it: first what could turn a reason against the move, then what is lacking."""
-    for finding in findings:
-        yield from _turn(question, finding)
+    open_ended = {Standing.UNKNOWN, Standing.FEW, Standing.SAID_GOOD, Standing.DOUBTED}
+    for finding in findings:  # work-arounds to try, failures of few engines
+        against = [line for line in finding.cases if line.weight is Weight.AGAINST]
+        tried = [item for item in finding.workarounds if item.after and standing_of(item.after) in open_ended]
+        few = [
+            line for line in against if standing_of(line.after) is Standing.SAID_BAD
+            or (standing_of(line.after) is Standing.BAD and 0 < line.after.builds < CONFIRMING_BUILDS)
+        ]  # fmt: skip
+        if against and (tried or few):
+            whats = [counted(len(tried), "work-around")] if tried else []
+            whats += (
+                [f"{counted(len(few), 'case')} wrong on few builds, or only reported to be"] if few else []
+            )
+            command = question.run_command(few, [finding.repro])
+            yield Lacking(what=f"{finding.repro}: {', '.join(whats)}", command=command)
     lines = [line for finding in findings for line in finding.cases if line.weight is Weight.LACKING]
     if question.after.product is Product.TENSORRT_RTX and lines:
         yield Lacking(what=NOT_RUN, command="")
@@ -148,22 +161,6 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterato
             yield Lacking(what=what, command=command, whole=len(names) > 1)
 
 
-def _turn(question: Question, finding: FindingLine) -> Iterator[Lacking]:
-    """Yield what might turn a reason against the move: work-arounds to try, a failure of few engines."""
-    open_ended = {Standing.UNKNOWN, Standing.FEW, Standing.SAID_GOOD, Standing.DOUBTED}
-    against = [line for line in finding.cases if line.weight is Weight.AGAINST]
-    tried = [item for item in finding.workarounds if item.after and standing_of(item.after) in open_ended]
-    few = [
-        line for line in against if standing_of(line.after) is Standing.SAID_BAD
-        or (standing_of(line.after) is Standing.BAD and 0 < line.after.builds < CONFIRMING_BUILDS)
-    ]  # fmt: skip
-    if against and (tried or few):
-        what = [counted(len(tried), "work-around")] if tried else []
-        what += [f"{counted(len(few), 'case')} wrong on few builds, or only reported to be"] if few else []
-        command = question.run_command(few, [finding.repro])
-        yield Lacking(what=f"{finding.repro}: {', '.join(what)}", command=command)
-
-
 def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Iterator[str]:
     """Yield what the report says nothing about, a sentence each, what is nearest to the question first."""
     if question.options.restricted:
@@ -173,14 +170,10 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Ite
         for why, number in Counter(silent).items():
             yield f"{finding.repro}: {counted(number, 'case')} at {question.after.name}: {why}."
     low, high = sorted((question.before, question.after), key=lambda version: version.release)
-    between = [
-        v
-        for v in question.matrix.versions
-        if v.product is low.product and low.release < v.release < high.release
-    ]
-    if between:
-        between.sort(key=lambda version: version.release)
-        yield f"The versions in between: {', '.join(version.name for version in between)}."
+    ordered = sorted(question.matrix.versions, key=lambda version: version.release)
+    inside = (v for v in ordered if v.product is low.product and low.release < v.release < high.release)
+    if between := ", ".join(version.name for version in inside):
+        yield f"The versions in between: {between}."
     if question.after.product is Product.TENSORRT:
         yield f"Other GPUs than {question.gpu.name}: ask once for each that you deploy on."
     if question.options.no_performance:

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,60 +46,49 @@ _CUT = "… {} left out: GitHub takes no longer text; the HTML page and the JSON
 
 
 def _titles(upgrade: Upgrade) -> tuple[str, str, str, str]:
-    """Return the move, the GPU, the answer, and the exit code, in words."""
+    """Return the move, the GPU, the answer, and the exit code, in words: also why it is not the answer's."""
     ends = (version.removeprefix(f"{upgrade.product.value}-") for version in (upgrade.before, upgrade.after))
     where = " · ".join(part for part in (upgrade.gpu.removeprefix("CPU"), upgrade.gpu_note) if part)
-    answer = upgrade.decision.value[0].upper() + upgrade.decision.value[1:]
-    exit_code = f"exit code {int(upgrade.exit_code)}{_why_code(upgrade)}"
+    answer, why = upgrade.decision.value[0].upper() + upgrade.decision.value[1:], ""
+    if upgrade.exit_code is not upgrade.decision.exit_code:
+        mistaken = any(model.mistake for model in upgrade.models)
+        why = ": a mistake to mend first" if mistaken else ": your code must change first"
+        if upgrade.baseline is not None and not upgrade.baseline.new:
+            why = ": no worse than accepted"
+    exit_code = f"exit code {int(upgrade.exit_code)}{why}"
     return f"{PRODUCT_NAMES[upgrade.product]} {' → '.join(ends)}", where, answer, exit_code
-
-
-def _why_code(upgrade: Upgrade) -> str:
-    """Say why the exit code is not the answer's own, or nothing."""
-    if upgrade.exit_code is upgrade.decision.exit_code:
-        return ""
-    if upgrade.baseline is not None and not upgrade.baseline.new:
-        return ": no worse than accepted"
-    mistaken = any(model.mistake for model in upgrade.models)
-    return ": a mistake to mend first" if mistaken else ": your code must change first"
 
 
 def render_text(upgrade: Upgrade) -> str:
     """Return the whole report; no line but an address is wider than 100 columns."""
-    head = [*_head(upgrade, WIDTH, 99), _verdict(upgrade), *_wrap(upgrade.summary, 2, 2)]
-    why = [line for reason in upgrade.reasons for line in _fact_lines(reason, WIDTH, marked=True)]
-    parts = [head, ["Why", *why] if why else []]
+    parts = [[*_head(upgrade, WIDTH), *_wrap(upgrade.summary, 2, 2)]]
+    why = [line for reason in upgrade.reasons for line in _fact_lines(reason, marked=True)]
+    parts += [["Why", *why]] if why else []
     for section in make_sections(upgrade):
         lines = [line for block in section.blocks for line in _block_lines(block)]
         parts += [[section.title, *lines]] if lines else []
     facts = (*upgrade.reasons, *upgrade.gpu_and_driver, *upgrade.engines)
     pages = {source.url: source.title for fact in facts for source in fact.sources if source.url}
-    parts.append([f"  {one_line(title)}: {one_line(url)}" for url, title in pages.items()])
-    parts[-1] = ["Sources", *parts[-1]] if pages else []
-    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
+    lines = [f"  {one_line(title)}: {one_line(url)}" for url, title in pages.items()]
+    parts += [["Sources", *lines]] if lines else []
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
-def _head(upgrade: Upgrade, width: int, most: int) -> list[str]:
-    title, where, _, _ = _titles(upgrade)
-    return [*_cut(_wrap(f"{title} · {where}", width=width), most, width), ""]
-
-
-def _verdict(upgrade: Upgrade) -> str:
-    _, _, answer, exit_code = _titles(upgrade)
-    return f"{answer.upper()}  ({exit_code})"
+def _head(upgrade: Upgrade, width: int, most: int = 99) -> list[str]:
+    """Return the move and the GPU in at most so many lines, and the verdict last."""
+    title, where, answer, exit_code = _titles(upgrade)
+    return [*_wrap(f"{title} · {where}", width=width, most=most), "", f"{answer.upper()}  ({exit_code})"]
 
 
 def _block_lines(block: Block) -> Iterator[str]:
     match block:
         case FactLine():
-            yield from _fact_lines(block, WIDTH, marked=block.weight is not Weight.NOTE)
+            yield from _fact_lines(block, marked=block.weight is not Weight.NOTE)
         case Table(rows=rows, heads=heads, brief=brief):
             yield from _wrap(f"{block.label}:", 2) if rows[:brief] else ()
             for first, *others in rows[:brief]:
                 named = zip(heads[1:], others, strict=True)
-                cells = [
-                    f"{head} {words_of(v)}" if type(v) in (int, float) else words_of(v) for head, v in named
-                ]
+                cells = [f"{head} " * (type(v) in (int, float)) + words_of(v) for head, v in named]
                 yield from _wrap(f"{words_of(first)}: {' · '.join(filter(None, cells))}", 4, 6)
             if 0 < brief < len(rows):
                 yield f"    … {len(rows) - brief} more: -o report.html"
@@ -108,29 +98,28 @@ def _block_lines(block: Block) -> Iterator[str]:
             yield from _break_command(block, WIDTH, "    ")
 
 
-def _fact_lines(fact: FactLine, width: int, *, marked: bool, most: int = 99) -> list[str]:
+def _fact_lines(fact: FactLine, width: int = WIDTH, *, marked: bool, most: int = 99) -> list[str]:
     """Return a fact with its mark, if it is to have one, and with how it is known and where to read it."""
     titles = list(dict.fromkeys(s.title.split(": ")[0].split("; ")[0] for s in fact.sources if s.url))[:2]
     known = fact.known if fact.known != Evidence.NONE.value else ""
     how = ": ".join(part for part in (known, "; ".join(titles)) if part)
     text = (f"{fact.topic}: " if fact.topic else "") + fact.text + (f" [{how}]" if how else "")
     mark = f"{fact.weight.value.removeprefix('needs a '):<{_MARGIN}}" if marked else ""
-    return _cut(_wrap(text, 2, 2 + (_MARGIN if mark else 2), mark, width=width), most, width)
+    return _wrap(text, 2, 2 + (_MARGIN if mark else 2), mark, width=width, most=most)
 
 
-def _wrap(text: str, first: int = 0, later: int = 2, mark: str = "", *, width: int = WIDTH) -> list[str]:
-    """Break a text into lines, after a mark; ids and addresses stay whole where they fit."""
-    return textwrap.wrap(
+def _wrap(
+    text: str, first: int = 0, later: int = 2, mark: str = "", *, width: int = WIDTH, most: int = 999
+) -> list[str]:
+    """Break a text into lines, after a mark; ids and addresses stay whole where they fit.
+
+    Where it is cut to the first lines, the last of these says so.
+    """
+    lines = textwrap.wrap(
         mark + one_line(text, 2000), width, initial_indent=" " * first, subsequent_indent=" " * later,
         break_on_hyphens=False,
     )  # fmt: skip
-
-
-def _cut(lines: list[str], most: int, width: int) -> list[str]:
-    """Return the first lines, the last of which says where it was cut."""
-    if len(lines) <= most:
-        return lines
-    return [*lines[: most - 1], lines[most - 1][: width - 2] + " …"]
+    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][: width - 2] + " …"]
 
 
 def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
@@ -155,35 +144,28 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     The verdict and its reasons come first, then what it rests on, then the commands that would settle it;
     the verdict comes again last.
     """
-    verdict = _verdict(upgrade)
-    summary = _cut(_wrap(upgrade.summary, 2, 2, width=width), 4, width)
-    head = [*_head(upgrade, width, 2), verdict, *summary]
-    rests = [] if len(upgrade.models) > 1 else _rests(upgrade, width)
+    wrap, several = partial(_wrap, width=width), len(upgrade.models) > 1
+    head = [*_head(upgrade, width, 2), *wrap(upgrade.summary, 2, 2, most=4)]
+    rows, below = _model_lines(upgrade, width) if several else [], list[str]()
+    if not several:
+        below = ["", "What it rests on", *wrap(_count_evidence(upgrade), 2, 4, most=3)]
+        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
+        below += wrap(left, 2, 4, most=2) if upgrade.not_looked_at else []
     if (since := upgrade.baseline) is not None:
         new = "; ".join(since.new) or "nothing"
         told = f"Since {since.file}: {len(since.gone)} gone, {len(since.same)} as before, new: {new}"
-        rests += ["", *_cut(_wrap(told, 0, 2, width=width), 4, width)]
+        below += ["", *wrap(told, most=4)]
     title, steps = "To settle it", []
     for item in upgrade.lacking:
         command = _break_command(item.command, width, "    ") if item.command else ()
-        steps.append([*_cut(_wrap(item.what, 2, 4, width=width), 2, width), *command])
+        steps.append([*wrap(item.what, 2, 4, most=2), *command])
     if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
-        title, steps = "Before you move", [_wrap(upgrade.engines[0].text, 2, 4, width=width)]
-    rows = _model_lines(upgrade, width) if len(upgrade.models) > 1 else []
-    below = [*rests, *_fill(title, steps, min(STEPS, 29 - len(rows)), "more command"), ""]
-    below += ["All of it: --full, or -o report.html (.md, .json)", verdict]
+        title, steps = "Before you move", [wrap(upgrade.engines[0].text, 2, 4)]
+    below += [*_fill(title, steps, min(STEPS, 29 - len(rows)), "more command"), ""]
+    below += ["All of it: --full, or -o report.html (.md, .json)", _head(upgrade, width, 2)[-1]]
     why = [_fact_lines(reason, width, marked=True, most=2) for reason in upgrade.reasons]
     room = HEIGHT - len(head) - len(rows) - len(below)
     return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
-
-
-def _rests(upgrade: Upgrade, width: int) -> list[str]:
-    """Return the lines that say what the answer rests on, and what it says nothing about."""
-    lines = ["", "What it rests on", *_cut(_wrap(_count_evidence(upgrade), 2, 4, width=width), 3, width)]
-    if upgrade.not_looked_at:
-        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
-        lines += _cut(_wrap(left, 2, 4, width=width), 2, width)
-    return lines
 
 
 def _model_lines(upgrade: Upgrade, width: int) -> list[str]:
@@ -211,17 +193,14 @@ def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> lis
 
 def _count_evidence(upgrade: Upgrade) -> str:
     """Say how the cases are known at both versions, and what the noise floor of the user's model is."""
-    cases = [case for finding in upgrade.findings for case in finding.cases]
-    said = []
-    for version, sides in (
-        (upgrade.before, [c.before for c in cases]),
-        (upgrade.after, [c.after for c in cases]),
+    cases, said = [case for finding in upgrade.findings for case in finding.cases], []
+    for version, kinds in (
+        (upgrade.before, [case.before.evidence for case in cases]),
+        (upgrade.after, [case.after.evidence for case in cases]),
     ):
-        kinds = [side.evidence for side in sides]
         counts = ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in Evidence if kind in kinds)
-        said.append(f"{counted(len(sides), 'case')} at {version}: {counts or 'no evidence'}")
-    if len(upgrade.models) == 1:
-        said += [f"your model {upgrade.models[0].name}: {upgrade.models[0].floor}"]
+        said.append(f"{counted(len(kinds), 'case')} at {version}: {counts or 'no evidence'}")
+    said += [f"your model {model.name}: {model.floor}" for model in upgrade.models]
     return "; ".join(said) + "."
 
 
@@ -234,7 +213,7 @@ def render_markdown(upgrade: Upgrade) -> str:
         parts += [f"### {plain(section.title)}", *map(_block_markup, section.blocks)]
     parts += [f"Made by\n\n{fence(upgrade.command)}"] if upgrade.command else []
     parts += [f"Generated {plain(upgrade.generated)}."] if upgrade.generated else []
-    parts, gone = [part for part in parts if part], 0
+    parts, gone = list(filter(None, parts)), 0
     while sum(len(part) + 2 for part in parts) > MOST_CHARACTERS - len(_CUT) - 8:  # the longest fold first
         parts.remove(max(parts, key=lambda part: (part.startswith("<details>"), len(part))))
         gone += 1
@@ -246,10 +225,8 @@ def _block_markup(block: Block) -> str:
         case FactLine():
             return "- " + _fact_markup(block, marked=block.weight is not Weight.NOTE)
         case Table(rows=rows):
-            more = f"\n\n… and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
-            shown = (
-                table(block.heads, ([_cell_markup(value) for value in row] for row in rows[:_MOST])) + more
-            )
+            shown = table(block.heads, ([_cell_markup(value) for value in row] for row in rows[:_MOST]))
+            shown += f"\n\n… and {len(rows) - _MOST} more" if len(rows) > _MOST else ""
             return fold(block.label, shown) if block.folded else f"{plain(block.label)}:\n\n{shown}"
         case _:
             return fence(block)
@@ -275,29 +252,22 @@ def render_page(upgrade: Upgrade) -> str:
     """Return the page; what the report does not have is not shown."""
     title, where, answer, exit_code = _titles(upgrade)
     folder = FileSystemLoader(Path(__file__).parent / "templates")
+    bars, slowest = list(_bars(upgrade.performance)), "slowest change of latency"
+    uses, change = len(upgrade.api.must_change), "code to change: none was named (--code)"
+    tiles = [
+        (str(sum(reason.weight is Weight.AGAINST for reason in upgrade.reasons)), "blockers"),
+        (str(sum(f.change is Change.UNCHANGED_BAD for f in upgrade.findings)), "findings broken in both"),
+        (f"{short(bars[0]['ratio'])}×", slowest) if bars else ("–", f"{slowest}: none can be compared"),
+        (str(uses), "uses in your code to change") if upgrade.api.code else ("–", change),
+    ]
     body = html_page.templates().overlay(loader=folder).get_template("report.html").render(
         upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
-        tiles=_tiles(upgrade), bars=list(_bars(upgrade.performance)), exit_code=exit_code,
+        tiles=tiles, bars=bars, exit_code=exit_code,
         glyphs=html_page.GLYPHS, words=words_of, tone=_tone, is_safe=html_page.is_safe,
         typed=lambda text: "".join(c if c.isprintable() or c in "\n\t" else " " for c in text),
     )  # fmt: skip
     page, style = f"{title}: {answer.lower()}", html_page.make_style(".name { min-width: 15rem; }")
     return html_page.render_page(page, [body], style=style, script=html_page.COPY)
-
-
-def _tiles(upgrade: Upgrade) -> Iterator[tuple[str, str]]:
-    """Yield what a page shows large: a number, and of what."""
-    yield str(sum(reason.weight is Weight.AGAINST for reason in upgrade.reasons)), "blockers"
-    both = sum(finding.change is Change.UNCHANGED_BAD for finding in upgrade.findings)
-    yield str(both), "findings broken in both"
-    ratios = [bar["ratio"] for bar in _bars(upgrade.performance)]
-    slowest = "slowest change of latency"
-    yield (f"{short(ratios[0])}×", slowest) if ratios else ("–", f"{slowest}: none can be compared")
-    code = upgrade.api.code
-    yield (
-        str(len(upgrade.api.must_change)) if code else "–",
-        ("uses in your code to change" if code else "code to change: none was named (--code)"),
-    )
 
 
 def _bars(lines: Sequence[PerformanceLine]) -> Iterator[dict[str, Any]]:
