@@ -67,9 +67,8 @@ class TableOptions(ReportOptions):
     @property
     def log(self) -> Path | None:
         """Where all lines and rows of a run go; tasks of a cluster share a folder, and none has its own."""
-        return (
-            None if "SLURM_ARRAY_TASK_ID" in os.environ else self.project.results / "local" / "last-run.txt"
-        )
+        ours = "SLURM_ARRAY_TASK_ID" not in os.environ
+        return self.project.results / "local" / "last-run.txt" if ours else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,14 +167,11 @@ def publish_command(options: PublishOptions) -> ExitCode:
     from trtmatrix.operators.records import publish_records
     from trtmatrix.records.store import publish
 
-    context, cluster = _open_where(open_context(options.project), options.executor, options.site)
-    survey = take_survey(context, Pull.NEVER, cluster)
-    entries = entries_of(context, survey, survey.stored)
+    context, _, entries = _stored_entries(options)
     facts = [entry for entry in entries if find_reason(entry, confirm=False) is None]
     local = context.project.local.resolve()
-    records = [
-        r for e in facts for r in (*e.records, *e.set_aside) if local in Path(r.file).resolve().parents
-    ]
+    found = (record for entry in facts for record in (*entry.records, *entry.set_aside))
+    records = [record for record in found if local in Path(record.file).resolve().parents]
     new = [*publish(context.project.results, records), *publish_records(context.project.results)]
     print("\n".join(str(path) for path in new) or "nothing new to publish")
     return ExitCode.AS_EXPECTED if records or new else ExitCode.NOTHING
@@ -249,13 +245,8 @@ def schema_command(options: SchemaOptions) -> ExitCode:
     from trtmatrix.suite.keys import keys_schema
     from trtmatrix.suite.matrix import Matrix
 
-    print(
-        json.dumps(
-            keys_schema(Site if options.site else Listing if options.models else Matrix),
-            indent=2,
-            sort_keys=True,
-        )
-    )
+    schema = keys_schema(Site if options.site else Listing if options.models else Matrix)
+    print(json.dumps(schema, indent=2, sort_keys=True))
     return ExitCode.AS_EXPECTED
 
 
@@ -311,10 +302,9 @@ def check_command(options: CheckOptions) -> ExitCode:
     from trtmatrix.suite.repro_files import read_facts
     from trtmatrix.tables.screen import terminal_width
 
-    if wrong := [name for name in options.trt if not is_release(name)]:
-        raise UsageError(
-            f"--trt {', '.join(wrong)}: no release of TensorRT such as 8.6.1; of nothing else are nodes known"
-        )
+    if wrong := ", ".join(name for name in options.trt if not is_release(name)):
+        why = "no release of TensorRT such as 8.6.1; of nothing else are nodes known"
+        raise UsageError(f"--trt {wrong}: {why}")
     listed = () if options.trt else read_matrix(options.matrix).versions
     versions = options.trt or tuple(v.name for v in listed if v.product is Product.TENSORRT)
     model, facts = load_model(options.file, ""), read_facts(options.repros)
@@ -373,6 +363,8 @@ def show(
     ``seconds``: how long a run took, None of a mere look. A run that executed something adds every row to its
     log, and leaves the page beside it.
     """
+    from trtmatrix.tables.screen import print_text, render_screen, terminal_width
+
     write_files(options, entries)
     for file in options.output:
         print(f"trtmatrix: wrote {file}", file=sys.stderr)
@@ -392,18 +384,12 @@ def show(
         text = render(".txt", entries)
     else:
         from trtmatrix.tables.answer import make_answer
-        from trtmatrix.tables.screen import render_screen, terminal_width
 
         again, cost = options.command("matrix"), _cost(context, survey, entries)
         answer = make_answer(entries, again=again, seconds=seconds, cost=cost)
         text = render_screen(answer, width=terminal_width(), details=details)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        if options.json:
-            print(text, end="", flush=True)
-        else:
-            from trtmatrix.tables.screen import print_text
-
-            print_text(text)
+        print(text, end="", flush=True) if options.json else print_text(text)
 
 
 def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
@@ -444,7 +430,7 @@ def _open_where(
 
 
 def _stored_entries(
-    options: ReportOptions, model: ModelOptions | None = None
+    options: ReportOptions | PublishOptions, model: ModelOptions | None = None
 ) -> tuple[Context, Survey, tuple[Entry, ...]]:
     """Return what stored records show of the selected cells, and what is here; nothing is run."""
     context = _open_project(options.project, model or ModelOptions())

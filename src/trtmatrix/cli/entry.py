@@ -87,8 +87,13 @@ def run(argv: Sequence[str]) -> ExitCode:
         values = vars(args)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
+    network: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if values.get("offline"):
+        from trtmatrix.common.offline import without_network
+
+        network = without_network()
     try:
-        with interruptible(), _network(offline=values.get("offline", False)):
+        with interruptible(), network:
             return find_command(args)()
     except TrtMatrixError as error:
         if values["traceback"]:
@@ -123,12 +128,3 @@ def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
     command: Callable[[object], ExitCode] = getattr(module, f"{name}_command")
     options = read_options(getattr(module, f"{name.capitalize()}Options"), args)
     return lambda: command(options)
-
-
-def _network(*, offline: bool) -> contextlib.AbstractContextManager[None]:
-    """Return what a command runs in: without a network where ``--offline`` says so."""
-    if not offline:
-        return contextlib.nullcontext()
-    from trtmatrix.common.offline import without_network
-
-    return without_network()

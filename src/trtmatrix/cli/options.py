@@ -10,10 +10,11 @@ import argparse
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar, get_type_hints
 
@@ -32,15 +33,11 @@ def read_size(text: str) -> int:
     return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2].lower()]
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _runtimes(text: str) -> list[str]:
-    known = ("container", "wheels", "host")
-    if wrong := [name for name in _names(text) if name not in known]:
+def _names(text: str, known: Sequence[str] = ()) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if known and (wrong := [name for name in names if name not in known]):
         raise argparse.ArgumentTypeError(f"{wrong[0]}: known are {', '.join(known)}")
-    return _names(text)
+    return names
 
 
 def _count(most: int = 10**9) -> Callable[[str], int]:
@@ -135,7 +132,7 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--case CASE", "cases by name or pattern: 'sdpa-*' or sdpa-scale/explicit-tf32", **NAMES),
         opt("--gpu GPU", "GPUs by name, in this host or not: L4, 'NVIDIA H200'", **NAMES),
         opt("--runtime RUNTIME", "container, wheels, or host (interpreters that have TensorRT)",
-            **{**NAMES, "type": _runtimes}),
+            **{**NAMES, "type": partial(_names, known=("container", "wheels", "host"))}),
         opt("--python PATH", "with --runtime host: an interpreter that has TensorRT (default: this one)",
             dest="pythons", **LIST),
     ]),
@@ -412,10 +409,9 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=f"{command.about}\n\n{example}".strip(),
         )  # fmt: skip
         made.set_defaults(command=name)
-        for names, settings in (*command.own, TRACEBACK):
-            made.add_argument(*names, **settings)
-        for title, options in (GROUPS[group] for group in command.groups.split()):
-            group = made.add_argument_group(title)
+        groups = [made.add_argument_group(GROUPS[group][0]) for group in command.groups.split()]
+        known = [GROUPS[group][1] for group in command.groups.split()]
+        for group, options in zip([made, *groups], [[*command.own, TRACEBACK], *known], strict=True):
             for names, settings in options:
                 group.add_argument(*names, **settings)
     return parser

@@ -13,7 +13,6 @@ from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock
-from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
 
@@ -90,13 +89,18 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
         excluded += [Excluded(cell=c, why=RULES[lack.rule].excludes[0], detail=lack.found) for c in cells]
         names = ", ".join(dict.fromkeys(launch.version.name for launch in launches))
         told.append(replace(lack, prevents=f"{counted(len(cells), 'cell')} of {names}"))
-    told += _find_doubts(fitting, facts, wants)
+    # What may not fit is tried all the same.
+    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
+    if facts.images is not None and need.usual > facts.images.free:
+        takes = f"usually takes about {gigabytes(need.usual)}, unpacked: tried all the same"
+        found = f"{facts.images.told}; what is to be pulled and built {takes}"
+        told.append(_trouble("disk-images", found, prevents=""))
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
 
 
 def find_lacks(launch: Launch, facts: HostFacts, wants: Wants) -> Iterator[Finding]:
     """Yield what keeps a launch from running, but for room on the disk, the most certain first."""
-    origin, engine, gpu = launch.image, facts.engine, launch.gpu
+    origin, engine, gpu, version = launch.image, facts.engine, launch.gpu, launch.version
     if origin is None:
         return
     # Instances have CDI names and device nodes of their own, which are not given; the GPU's lead nowhere.
@@ -108,15 +112,9 @@ def find_lacks(launch: Launch, facts: HostFacts, wants: Wants) -> Iterator[Findi
     if wants.memory < PROBE_LEAST_MEMORY:
         least = f"the probe needs at least {PROBE_LEAST_MEMORY}"
         yield _trouble("memory-limit", f"--memory {wants.memory} bytes: {least}")
-    if launch.lacks_image:
-        yield from _find_image_lacks(launch, origin, facts, wants)
-
-
-def _find_image_lacks(
-    launch: Launch, origin: ImageOrigin, facts: HostFacts, wants: Wants
-) -> Iterator[Finding]:
-    """Yield why the image of a launch cannot be pulled or built, or would be another than is meant."""
-    engine, version = facts.engine, launch.version
+    if not launch.lacks_image:
+        return
+    # Its image may not be there to be pulled or built on, or be another than is meant.
     name = origin.image if origin.build is None else origin.build.base
     locked = wants.lock.images.get(name)
     if locked is not None and engine.platform not in locked.platforms:
@@ -149,17 +147,6 @@ def _find_no_room(launches: Sequence[Launch], facts: HostFacts, wants: Wants) ->
         free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
         needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
         yield _trouble("disk-images", f"{free}, {needed}")
-
-
-def _find_doubts(fitting: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
-    """Yield what may go wrong with launches that are tried all the same."""
-    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
-    if facts.images is not None and need.usual > facts.images.free:
-        found = (
-            f"{facts.images.told}; what is to be pulled and built usually takes about "
-            f"{gigabytes(need.usual)}, unpacked: tried all the same"
-        )
-        yield _trouble("disk-images", found, prevents="")
 
 
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:

@@ -38,22 +38,19 @@ def examine(context: Context, survey: Survey) -> Findings:
     wants = find_wants(context, everything)
     facts = gather(context, everything, wants.launches)
     versions = select_versions(context.matrix, context.selection)
-    findings = [*host_findings(facts, wants, versions), *check(facts, wants).findings]
+    findings = (*host_findings(facts, wants, versions), *check(facts, wants).findings)
     checked = check(facts, find_wants(context, survey))
     plan = restrict(survey.plan, checked.excluded)
     told = {item.why for item in checked.excluded}
-    if not facts.engine.available:
-        told.add(Exclusion.NO_ENGINE)
-    return Findings(
-        findings=tuple(findings), can_run=tuple(can_run_line(x) for x in plan.launches),
-        cannot=tuple(cannot_lines(plan.excluded, told)),
-    )  # fmt: skip
+    told |= set() if facts.engine.available else {Exclusion.NO_ENGINE}
+    can_run = tuple(map(can_run_line, plan.launches))
+    return Findings(findings=findings, can_run=can_run, cannot=tuple(cannot_lines(plan.excluded, told)))
 
 
 def can_run_line(launch: Launch) -> str:
     """Return what of a version this host can run."""
-    first = " (its image is pulled first)" if launch.pull else ""
-    first = " (its image is built first)" if launch.build else first
+    how = "built" if launch.build else "pulled" if launch.pull else ""
+    first = f" (its image is {how} first)" if how else ""
     return f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells{first}"
 
 
@@ -77,7 +74,14 @@ def doctor_text(findings: Findings) -> str:
 def host_findings(facts: HostFacts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:
     """Yield how everything stands that a run needs of a host."""
     engine = facts.engine
-    yield _engine_finding(facts)
+    access = engine.gpu_access.value if engine.gpu_access else "none"
+    found = f"{engine.name} {engine.version}; containers get GPUs by: {access}"
+    if not engine.available:
+        yield RULES["engine"].finding(engine.reason, remedy=engine.remedy or RULES["engine"].mends)
+    elif facts.gpus and engine.gpu_access is None:
+        yield RULES["gpu-access"].finding(found, Level.TROUBLE)
+    else:
+        yield RULES["engine"].finding(found, Level.GOOD)
     if engine.unlimited:
         yield RULES["engine-limits"].finding(f"{engine.name} cannot limit {', '.join(engine.unlimited)} here")
     if not facts.gpus:
@@ -106,17 +110,6 @@ def host_findings(facts: HostFacts, wants: Wants, versions: Sequence[Version]) -
         yield RULES["memory"].finding(f"{found}; {limit}")
 
 
-def _engine_finding(facts: HostFacts) -> Finding:
-    engine = facts.engine
-    if not engine.available:
-        return RULES["engine"].finding(engine.reason, remedy=engine.remedy or RULES["engine"].mends)
-    access = engine.gpu_access.value if engine.gpu_access else "none"
-    found = f"{engine.name} {engine.version}; containers get GPUs by: {access}"
-    if not facts.gpus or engine.gpu_access is not None:
-        return RULES["engine"].finding(found, Level.GOOD)
-    return RULES["gpu-access"].finding(found, Level.TROUBLE)
-
-
 def image_finding(version: Version, origin: ImageOrigin, engine: Engine) -> Finding:
     """Return whether the image of a version is here, and whether it is pinned."""
     held, what = engine.held(origin), f"image of {version.name}"
@@ -127,11 +120,10 @@ def image_finding(version: Version, origin: ImageOrigin, engine: Engine) -> Find
         return RULES["lock"].finding(f"{origin.image}: {held[:19]}{loose}", level, what=what)
     made = origin.build is not None or is_own(origin.image)
     absent = (Exclusion.IMAGE_NOT_BUILT if made else Exclusion.IMAGE_NOT_PULLED).value
+    remedy = RULES["image"].mends
     if not engine.available:
         absent, remedy = "unknown: no container engine", ""
     elif made and origin.build is None:
         remedy = "make it on this host (docker/README.md)"
-    else:
-        remedy = RULES["image"].mends
     found = f"{origin.image}: {absent}{loose}"
     return RULES["image"].finding(found, what=what, remedy=remedy, prevents="")

@@ -95,10 +95,11 @@ def find_downloads(
         whole = locked.get(asked.image) if asked else None
         fresh = {each.digest: each for each in whole.layers if each.digest not in seen} if whole else {}
         seen |= fresh.keys()
+        layers = tuple(fresh.values()) if whole or not asked else None
         found[key] = Download(
-            image=origin.image, reference=asked.reference if asked else "", versions=(name,),
-            layers=tuple(fresh.values()) if whole or not asked else None, built=origin.build is not None,
-            added=sum(each.size for each in fresh.values()) if whole or not asked else None,
+            image=origin.image, reference=asked.reference if asked else "", versions=(name,), layers=layers,
+            built=origin.build is not None,
+            added=None if layers is None else sum(each.size for each in layers),
         )  # fmt: skip
     return tuple(found.values())
 
@@ -136,15 +137,12 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> Need:
 def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = "") -> str:
     """Return how many images launches lack, their GB and how long that takes; nothing where none."""
     sizes = [each.added for each in find_downloads(launches, lock, engine, registry)]
+    images, known = counted(len(sizes), "image"), [size for size in sizes if size is not None]
     if not sizes:
         return ""
-    if None in sizes:
+    if len(known) < len(sizes):
         each = " each" * (len(sizes) > 1)
-        return (
-            f"{counted(len(sizes), 'image')}, 10 to 34 GB{each}, downloaded in 1 to 5 min{each} at 1 Gbit/s"
-        )
-    size = sum(each for each in sizes if each is not None)
-    if not size:  # made of wheels on a base that is here, or is made here too
-        return f"{counted(len(sizes), 'image')} to build"
-    minutes = max(1, round(8 * size / 1e9 / 60))
-    return f"{counted(len(sizes), 'image')}, {gigabytes(size)}, downloaded in {minutes} min at 1 Gbit/s"
+        return f"{images}, 10 to 34 GB{each}, downloaded in 1 to 5 min{each} at 1 Gbit/s"
+    if not (size := sum(known)):  # made of wheels on a base that is here, or is made here too
+        return f"{images} to build"
+    return f"{images}, {gigabytes(size)}, downloaded in {max(1, round(8 * size / 1e9 / 60))} min at 1 Gbit/s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ def lock_command(options: LockOptions) -> ExitCode:
     context = open_context(options.project)
     if context.offline:
         raise UsageError("lock asks registries, which --offline forbids\n  run it on a host with a network")
-    old, versions = context.lock, select_versions(context.matrix, context.selection)
+    old, file = context.lock, context.project.lock
+    versions = select_versions(context.matrix, context.selection)
     wanted = find_wanted(versions, context)
     registry = Registry(insecure=find_engine(gpu_here=False).insecure)
     asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted.images}
@@ -62,9 +63,8 @@ def lock_command(options: LockOptions) -> ExitCode:
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
     used = None if chosen else find_wanted(context.matrix.versions, context)
-    lock, file = updated(old, wanted, answers, used), context.project.lock
-    contradictions = find_contradictions(versions, lock, own_platform())
-    findings = (*find_changes(old, wanted, answers), *contradictions)
+    lock = updated(old, wanted, answers, used)
+    findings = [*find_changes(old, wanted, answers), *find_contradictions(versions, lock, own_platform())]
     written = None
     if options.update:
         written = update_lock(file, lambda now: updated(now, wanted, answers, used))
@@ -78,14 +78,12 @@ def lock_command(options: LockOptions) -> ExitCode:
     return combine_exit_codes(codes)
 
 
-def find_wanted(versions: Iterable[Version], context: Context) -> Wanted:
+def find_wanted(versions: Sequence[Version], context: Context) -> Wanted:
     """Return the images that registries are asked for, each with its versions, and the builds.
 
     Raises :class:`ConfigError` where a lock of wheels has mistakes.
     """
-    versions = tuple(versions)
-    builds = read_builds(versions, context.project)
-    images: dict[str, tuple[str, ...]] = {}
+    builds, images = read_builds(versions, context.project), dict[str, tuple[str, ...]]()
     for version in versions:
         if isinstance(version.origin, ImageOrigin):
             own = builds.get(version.name)
@@ -113,9 +111,8 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
             with whole_file(target) as out:
                 out.write(text.encode())
         except (ConfigError, OSError) as error:
-            raise MachineryError(
-                f"{path} is as it was: what was resolved cannot be kept in it\n{error}"
-            ) from error
+            what = f"{path} is as it was: what was resolved cannot be kept in it\n{error}"
+            raise MachineryError(what) from error
     return True
 
 
@@ -139,18 +136,17 @@ class _Flat(dict[str, Any]):
 
 
 class _Writer(yaml.SafeDumper):
-    """Writes each text on one line."""
-
-
-def _write_text(writer: yaml.SafeDumper, value: str) -> yaml.Node:
-    plain = value.isprintable() and value.isascii()
-    return writer.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
+    """Writes each text on one line, quoted where it has more than plain letters."""
 
 
 _Writer.add_representer(
     _Flat, lambda writer, value: writer.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
 )
-_Writer.add_representer(str, _write_text)
+_Writer.add_representer(
+    str, lambda writer, value: writer.represent_scalar(
+        "tag:yaml.org,2002:str", value, style=None if value.isprintable() and value.isascii() else '"'
+    )
+)  # fmt: skip
 
 
 def format_matrix_lock(lock: Lock) -> str:

@@ -12,7 +12,7 @@ from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.pins import BuildParts, build_differences
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.references import RegistryError, Trouble, named_versions
-from trtmatrix.plan.lockfile import Lock, LockedBuild, LockedImage
+from trtmatrix.plan.lockfile import Lock, LockedImage
 from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
 
@@ -73,7 +73,20 @@ def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> It
         kind, facts = _compare_image(old.images.get(image), answers[image])
         yield Change(subject=image, kind=kind, versions=versions, facts=tuple(facts))
     for version, parts in wanted.builds.items():
-        yield from _build_findings(version, old.builds.get(version), parts)
+        build = Change(subject=f"build {version}", kind=Drift.LOCKED, versions=(version,))
+        made, locked = parts.build, old.builds.get(version)
+        if locked is None:
+            new = (f"{made.image} on {made.base}", *(f"wheel {one}" for one in made.wheels))
+            yield replace(build, kind=Drift.NEW, facts=new)
+        elif differences := build_differences(locked, made):
+            yield replace(build, kind=Drift.CHANGED, facts=differences)
+        elif not parts.unhashed:
+            yield build
+        if parts.unhashed:
+            mend = (
+                f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
+            )
+            yield replace(build, kind=Drift.UNHASHED, facts=(*parts.unhashed, mend))
 
 
 def updated(lock: Lock, wanted: Wanted, answers: Mapping[str, Answer], used: Wanted | None = None) -> Lock:
@@ -97,56 +110,34 @@ def is_same(old: LockedImage | None, new: LockedImage) -> bool:
     return old is not None and replace(old, registry=new.registry, resolved=new.resolved) == new
 
 
-def _compare_image(old: LockedImage | None, answer: Answer) -> tuple[Drift, Iterable[str]]:
+def _compare_image(old: LockedImage | None, answer: Answer) -> tuple[Drift, list[str]]:
+    """Return what became of an image, and how the answer differs from the lock, platform by platform."""
     if isinstance(answer, RegistryError):
         kind = Drift.MISSING if answer.trouble is Trouble.MISSING else Drift.UNKNOWN
         return kind, str(answer).splitlines()
     if old is None:
-        return Drift.NEW, _new_facts(answer)
+        facts = [f"{answer.digest} at {answer.registry}"]
+        for platform, found in answer.platforms.items():
+            said = ", ".join(f"{name} {value}" for name, value in named_versions(found.environment).items())
+            has = f"{gigabytes(found.size)} in {len(found.layers)} layers"
+            facts.append(f"{platform}: {has}" + (f"; says {said}" if said else ""))
+        return Drift.NEW, facts
     if is_same(old, answer):
         return Drift.LOCKED, [f"{old.digest}, of {old.resolved}"]
+    by = f", by {answer.registry}" if answer.registry != old.registry else ""
+    facts = [f"{old.digest} → {answer.digest}{by}"]
+    for name in answer.platforms | old.platforms:
+        before, now = old.platforms.get(name), answer.platforms.get(name)
+        if before is None or now is None:
+            facts.append(f"{name} is {'gone' if before else 'added'}")
+        elif before.image_id != now.image_id:
+            was, says = named_versions(before.environment), named_versions(now.environment)
+            changed = [key for key in sorted({*was, *says}) if was.get(key) != says.get(key)]
+            told = ", ".join(f"{key} {was.get(key, '?')} → {says.get(key, '?')}" for key in changed)
+            facts.append(f"{name}: {told or 'the versions that it names are the same'}")
     ids = {platform: found.image_id for platform, found in answer.platforms.items()}
     same = all(ids.get(platform) == found.image_id for platform, found in old.platforms.items())
-    return Drift.RETAGGED if same and old.digest != answer.digest else Drift.MOVED, _moved_facts(old, answer)
-
-
-def _new_facts(image: LockedImage) -> Iterator[str]:
-    yield f"{image.digest} at {image.registry}"
-    for platform, found in image.platforms.items():
-        said = ", ".join(f"{name} {value}" for name, value in named_versions(found.environment).items())
-        says = f"; says {said}" if said else ""
-        yield f"{platform}: {gigabytes(found.size)} in {len(found.layers)} layers{says}"
-
-
-def _moved_facts(old: LockedImage, new: LockedImage) -> Iterator[str]:
-    """Yield how an answer differs from the lock, platform by platform."""
-    yield f"{old.digest} → {new.digest}" + (f", by {new.registry}" if new.registry != old.registry else "")
-    for name in new.platforms | old.platforms:
-        before, found = old.platforms.get(name), new.platforms.get(name)
-        if before is None or found is None:
-            yield f"{name} is {'gone' if before else 'added'}"
-        elif before.image_id != found.image_id:
-            versions, now = named_versions(before.environment), named_versions(found.environment)
-            changed = [key for key in sorted({*versions, *now}) if versions.get(key) != now.get(key)]
-            facts = [f"{key} {versions.get(key, '?')} → {now.get(key, '?')}" for key in changed]
-            yield f"{name}: {', '.join(facts) or 'the versions that it names are the same'}"
-
-
-def _build_findings(version: str, old: LockedBuild | None, parts: BuildParts) -> Iterator[Change]:
-    build = Change(subject=f"build {version}", kind=Drift.LOCKED, versions=(version,))
-    if old is None:
-        facts = (
-            f"{parts.build.image} on {parts.build.base}",
-            *(f"wheel {one}" for one in parts.build.wheels),
-        )
-        yield replace(build, kind=Drift.NEW, facts=facts)
-    elif differences := build_differences(old, parts.build):
-        yield replace(build, kind=Drift.CHANGED, facts=differences)
-    elif not parts.unhashed:
-        yield build
-    if parts.unhashed:
-        mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
-        yield replace(build, kind=Drift.UNHASHED, facts=(*parts.unhashed, mend))
+    return Drift.RETAGGED if same and old.digest != answer.digest else Drift.MOVED, facts
 
 
 def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
@@ -168,21 +159,22 @@ def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) 
         says, origin = locked_tensorrt(version, lock, platform), version.origin
         if says and isinstance(origin, ImageOrigin) and wrong_library(says, version) is not None:
             facts = (f"matrix.yaml says {version.library.value}, the image {says}",)
-            found = Change(subject=origin.image, kind=Drift.CONTRADICTED, facts=facts)
-            yield replace(found, versions=(version.name,))
+            image, names = origin.image, (version.name,)
+            yield Change(subject=image, kind=Drift.CONTRADICTED, versions=names, facts=facts)
 
 
 def lock_text(findings: Sequence[Change], file: str, written: bool | None) -> str:
     """Return the findings for a terminal. ``written``: whether the file was, None where nothing was to be."""
     lines: list[str] = []
     for kind in Drift:
-        found = [] if kind is Drift.LOCKED else [finding for finding in findings if finding.kind is kind]
-        lines += [kind.value] if found else []
+        if kind is Drift.LOCKED or not (found := [each for each in findings if each.kind is kind]):
+            continue
+        lines.append(kind.value)
         for finding in found:
             used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
-            lines += [f"  {finding.subject}" + (f" · {used}" if used else "")]
+            lines.append(f"  {finding.subject}" + (f" · {used}" if used else ""))
             lines += [f"    {fact}" for fact in finding.facts]
-        lines += [""] if found else []
+        lines.append("")
     counts = Counter(finding.name for finding in findings)
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     lines.append(f"{file}: {summary or 'none of these versions comes from an image of a registry'}")
@@ -195,8 +187,5 @@ def lock_text(findings: Sequence[Change], file: str, written: bool | None) -> st
 
 def lock_json(findings: Sequence[Change], file: str, written: bool | None) -> dict[str, Any]:
     """Return the findings as plain data."""
-    told = [
-        {**asdict(each), "kind": each.name, "what": each.kind.value, "decide": each.decide}
-        for each in findings
-    ]
+    told = [{**asdict(e), "kind": e.name, "what": e.kind.value, "decide": e.decide} for e in findings]
     return {"schema": 3, "lock": file, "written": written, "findings": told}

@@ -141,12 +141,12 @@ def locked_platform(digest: str, manifest: Manifest, configuration: bytes) -> tu
     """
     own = read_as(_Configuration, configuration)
     inner = own.config or _Settings()
-    pairs = (entry.partition("=") for entry in inner.variables or ())
+    variables = (entry.partition("=") for entry in inner.variables or ())
     return own.name, LockedPlatform(
         manifest=digest, image_id=manifest.config.digest,
         layers=tuple(LockedLayer(digest=each.digest, size=each.size) for each in manifest.layers),
         labels=telling_facts(inner.labels or {}),
-        environment=telling_facts({name: value for name, _, value in pairs}),
+        environment=telling_facts({name: value for name, _, value in variables}),
     )  # fmt: skip
 
 

@@ -131,20 +131,21 @@ def _settle(context: Context, incoming: list[Incoming]) -> Settled:
     record, results = incoming[0].record, context.project.results
     places = [record_path(root, record) for root in (results, results / "local")]
     here = {file: parse_object(read_file(file), str(file)) for file in places if file.is_file()}
-    held = {content_digest(data) for data in here.values()}
+    held, differences = {content_digest(data) for data in here.values()}, tuple[str, ...]()
     new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
     if not new:
-        return Settled(fate=Fate.SAME, words=Fate.SAME.value, incoming=incoming)
-    if why := _why_unknown(context, record):
-        return Settled(fate=Fate.REFUSED, words=why, incoming=incoming)
-    if here or len(new) > 1:
-        told: list[Mapping[str, Any]] = [*here.values(), *(one.record.data for one in new.values())]
-        first, *others = told
+        fate, words = Fate.SAME, Fate.SAME.value
+    elif why := _why_unknown(context, record):
+        fate, words = Fate.REFUSED, why
+    elif here or len(new) > 1:
+        first, *others = [*here.values(), *(dict(one.record.data) for one in new.values())]
         differences = next((found for each in others if (found := tuple(find_differences(first, each)))), ())
         stays = f"{next(iter(here))} stays as it is" if here else "none of them is taken in"
-        return Settled(fate=Fate.CONFLICT, words=stays, incoming=incoming, differences=differences)
-    write_new(places[0], read_file(Path(record.file)))
-    return Settled(fate=Fate.NEW, words=Fate.NEW.value, incoming=incoming)
+        fate, words = Fate.CONFLICT, stays
+    else:
+        write_new(places[0], read_file(Path(record.file)))
+        fate, words = Fate.NEW, Fate.NEW.value
+    return Settled(fate=fate, words=words, incoming=incoming, differences=differences)
 
 
 def _why_unknown(context: Context, record: Record) -> str:
@@ -192,22 +193,18 @@ def _take_outputs(
         file = next((f for folder in folders if (f := folder / target.name).is_file()), None)
         if file is None or target.is_file():
             continue
-        if not is_whole(file, digest):
+        try:
+            with opened_npz(file) as archive, archive.member("output") as (stream, _):
+                whole = digest_stream(stream) == digest
+        except (OSError, BorderError):
+            whole = False
+        if not whole:
             damaged.append((f"outputs/{target.name}", "does not hold what its name says"))
             continue
         taken += 1
         with opened(file, ARRAY) as (stream, _), whole_file(target, sync=False) as out:
             shutil.copyfileobj(stream, out, BLOCK)
     return taken, damaged
-
-
-def is_whole(file: Path, digest: str) -> bool:
-    """Whether a pack's kept output holds the bytes that its name says."""
-    try:
-        with opened_npz(file) as archive, archive.member("output") as (stream, _):
-            return digest_stream(stream) == digest
-    except (OSError, BorderError):
-        return False
 
 
 def merge_text(merged: Merged) -> str:
@@ -218,8 +215,7 @@ def merge_text(merged: Merged) -> str:
     lines = [f"{source.name}: {counted(len(source.records), 'record')}" for source in merged.sources]
     counts, refused = merged.counts, list(merged.refused)
     lines.append(", ".join(f"{counts[fate]} {fate.value}" for fate in Fate if counts[fate]) or "no record")
-    if merged.outputs:
-        lines.append(f"{merged.outputs} kept outputs came along")
+    lines += [f"{merged.outputs} kept outputs came along"] if merged.outputs else []
     for one in merged.settled:
         if one.fate is Fate.REFUSED:
             refused.append((one.incoming[0].source, one.words))
@@ -227,8 +223,8 @@ def merge_text(merged: Merged) -> str:
             lines += ["", f"conflict: {one.record.cell}, run {one.record.run}: {one.words}"]
             lines += [f"  came: {incoming.source}" for incoming in one.incoming]
             lines += [f"  {line}" for line in one.differences[:SHOWN]]
-            if len(one.differences) > SHOWN:
-                lines.append(f"  and {len(one.differences) - SHOWN} more places")
+            more = len(one.differences) - SHOWN
+            lines += [f"  and {more} more places"] if more > 0 else []
     lines += ["", *(f"kept out: {source}: {words}" for source, words in refused)] if refused else []
     following = "mend what is kept out or in conflict as said above, then merge again"
     if not merged.settled and not merged.refused:

@@ -125,7 +125,15 @@ def pack_command(options: PackOptions) -> ExitCode:
             images=images,
         )  # fmt: skip
         digest = write_lists(folder, manifest)
-    print(_told(options.to, manifest, digest))
+    size = write_size(sum(file.stat().st_size for file in options.to.iterdir() if file.is_file()))
+    print(f"""\
+{options.to}: {manifest.pack}, {size}
+  versions  {", ".join(manifest.versions)}
+  images    {len(images)}, for {manifest.platform}
+  wheels    for Python {", ".join(pythons)}, glibc {GLIBC} or later
+  suite of {suite.commit[:12]}{", CHANGED since" if suite.changed else ""}
+  sha256 of SHA256SUMS, which stands for all of it: {digest}
+next, on the other host: sh {shlex.quote(f"{options.to.name}/unpack")}""")
     return ExitCode.AS_EXPECTED
 
 
@@ -166,13 +174,13 @@ def hold_images(
     from trtmatrix.launchers.docker_engine import find_engine, open_client
     from trtmatrix.launchers.images import open_images
 
-    named = context.selection.versions
+    named, held = context.selection.versions, dict[str, str]()
     engine = find_engine(gpu_here=False) if versions else None
     if engine is None or not engine.available:
         if engine is not None and named:
             raise MachineryError(f"no images can be packed: {engine.reason}")
-        return None, {}
-    client, held = open_client(timeout=120), dict[str, str]()
+        return None, held
+    client = open_client(timeout=120)
     with contextlib.closing(open_progress()) as progress:
         store = open_images(context.project, engine, progress)
         for version, origin in [(v, v.origin) for v in versions if isinstance(v.origin, ImageOrigin)]:
@@ -207,11 +215,11 @@ def images_of(
         if not image_id:
             continue
         tags = map(short_name, client.images.get(image_id).attrs.get("RepoTags") or ())
-        keeps = origin.pin is None or origin.image in tags
+        names = [origin.image] if origin.pin is None or origin.image in tags else []
         before = found.get(image_id) or PackedImage(id=image_id, names=(), versions=())
         found[image_id] = replace(
             before, versions=(*before.versions, version.name),
-            names=tuple(dict.fromkeys((*before.names, *([origin.image] if keeps else [])))),
+            names=tuple(dict.fromkeys((*before.names, *names))),
             manifest=origin.pin.manifest if origin.pin else before.manifest,
         )  # fmt: skip
     return tuple(found.values())
@@ -285,20 +293,6 @@ def write_lists(folder: Path, manifest: PackManifest) -> str:
 def _tell(*lines: str) -> None:
     for line in lines:
         print(line, file=sys.stderr, flush=True)
-
-
-def _told(folder: Path, manifest: PackManifest, digest: str) -> str:
-    """Say what was written, and what comes next."""
-    size = write_size(sum(file.stat().st_size for file in folder.iterdir() if file.is_file()))
-    changed = ", CHANGED since" if manifest.changed else ""
-    return f"""\
-{folder}: {manifest.pack}, {size}
-  versions  {", ".join(manifest.versions)}
-  images    {len(manifest.images)}, for {manifest.platform}
-  wheels    for Python {", ".join(manifest.pythons)}, glibc {GLIBC} or later
-  suite of {manifest.commit[:12]}{changed}
-  sha256 of SHA256SUMS, which stands for all of it: {digest}
-next, on the other host: sh {shlex.quote(f"{folder.name}/unpack")}"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,10 +62,8 @@ def find_suite(project: Project) -> Suite:
         raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
     if wrong := [ascii(name) for name in files if not name.isprintable() or set("\\:") & set(name)]:
         raise UsageError("the suite cannot be packed, rename these files first:\n  " + "\n  ".join(wrong))
-    elsewhere = (
-        project.repros.resolve() != root / "repros" or project.matrix.resolve() != root / "matrix.yaml"
-    )
-    changed = elsewhere or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    ours = (project.repros.resolve(), own["matrix.yaml"]) == (root / "repros", root / "matrix.yaml")
+    changed = not ours or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
     commit = _git(root, "rev-parse", "HEAD").strip()
     return Suite(files=files, commit=commit, changed=changed, left_out=tuple(left_out))
 
@@ -123,13 +121,12 @@ def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[st
     wheels.mkdir(parents=True)
     scratch.mkdir()
     own = [version.origin.wheels for version in versions if isinstance(version.origin, WheelsOrigin)]
+    suite = [*(f"--extra={extra}" for extra in EXTRAS), str(program_root() / "pyproject.toml")]
     for python in pythons:
         print(f"fetching the wheels for Python {python}", file=sys.stderr, flush=True)
-        extras = [f"--extra={extra}" for extra in EXTRAS]
-        pins = _pin([*extras, str(program_root() / "pyproject.toml")], TOOLS, python, scratch)
+        pins = _pin(suite, TOOLS, python, scratch)
         shutil.copyfile(pins, wheels / f"suite-{python}.txt")
-        wanted = [pins, *(_pin([], each, python, scratch) for each in own)]
-        for file in wanted:
+        for file in [pins, *(_pin([], each, python, scratch) for each in own)]:
             what = ["--require-hashes", f"--requirement={file}"]
             download_wheels(what, target_options(python, GLIBC), wheels)
     return {f"wheelhouse/{file.name}": file for file in sorted(wheels.iterdir())}

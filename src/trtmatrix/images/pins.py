@@ -45,8 +45,8 @@ def check_pins(
         else:
             why = _why_build_unlocked(context, name, origin, origin.build)
             lockable += [name] if why else []
-            if not why and not launch.lacks_image:
-                why = why_built_otherwise(context, name, origin, origin.build, look)
+            if not why and not launch.lacks_image and (held := look(origin.image)) is not None:
+                why = _why_built_otherwise(context, name, origin, origin.build, held)
         if why:
             found[name] = why
     mend = [f"  to lock: nox -s lock -- --trt {','.join(lockable)} --update"] if lockable else []
@@ -88,13 +88,13 @@ def _why_build_unlocked(context: Context, version: str, origin: ImageOrigin, bui
     return f"{origin.image}: {why}" if why else ""
 
 
-def why_built_otherwise(context: Context, version: str, origin: ImageOrigin, build: Build, look: Look) -> str:
+def _why_built_otherwise(
+    context: Context, version: str, origin: ImageOrigin, build: Build, held: ImageFacts
+) -> str:
     """Return how the image of ours that is here came of something else than the locked parts, or nothing.
 
     It says so by the labels that docker/wheels/build wrote on it.
     """
-    if (held := look(origin.image)) is None:
-        return ""
     parts, labels = read_build(version, origin, build, context.project), held.labels
     pin = None if is_own(parts.build.base) else pin_of(context.lock, parts.build.base, own_platform())
     base_id = labels.get("base-id", "")
@@ -122,18 +122,17 @@ class BuildParts:
 
 def build_differences(old: LockedBuild, new: LockedBuild) -> tuple[str, ...]:
     """Return what of a build is another than locked, in words."""
-    before, now = _parts_of(old), _parts_of(new)
+    before, now = (
+        {
+            f"image {build.image}": "", f"base {build.base}": "",
+            **{f"wheel {name}": digest for name, digest in build.wheels.items()},
+            **{f"file {name}": digest for name, digest in build.files.items()},
+        } for build in (old, new)
+    )  # fmt: skip
     gone = [f"{name} is gone" for name in before if name not in now]
     added = [f"{name} is new" for name in now if name not in before]
     other = [f"{name} has another content" for name in now if before.get(name, now[name]) != now[name]]
     return (*gone, *added, *other)
-
-
-def _parts_of(build: LockedBuild) -> dict[str, str]:
-    """Return what a build is made of, by its name, with its SHA-256 where it has one."""
-    wheels = {f"wheel {name}": digest for name, digest in build.wheels.items()}
-    files = {f"file {name}": digest for name, digest in build.files.items()}
-    return {f"image {build.image}": "", f"base {build.base}": "", **wheels, **files}
 
 
 def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str]) -> str:

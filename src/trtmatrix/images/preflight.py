@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -65,17 +66,19 @@ def find_wants(
 
 def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> HostFacts:
     """Look at what the launches hang on; registries are asked for what is to be pulled alone."""
-    engine, project = survey.host.engine, context.project
+    engine, project, memory = survey.host.engine, context.project, dict[str, int]()
     # Where the engine keeps images; None where that is on another host.
     images = find_room(Path(engine.root)) if engine.root and Path(engine.root).is_dir() else None
     silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
     downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
     asks = () if silent else tuple(dict.fromkeys(each.reference for each in downloads if each.reference))
-    total, available = find_memory()
+    with contextlib.suppress(OSError):  # a host may not say what memory it has
+        lines = (line.split() for line in MEMORY.read_text().splitlines())
+        memory = {name: int(kilobytes) << 10 for name, kilobytes, *_ in lines}
     return HostFacts(
         engine=engine, gpus=survey.scan.gpus, scan_reason=survey.scan.reason,
         images=images, cache=find_room(project.cache), results=find_room(project.results),
-        memory=total, available=available,
+        memory=memory.get("MemTotal:", 0), available=memory.get("MemAvailable:", 0),
         answers=ask_for(asks, engine.insecure),
     )  # fmt: skip
 
@@ -91,16 +94,6 @@ def find_room(path: Path) -> Room:
     there = path.resolve()
     existing = next(parent for parent in (there, *there.parents) if parent.exists())
     return Room(path=str(path), free=shutil.disk_usage(existing).free)
-
-
-def find_memory() -> tuple[int, int]:
-    """Return the memory of this host, whole and available, in bytes; zeros where it does not say."""
-    try:
-        text = MEMORY.read_text()
-    except OSError:
-        return 0, 0
-    kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()}
-    return kilobytes.get("MemTotal", 0) << 10, kilobytes.get("MemAvailable", 0) << 10
 
 
 def ask_for(

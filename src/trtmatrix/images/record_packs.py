@@ -46,11 +46,9 @@ def pack_records(context: Context, to: Path) -> ExitCode:
     """
     records = select_records(context)
     if not records:
-        print(
-            f"trtmatrix: no selected record was measured here: {context.project.local} has none of them\n"
-            "  measure some (python -m trtmatrix run), or select others: python -m trtmatrix table",
-            file=sys.stderr,
-        )
+        none = f"no selected record was measured here: {context.project.local} has none of them"
+        mend = "measure some (python -m trtmatrix run), or select others: python -m trtmatrix table"
+        print(f"trtmatrix: {none}\n  {mend}", file=sys.stderr)
         return ExitCode.NOTHING
     try:
         written, outputs, gone = write_record_pack(to, records, context.project.cache)
@@ -140,13 +138,17 @@ def read_source(path: Path, scratch: Path) -> Source:
     pool = Pool(lambda file: parse_object(read_file(Path(file)), file))
     for name, (file, parts) in files.items():
         try:
-            record, digest = _read_record(file, parts, pool)
+            data = parse_object(read_file(file))
+            check_depth(data)
+            record = record_from(data, str(file), pool)
+            if problem := next(problems_of(record, parts), ""):
+                source.refused.append((name, problem))
+            else:
+                source.records.append(Incoming(record=record, digest=content_digest(data), source=name))
         except RecordError as error:
             source.refused.append((name, f"line {str(error).removeprefix(':')}"))
         except (OSError, ValueError, RecursionError) as error:
             source.refused.append((name, str(getattr(error, "strerror", None) or error)))
-        else:
-            source.records.append(Incoming(record=record, digest=digest, source=name))
     return source
 
 
@@ -155,22 +157,17 @@ Files = dict[str, tuple[Path, tuple[str, ...]]]
 
 
 def _list_records(path: Path, scratch: Path, source: Source) -> Files:
-    """Return the files of a source: one record, a tree of results, or a pack."""
-    if path.is_dir():
-        return _list_folder(path, source)
-    if not path.is_file():
-        raise ValueError("is not there: name records (.json), folders of them, or packs of records")
-    if path.suffix == ".json":
-        return {source.name: (path, (path.name,))}
-    if not path.name.endswith(SUFFIX):
-        raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
-    size = (1 << 30) + 100 * path.stat().st_size  # records shrink by some ten times, outputs do not
-    bounds = Bounds(size=size, files=1_000_000, maker="pack --records")
-    return _list_folder(read_archive(path, scratch, bounds), source)
-
-
-def _list_folder(folder: Path, source: Source) -> Files:
-    """Return the files of a tree of results, or of a pack, whose digests are checked first."""
+    """Return the files of a source: one record, a tree of results, or a pack, whose digests are checked."""
+    folder = path
+    if not path.is_dir():
+        if not path.is_file():
+            raise ValueError("is not there: name records (.json), folders of them, or packs of records")
+        if path.suffix == ".json":
+            return {source.name: (path, (path.name,))}
+        if not path.name.endswith(SUFFIX):
+            raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
+        size = (1 << 30) + 100 * path.stat().st_size  # records shrink by some ten times, outputs do not
+        folder = read_archive(path, scratch, Bounds(size=size, files=1_000_000, maker="pack --records"))
     root = folder
     if (folder / SUMS).is_file():
         if problems := find_differences(folder):
@@ -185,16 +182,6 @@ def _list_folder(folder: Path, source: Source) -> Files:
                 parts = Path(place, name).relative_to(root).parts
                 files[f"{source.name}: {'/'.join(parts)}"] = (Path(place, name), parts)
     return files
-
-
-def _read_record(file: Path, parts: tuple[str, ...], pool: Pool) -> tuple[Record, str]:
-    """Return a record and its content's digest; ``ValueError`` says why it is none, or not as it was made."""
-    data = parse_object(read_file(file))
-    check_depth(data)
-    record = record_from(data, str(file), pool)
-    if problem := next(problems_of(record, parts), ""):
-        raise ValueError(problem)
-    return record, content_digest(data)
 
 
 def content_digest(data: Mapping[str, Any]) -> str:

@@ -164,8 +164,29 @@ class _Repository:
         self.user, self.password, self.no_login = find_login(name.host)
         self.plain = is_insecure(name.server, settings.insecure)
         self.authorization = ""
-        self.session = self._open_session()
-        self.base = self._find_base()
+        # The session has the certificates of this host, and no login but ours.
+        self.session = _Session()
+        self.session.trust_env = not is_insecure(name.server, ())  # Docker asks loopback without a proxy
+        self.session.auth = lambda request: request  # not what ~/.netrc has
+        self.session.headers.update({"Accept-Encoding": "identity", "User-Agent": "trtmatrix"})
+        self.session.max_redirects = 5
+        if self.plain:  # who set it up as insecure knows
+            urllib3.disable_warnings(InsecureRequestWarning)
+        # What cannot get better is not tried again: nobody listens, a certificate that is not trusted.
+        patience = urllib3.Retry(
+            settings.attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
+            backoff_factor=1, raise_on_status=False, respect_retry_after_header=False,
+        )  # fmt: skip
+        for scheme in ("http://", "https://"):
+            self.session.mount(scheme, HTTPAdapter(max_retries=patience))
+        self.base = f"https://{name.server}"
+        if self.plain:  # but for insecure registries that do not speak TLS
+            try:
+                self._send(f"{self.base}/v2/")
+            except RegistryError as error:
+                if error.trouble is not Trouble.UNREACHABLE:
+                    raise
+                self.base = f"http://{name.server}"
 
     def read(self) -> tuple[str, dict[str, LockedPlatform]]:
         """Return the digest that the name stands for, and the images behind it by platform.
@@ -173,24 +194,20 @@ class _Repository:
         Engines go by the index where an image names another platform.
         """
         digest, found = self.manifest(self.name.wanted)
-        if isinstance(found, Manifest):
-            platform, image = self._platform(digest, found)
-            if not platform:
-                raise ManifestError("its configuration names no platform")
-            return digest, {platform: image}
+        named = {"": digest} if isinstance(found, Manifest) else found.images
         images = {}
-        for platform, each in found.images.items():
-            _, manifest = self.manifest(each)
+        for platform, each in named.items():
+            manifest = found if isinstance(found, Manifest) else self.manifest(each)[1]
             if isinstance(manifest, Index):
                 raise ManifestError("its index names another index")
-            images[platform] = self._platform(each, manifest)[1]
+            wanted = manifest.config.digest
+            configuration = self.get(f"blobs/{wanted}").body
+            self._hold(configuration, wanted)
+            own, image = locked_platform(each, manifest, configuration)
+            if not platform and not own:
+                raise ManifestError("its configuration names no platform")
+            images[platform or own] = image
         return digest, images
-
-    def _platform(self, digest: str, manifest: Manifest) -> tuple[str, LockedPlatform]:
-        wanted = manifest.config.digest
-        configuration = self.get(f"blobs/{wanted}").body
-        self._hold(configuration, wanted)
-        return locked_platform(digest, manifest, configuration)
 
     def manifest(self, wanted: str) -> tuple[str, Index | Manifest]:
         """Return a manifest or index and its digest, which is held against what was asked for and told."""
@@ -267,36 +284,6 @@ class _Repository:
             asks = f", and asks to wait {wait}" + (" s" if wait.isdigit() else "") if wait else ""
             raise self._trouble(trouble, f"it answers {status}{asks}")
         return _Answer(status=status, headers=answer.headers, body=body, moved=bool(answer.history))
-
-    def _find_base(self) -> str:
-        """Return the registry's address: with TLS, but for insecure ones that do not speak it."""
-        server = self.name.server
-        if self.plain:
-            try:
-                self._send(f"https://{server}/v2/")
-            except RegistryError as error:
-                if error.trouble is Trouble.UNREACHABLE:
-                    return f"http://{server}"
-                raise
-        return f"https://{server}"
-
-    def _open_session(self) -> requests.Session:
-        """Return a session with the certificates of this host, and no login but ours."""
-        session = _Session()
-        session.trust_env = not is_insecure(self.name.server, ())  # Docker asks loopback without a proxy
-        session.auth = lambda request: request  # not what ~/.netrc has
-        session.headers.update({"Accept-Encoding": "identity", "User-Agent": "trtmatrix"})
-        session.max_redirects = 5
-        if self.plain:  # who set it up as insecure knows
-            urllib3.disable_warnings(InsecureRequestWarning)
-        # What cannot get better is not tried again: nobody listens, a certificate that is not trusted.
-        patience = urllib3.Retry(
-            self.settings.attempts - 1, connect=0, other=0, status_forcelist=LATER, allowed_methods=None,
-            backoff_factor=1, raise_on_status=False, respect_retry_after_header=False,
-        )  # fmt: skip
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(max_retries=patience))
-        return session
 
     def _refusal(self, why: str) -> RegistryError:
         if self.password:

@@ -11,7 +11,7 @@ import contextlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from io import BytesIO
@@ -98,9 +98,8 @@ class Suite:
         with ZipFile(self.file) as archive:
             (folder / "model.onnx").write_bytes(archive.read(case.model))
             for name, files in (("inputs", case.inputs), ("expected", case.outputs)):
-                np.savez(
-                    folder / f"{name}.npz", **{k: np.load(BytesIO(archive.read(f))) for k, f in files.items()}
-                )
+                arrays = {key: np.load(BytesIO(archive.read(file))) for key, file in files.items()}
+                np.savez(folder / f"{name}.npz", **arrays)
 
 
 def open_suite(cache: Path) -> Suite:
@@ -122,12 +121,11 @@ def _write(archive: ZipFile) -> None:
     cases: list[Case] = []
     total = sha256()
 
-    def put_array(name: str, array: Array) -> str:
-        stream = BytesIO()
-        np.save(stream, array, allow_pickle=False)
-        return put(name, stream.getvalue())
-
-    def put(name: str, content: bytes) -> str:
+    def put(name: str, content: bytes | Array) -> str:
+        if not isinstance(content, bytes):
+            stream = BytesIO()
+            np.save(stream, content, allow_pickle=False)
+            content = stream.getvalue()
         archive.writestr(name, content)
         if "/y" not in name:  # what is expected may differ in its last digit from one NumPy to the next
             total.update(name.encode() + content)
@@ -138,18 +136,30 @@ def _write(archive: ZipFile) -> None:
             continue
         inputs, outputs = _arrays(_fed(model), given), _arrays(model.graph.output, wanted)
         members, expected = (
-            {name: put_array(f"{test.name}/{letter}{n}.npy", a) for n, (name, a) in enumerate(arrays.items())}
+            {
+                name: put(f"{test.name}/{letter}{n}.npy", array)
+                for n, (name, array) in enumerate(arrays.items())
+            }
             for letter, arrays in (("x", inputs), ("y", outputs))
         )
         least = max([opset for names, opset in CHANGED_TESTS.items() if re.search(names, test.name)] + [0])
         for form, constants in forms_of(model, inputs, least):
             mark = "" if form is model else f"@{opset_of(form)}" + ("c" if constants else "")
             content = form.SerializeToString(deterministic=True)
+            nodes = [node.op_type for node in form.graph.node if node.op_type != "Constant"]
+            operator = nodes[0] if len(nodes) == 1 else "" if nodes else "Constant"
+            ranges = {}  # its shape, or values where these may set a shape
+            for info in _fed(form):
+                array = inputs[info.name]
+                if any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim):
+                    ranges[info.name] = [list(array.shape)] * 3
+                elif array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= VALUES:
+                    ranges[info.name] = [[int(value) for value in array.reshape(-1)]] * 3
             cases.append(Case(
-                name=test.name + mark, base=test.name, operator=_operator(form), opset=opset_of(form),
+                name=test.name + mark, base=test.name, operator=operator, opset=opset_of(form),
                 rtol=test.rtol, atol=test.atol, model=put(f"{test.name}/model{mark}.onnx", content),
                 inputs={info.name: members[info.name] for info in _fed(form)}, outputs=expected,
-                profile=_profile(form, inputs),
+                profile=ranges,
             ))  # fmt: skip
     cases.sort(key=lambda case: case.name)
     told = {"onnx": onnx.__version__, "digest": total.hexdigest()}
@@ -183,36 +193,17 @@ def _fed(model: ModelProto) -> list[ValueInfoProto]:
     return [info for info in model.graph.input if info.name not in own]
 
 
-def _operator(model: ModelProto) -> str:
-    """Return the operator of a model that has one node beside constants; nothing of any other."""
-    nodes = [node.op_type for node in model.graph.node if node.op_type != "Constant"]
-    return nodes[0] if len(nodes) == 1 else "" if nodes else "Constant"
-
-
-def _can_be_had(infos: Iterable[ValueInfoProto]) -> bool:
+def _can_be_had(infos: Sequence[ValueInfoProto]) -> bool:
     """Whether inputs and outputs are tensors of a type that NumPy has: no bfloat16, string or sequence."""
-    if not all(info.type.HasField("tensor_type") for info in infos):
-        return False
-    dtypes = [tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type) for info in infos]
-    return all(dtype.isbuiltin == 1 and dtype.kind in "biuf" for dtype in dtypes)
+    kinds = [info.type.tensor_type.elem_type for info in infos if info.type.HasField("tensor_type")]
+    dtypes = map(tensor_dtype_to_np_dtype, kinds)
+    return len(kinds) == len(infos) and all(d.isbuiltin == 1 and d.kind in "biuf" for d in dtypes)
 
 
 def _arrays(infos: Sequence[ValueInfoProto], values: Sequence[Any]) -> dict[str, Array]:
     """Return inputs or outputs by name."""
     arrays = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values]
     return dict(zip([info.name for info in infos], arrays, strict=True))
-
-
-def _profile(model: ModelProto, inputs: Mapping[str, Array]) -> dict[str, list[list[int]]]:
-    """Return the range of each input that may need one: its shape, or values where these may set a shape."""
-    ranges = {}
-    for info in _fed(model):
-        array = inputs[info.name]
-        if any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim):
-            ranges[info.name] = [list(array.shape)] * 3
-        elif array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= VALUES:
-            ranges[info.name] = [[int(value) for value in array.reshape(-1)]] * 3
-    return ranges
 
 
 # --- The forms of a case
@@ -282,12 +273,19 @@ def _is_same(older: OpSchema, newer: OpSchema, node: NodeProto, types: Mapping[s
         was, now = older.attributes[name], newer.attributes[name]
         if was.required or was.default_value != now.default_value:
             return False
-    both = ((older.inputs, newer.inputs, node.input), (older.outputs, newer.outputs, node.output))
-    return all(
-        _takes(_formal(was, place), _formal(now, place), name, types)
-        for was, now, names in both
-        for place, name in enumerate([*names, *[""] * (len(was) - len(names))])
-    )
+    for before, after, names in (
+        (older.inputs, newer.inputs, node.input), (older.outputs, newer.outputs, node.output)
+    ):  # fmt: skip
+        for place, name in enumerate([*names, *[""] * (len(before) - len(names))]):
+            old, new = _formal(before, place), _formal(after, place)
+            if not name:
+                fits = old is None or old.option != OpSchema.FormalParameterOption.Single
+            else:
+                kind = f"tensor({TensorProto.DataType.Name(types.get(name, 0)).lower()})"
+                fits = bool(old and new and old.name == new.name and kind in old.types)
+            if not fits:
+                return False
+    return True
 
 
 def _formal(formals: Sequence[OpSchema.FormalParameter], place: int) -> OpSchema.FormalParameter | None:
@@ -295,14 +293,3 @@ def _formal(formals: Sequence[OpSchema.FormalParameter], place: int) -> OpSchema
     if place >= len(formals) > 0 and formals[-1].option == OpSchema.FormalParameterOption.Variadic:
         return formals[-1]
     return formals[place] if place < len(formals) else None
-
-
-def _takes(
-    was: OpSchema.FormalParameter | None, now: OpSchema.FormalParameter | None, name: str,
-    types: Mapping[str, int],
-) -> bool:  # fmt: skip
-    """Whether a node's input or output, or its absence, is one of an older schema."""
-    if not name:
-        return was is None or was.option != OpSchema.FormalParameterOption.Single
-    kind = TensorProto.DataType.Name(types.get(name, 0)).lower()
-    return was is not None and now is not None and was.name == now.name and f"tensor({kind})" in was.types

@@ -16,13 +16,7 @@ from trtmatrix.common.progress import open_progress
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
 from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record
-from trtmatrix.operators.show import (
-    make_overview,
-    render_html,
-    render_json,
-    render_markdown,
-    render_text,
-)
+from trtmatrix.operators.show import make_overview, render_html, render_json, render_markdown, render_text
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
@@ -60,11 +54,17 @@ class OperatorsOptions:
 def operators_command(options: OperatorsOptions) -> ExitCode:
     """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
     check_outputs(options.output, WRITERS)
-    selection = options.project.selection
+    selection, folder = options.project.selection, options.write
     if options.file is not None:
         return _check_model(options, options.file)
-    if options.write is not None:
-        return _write_cases(options, options.write)
+    if folder is not None:  # nothing is run
+        suite = open_suite(options.project.cache or default_cache())
+        for case in select(suite, options.which, options.limit):
+            if (folder / case.name).exists():
+                raise UsageError(f"{folder / case.name} is there already: name another folder by --write")
+            suite.write_case(case, folder / case.name)
+            print(folder / case.name)
+        return ExitCode.AS_EXPECTED
     plain = replace(selection, repros=PLAIN.repros, cases=PLAIN.cases)
     context = open_context(replace(options.project, controls=False, selection=plain))
     stored = read_operator_records(context.project.results)
@@ -85,17 +85,6 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     else:
         print("no version named here has been run: nox -s operators -- --trt VERSION runs one")
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
-
-
-def _write_cases(options: OperatorsOptions, folder: Path) -> ExitCode:
-    """Write the cases that were chosen, each to a folder of its name; nothing is run."""
-    suite = open_suite(options.project.cache or default_cache())
-    for case in select(suite, options.which, options.limit):
-        if (folder / case.name).exists():
-            raise UsageError(f"{folder / case.name} is there already: name another folder by --write")
-        suite.write_case(case, folder / case.name)
-        print(folder / case.name)
-    return ExitCode.AS_EXPECTED
 
 
 def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
@@ -136,9 +125,8 @@ def select(suite: Suite, patterns: Sequence[str], limit: int) -> list[Case]:
         or any(fnmatch.fnmatchcase(n, p) for p in patterns for n in (case.name, case.base, case.operator))
     ]  # fmt: skip
     if not cases:
-        raise UsageError(
-            f"--case {', '.join(patterns)}: no test of onnx {suite.onnx}, nor an operator, is called so"
-        )
+        none = f"no test of onnx {suite.onnx}, nor an operator, is called so"
+        raise UsageError(f"--case {', '.join(patterns)}: {none}")
     return cases[:: max(1, -(-len(cases) // limit))] if limit else cases
 
 

@@ -138,18 +138,42 @@ class _Session:
     case_seconds: float = 0.0
 
     def run_all(self, cases: Sequence[Case]) -> OperatorRecord:
-        """Run all cases; what cannot be had of the probe in some starts has no result."""
-        version = self.ready.launch.version.name
-        self.run.progress.note(f"{version}: {len(cases):,} cases in {self.workers} processes")
+        """Run all cases; what cannot be had of the probe in some starts has no result.
+
+        :class:`MachineryError` of another library than is pinned.
+        """
+        launch, started, began = self.ready.launch, utc_now(), time.monotonic()
+        note = f"{launch.version.name}: {len(cases):,} cases in {self.workers} processes"
+        self.run.progress.note(note)
         self.run.progress.more(STEPS, len(cases))
         self._add(cases)
-        started, began = utc_now(), time.monotonic()
         for _ in range(STARTS):
             if self.waiting:
                 self._start()
         for task in list(self.waiting.values()):
             self._keep(task, row_of(task.case, Verdict.NOTHING, self.trouble))
-        return self._record(started.strftime("%Y-%m-%dT%H:%M:%SZ"), time.monotonic() - began)
+        if wrong := wrong_library(str(self.observed.get("library", "")), launch.version):
+            raise MachineryError(f"{wrong}: nothing is recorded")
+        gpu, builders = launch.gpu, sum(self.builders.values())
+        board = {
+            "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+            "uuid_sha256": gpu.uuid_hash,
+        }  # fmt: skip
+        seconds = {
+            "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
+            "bound": (builders + self.case_seconds) / count_processes(self.workers),
+        }  # fmt: skip
+        return OperatorRecord(
+            version=launch.version.name, product=launch.version.product,
+            gpu=gpu.slug if gpu.present else CPU.slug, onnx=self.suite.onnx, suite=self.suite.digest,
+            rows=self.rows,
+            facts={
+                "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "gpu": board if gpu.present else {},
+                "digests": dict(self.ready.digests), "observed": self.observed, "workers": self.workers,
+                "processes": len(self.builders), "starts": self.starts,
+                "seconds": {key: round(value, 2) for key, value in seconds.items()},
+            },
+        )  # fmt: skip
 
     def _add(self, cases: Iterable[Case], first: Verdict | None = None) -> list[_Task]:
         """Make tasks of cases."""
@@ -247,28 +271,3 @@ class _Session:
         before = task.first if task.first is not row.verdict and not slow else None
         self.rows[row.name] = replace(row, before=before)
         self.run.progress.step(STEPS, row.line)
-
-    def _record(self, started: str, wall: float) -> OperatorRecord:
-        """Return the record of all results; :class:`MachineryError` of another library than is pinned."""
-        launch = self.ready.launch
-        if wrong := wrong_library(str(self.observed.get("library", "")), launch.version):
-            raise MachineryError(f"{wrong}: nothing is recorded")
-        gpu, builders = launch.gpu, sum(self.builders.values())
-        board = {
-            "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
-            "uuid_sha256": gpu.uuid_hash,
-        }  # fmt: skip
-        seconds = {
-            "wall": wall, "builders": builders, "cases": self.case_seconds,
-            "bound": (builders + self.case_seconds) / count_processes(self.workers),
-        }  # fmt: skip
-        return OperatorRecord(
-            version=launch.version.name, product=launch.version.product,
-            gpu=gpu.slug if gpu.present else CPU.slug, onnx=self.suite.onnx, suite=self.suite.digest,
-            rows=self.rows,
-            facts={
-                "started": started, "gpu": board if gpu.present else {}, "digests": dict(self.ready.digests),
-                "observed": self.observed, "workers": self.workers, "processes": len(self.builders),
-                "starts": self.starts, "seconds": {key: round(value, 2) for key, value in seconds.items()},
-            },
-        )  # fmt: skip

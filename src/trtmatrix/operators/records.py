@@ -96,8 +96,12 @@ def record_text(record: OperatorRecord) -> str:
     })  # fmt: skip
 
 
-def parse_record_text(text: str | bytes) -> OperatorRecord:
-    """Read a record; ``ValueError``, ``LookupError`` or ``TypeError`` where it is none."""
+def parse_record(packed: bytes) -> OperatorRecord:
+    """Read a record's file; ``ValueError``, ``LookupError``, ``TypeError``, ``zlib.error`` if it is none."""
+    unpacker = zlib.decompressobj(wbits=31)  # gzip
+    text = unpacker.decompress(packed, UNPACKED)
+    if not unpacker.eof:
+        raise ValueError("it holds more than a record may, or ends too early")
     data = parse_json(text)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ValueError(f"it has no schema number {SCHEMA}")
@@ -123,7 +127,7 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
     found, problems = dict[tuple[str, str], OperatorRecord](), list[str]()
     for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{FILE}"))):
         try:
-            record = parse_record_text(_unpack(read_file(file, LARGEST)))
+            record = parse_record(read_file(file, LARGEST))
         except (BorderError, ValueError, LookupError, TypeError, zlib.error, OSError) as error:
             problems.append(f"{file}: cannot be used: {error}\n  move it away, and run the version again")
         else:
@@ -131,14 +135,6 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
     if problems:
         raise ConfigError(problems)
     return list(found.values())
-
-
-def _unpack(content: bytes) -> bytes:
-    unpacker = zlib.decompressobj(wbits=31)  # gzip
-    text = unpacker.decompress(content, UNPACKED)
-    if not unpacker.eof:
-        raise ValueError("it holds more than a record may, or ends too early")
-    return text
 
 
 def publish_records(results: Path) -> list[Path]:

@@ -59,7 +59,8 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
         api=_compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT),
     )  # fmt: skip
     upgrade = decide(replace(question, owns=_run_models(options, context, question)))
-    upgrade = replace(upgrade, lacking=_priced(upgrade.lacking, context, survey.host.engine, before, after))
+    priced = _priced(upgrade.lacking, context, survey.host.engine, before, after)
+    upgrade = replace(upgrade, lacking=tuple(priced))
     if options.baseline is not None:
         upgrade = replace(upgrade, baseline=compare_with(upgrade, options.baseline))
     show(options, upgrade)
@@ -74,17 +75,10 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
     if len(chosen.gpus) > 1:
         yield f"--gpu {','.join(chosen.gpus)}: an answer is for one GPU; ask once for each"
     if options.models or options.model.model is None:
-        words = (
-            ["inputs", "profile"]
-            if options.models
-            else ["inputs", "atol", "rtol", "profile", "check", "explain"]
-        )
-        for word in (word for word in typed(options.model, *words) if word.startswith("--")):
-            remedy = (
-                "of several, models.yaml says it of each"
-                if options.models
-                else "name it by --model FILE.onnx"
-            )
+        words, remedy = "inputs atol rtol profile check explain", "name it by --model FILE.onnx"
+        if options.models:
+            words, remedy = "inputs profile", "of several, models.yaml says it of each"
+        for word in (word for word in typed(options.model, *words.split()) if word.startswith("--")):
             yield f"{word} is about your own model: {remedy}"
     if options.tag and not options.models:
         yield "--tag is about models of a list: name it by --models models.yaml"
@@ -143,8 +137,8 @@ def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] 
 
 def _priced(
     lacking: Sequence[Lacking], context: Context, engine: Engine, *versions: Version
-) -> tuple[Lacking, ...]:
-    """Return what is lacking with what each command fetches: images that are not here, and GB."""
+) -> Iterator[Lacking]:
+    """Yield what is lacking with what each command fetches: images that are not here, and GB."""
     from trtmatrix.images.downloads import image_words
 
     absent = [
@@ -152,14 +146,11 @@ def _priced(
         for version in versions
         if isinstance(origin := version.origin, ImageOrigin) and engine.held(origin) is None
     ]
-
-    def price(item: Lacking) -> Lacking:
+    for item in lacking:
         words = item.command.replace(",", " ").split()
         mine = [each for each in absent if each.version.name in words]
         cost = image_words(mine, context.lock, engine, context.matrix.registry)
-        return replace(item, what=f"{item.what} ({cost})") if cost else item
-
-    return tuple(map(price, lacking))
+        yield replace(item, what=f"{item.what} ({cost})") if cost else item
 
 
 def _compare_apis(options: UpgradeOptions, before: str, after: str, *, known: bool) -> ApiSection:
@@ -213,39 +204,41 @@ def _look_at(
     from trtmatrix.model.own_model import model_repro
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
-    from trtmatrix.upgrade.model_section import (
-        make_mistake,
-        make_model_section,
-        with_cpu,
-        with_nodes,
-        with_operators,
-    )
+    from trtmatrix.upgrade import model_section as of_model
 
     model, calibration = one.wanted.model, question.entries.calibration
     names = (question.before.name, question.after.name)
     if one.context is None:
-        return Own(section=make_mistake(one.wanted, one.mistake), entries=Entries(()))
+        return Own(section=of_model.make_mistake(one.wanted, one.mistake), entries=Entries(()))
     repros = {model_repro(one.context).repro.id, CONTROLS}
     mine = [entry for entry in entries if entry.cell.repro.id in repros]
-    section = make_model_section(
+    section = of_model.make_model_section(
         one.context, mine, *names, model, calibration, run=not options.no_run, tags=one.wanted.tags
     )
     if question.after.product is Product.TENSORRT and model.model:
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph, compute = load_model(model.model), question.gpu.compute or ""
-        section = with_nodes(section, check_model(graph, model.model.name, facts, names, compute), *names)
-        section = with_operators(section, graph, context, names, question.gpu.slug)
-        section = with_cpu(section, one.context, stored, calibration)
+        check = check_model(graph, model.model.name, facts, names, compute)
+        section = of_model.with_nodes(section, check, *names)
+        section = of_model.with_operators(section, graph, context, names, question.gpu.slug)
+        section = of_model.with_cpu(section, one.context, stored, calibration)
     return Own(section=section, entries=Entries(mine, calibration), limit=one.wanted.max_slowdown)
 
 
 def _tell_api(options: UpgradeOptions) -> ExitCode:
-    """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides."""
+    """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides.
+
+    Returns 11 where code must change, 12 where code was named and not all of it could be read, else 0.
+    """
     from trtmatrix.api.report import render_api_text
     from trtmatrix.common.jsontext import to_json
 
     section = _compare_apis(options, options.before, options.after, known=_is_of_tensorrt(options))
-    code = exit_code_of(section)
+    whys = ("it does not parse", "it cannot be read")
+    unparsed = any(why.startswith(whys) for _, why in section.unread)  # a file that is about TensorRT
+    unseen = section.code and (section.lacking or not section.files or unparsed)
+    code = ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
+    code = ExitCode.DONT if section.must_change else code
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in options.output:
         write_output(file, data if file.suffix == ".json" else _sarif(options, section))
@@ -257,16 +250,6 @@ def _sarif(options: UpgradeOptions, section: ApiSection) -> str:
     from trtmatrix.api.sarif import render_sarif
 
     return render_sarif(section, options.before, options.after, str(Path.cwd()))
-
-
-def exit_code_of(section: ApiSection) -> ExitCode:
-    """Return 11 where code must change, 12 where code was named and not all of it could be read, else 0."""
-    if section.must_change:
-        return ExitCode.DONT
-    whys = ("it does not parse", "it cannot be read")
-    unparsed = any(why.startswith(whys) for _, why in section.unread)  # a file that is about TensorRT
-    unseen = section.code and (section.lacking or not section.files or unparsed)
-    return ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
 
 
 def show(options: UpgradeOptions, upgrade: Upgrade) -> None:

@@ -146,14 +146,14 @@ def make_engines(before: Version, after: Version) -> tuple[FactLine, ...]:
 
 def _tell_compatible(before: Version, after: Version) -> FactLine:
     """Return whether plans that were built version-compatible need not be built again."""
-    old, new, sources = before.release, after.release, (COMPATIBILITY,)
+    old, new, sources = before.release, after.release, [COMPATIBILITY]
     if min(old, new) < FIRST_COMPATIBLE:
         older = before.name if old < FIRST_COMPATIBLE else after.name
         text = f"there is no way around it: version-compatible plans need 8.6 on both sides, {older} is older"
     elif new < old:
         text = "do not help on the way down: a plan does not load in an older runtime"
     else:
-        sources += (PORTABILITY,)
+        sources.append(PORTABILITY)
         text = "built with VERSION_COMPATIBLE they load (engine_host_code_allowed must be set; maybe slower)"
         if old.major != new.major and (old.major, new.major) != (8, 10):
             text = (

@@ -20,7 +20,7 @@ from onnx import ModelProto
 
 from trtmatrix.common.words import counted, name_source, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
-from trtmatrix.judge.differences import Difference, Samples, compare_outputs
+from trtmatrix.judge.differences import Difference, compare_outputs
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.judge import judge, measured_in, subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Noise, noise_troubles, read_noise
@@ -30,16 +30,14 @@ from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.model.listing import Wanted
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
-from trtmatrix.model.static_check import NodeGroup, StaticCheck, describe_versions, name_nodes, sum_up
+from trtmatrix.model.static_check import StaticCheck, describe_versions, name_nodes, sum_up
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.operators.models import check_operators, sum_up_operators
 from trtmatrix.operators.records import read_operator_records
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import open_kept, read_kept, unpack_kept
-from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Evidence, Product, Verdict
-from trtmatrix.suite.repros import Repro
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
@@ -59,22 +57,20 @@ def make_model_section(
     whether ``--explain`` may run the model.
     """
     loaded, about = model_repro(context), read_about(context)
-    own = [entry for entry in entries if entry.cell.repro.id == loaded.repro.id]
+    repro, cases = loaded.repro.id, loaded.repro.cases
+    own = [entry for entry in entries if entry.cell.repro.id == repro]
     both = [e for name in dict.fromkeys((before, after)) for e in own if e.cell.version.name == name]
     cache = CaseCache(context.project.cache)
-    prepared = [read_noise_file(cache.folder(loaded, case)) for case in loaded.repro.cases]
+    prepared = [read_noise_file(cache.folder(loaded, case)) for case in cases]
     recorded = (dict(r.noise) for e in both for r in e.records if r.ended == RAN)
     noise: Mapping[str, Any] = next(filter(None, (*prepared, *recorded)), {})
     outputs, sides = outputs_of(loaded), Entries(entries, calibration)
     section = ModelSection(
-        name=_name(options), tags=tags, repro=loaded.repro.id,
+        name=_name(options), tags=tags, repro=repro,
         facts=(("file", str(options.model)), *((str(name), str(text)) for name, text in about["facts"])),
         reference=reference_words(noise),
         floor=floor_words(noise, outputs, context.matrix.version(after).product),
-        cases=tuple(
-            make_case_line(loaded.repro.id, case, sides, before, after, own=True)
-            for case in loaded.repro.cases
-        ),
+        cases=tuple(make_case_line(repro, case, sides, before, after, own=True) for case in cases),
         samples=tuple(make_samples(both, outputs, calibration)),
         troubles=(*about["troubles"], *noise_troubles(noise)),
     )  # fmt: skip
@@ -83,10 +79,10 @@ def make_model_section(
 
 def make_mistake(wanted: Wanted, mistake: str) -> ModelSection:
     """Return the section of a model that could not be opened, with what is for the user to mend."""
-    name, text = _name(wanted.model), one_line(mistake, 400)
     return ModelSection(
-        name=name, repro="", facts=(), reference="", floor="", cases=(), tags=wanted.tags, mistake=text
-    )
+        name=_name(wanted.model), repro="", facts=(), reference="", floor="", cases=(), tags=wanted.tags,
+        mistake=one_line(mistake, 400),
+    )  # fmt: skip
 
 
 def _name(options: ModelOptions) -> str:
@@ -213,33 +209,46 @@ class KeptOutputs:
         self.cache, self.loaded, self.versions = context.project.cache, model_repro(context), versions
         self.troubles: list[str] = []
         self.samples = range(int(self.loaded.module.SAMPLES))
+        self.marks = [mark_of(sample, len(self.samples)) for sample in self.samples]
         self.names = {
-            name: [f"{file}{mark_of(sample, len(self.samples))}" for sample in self.samples]
-            for file, name in outputs_of(self.loaded).items()
+            name: [f"{file}{mark}" for mark in self.marks] for file, name in outputs_of(self.loaded).items()
         }
         """The model's outputs, each with its names in records by sample."""
-        shown = {entry.cell.version.name: entry for entry in entries if entry.evidence in SHOWN}
-        found = {version: _find_kept(version, shown.get(version)) for version in versions}
-        self.kept = {version: kept for version, (kept, _) in found.items()}
-        self.lacking = next((why for _, why in found.values() if why), "")
+        self.kept: dict[str, Mapping[str, Mapping[str, str]]] = {}
+        """What the newest record that kept any has of each version's outputs."""
+        shown, lacking = {e.cell.version.name: e for e in entries if e.evidence in SHOWN}, []
+        for version in versions:
+            entry = shown.get(version)
+            if entry is None or entry.record is None:
+                lacking.append(f"the model has no record at {version}: it must be run there first")
+                continue
+            records = (entry.record, *entry.records)
+            kept = [r.data["kept"] for r in records if r.ended == RAN and r.data.get("kept")]
+            if entry.record.ended != RAN:
+                lacking.append(f"at {version} it ended with: {entry.record.ended}")
+            elif kept:
+                self.kept[version] = kept[0]
+            else:
+                again = f"python -m trtmatrix run --model … --trt {version} --rerun"
+                lacking.append(f"none were kept at {version}: {again}")
+        self.lacking = next(iter(lacking), "")
 
     def compare(self) -> tuple[Difference, ...]:
         """Return how far the outputs of both versions are apart."""
         if self.lacking:
             self.troubles.append(f"the two versions' outputs cannot be compared: {self.lacking}")
             return ()
-        before, after = map(self._tensors, self.versions)
+        before, after = (
+            {
+                own: [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
+                for own, names in self.names.items()
+            }
+            for kept in map(self.kept.__getitem__, self.versions)
+        )
         differences = compare_outputs(before, after, self.versions)
         silent = (item for item in differences if not item.samples)
         self.troubles += [f"the output {x.output} could not be compared: {x.note}" for x in silent]
         return differences
-
-    def _tensors(self, version: str) -> dict[str, Samples]:
-        kept = self.kept[version]
-        return {
-            own: [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
-            for own, names in self.names.items()
-        }
 
     def integers(self, entries: Sequence[Entry]) -> tuple[Integers, ...]:
         """Hold outputs of integers against their reference, those of every engine whose outputs were kept."""
@@ -247,35 +256,31 @@ class KeptOutputs:
 
         from trtmatrix.model.integers import compare_integers
 
-        case, module = self.loaded.repro.cases[0], self.loaded.module
-        folder, home = CaseCache(self.cache).folder(self.loaded, case), self.loaded.file.parent.parent
-        marks = [mark_of(sample, len(self.samples)) for sample in self.samples]
+        case, module, home = self.loaded.repro.cases[0], self.loaded.module, self.loaded.file.parent.parent
+        folder = CaseCache(self.cache).folder(self.loaded, case) / "reference"
         named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
         reference = [
-            {own: np.load(folder / "reference" / f"{name}.npy") for own, name in sample.items()}
-            for sample in named
+            {own: np.load(folder / f"{name}.npy") for own, name in sample.items()} for sample in named
         ]
         feeds = [
             {own: np.load(home / "inputs" / f"{file}{mark}.npy") for file, own in module.INPUTS.items()}
-            for mark in marks
+            for mark in self.marks
         ]
         engines: dict[str, list[list[dict[str, Any]]]] = {}
-        for entry in entries:
-            for record in (
-                record for record in entry.records if record.ended == RAN and "kept" in record.data
-            ):
-                kept = record.data["kept"]
-                engines.setdefault(entry.cell.version.name, []).append(
-                    [
-                        {own: read_kept(self.cache, kept[name]) for own, name in sample.items()}
-                        for sample in named
-                    ]
-                )
+        for version, record in ((e.cell.version.name, record) for e in entries for record in e.records):
+            if record.ended == RAN and (kept := record.data.get("kept")) is not None:
+                outputs = [
+                    {own: read_kept(self.cache, kept[n]) for own, n in sample.items()} for sample in named
+                ]
+                engines.setdefault(version, []).append(outputs)
         precision = computed_in(module.FLOOR, entries[0].cell.version.product)
         return compare_integers(home / "model" / "model.onnx", feeds, precision, reference, engines)
 
     def check(self, script: Path) -> CheckOutcome:
-        """Hand the kept outputs, and the reference where there is one, to the deployer's script."""
+        """Hand the kept outputs, and the reference where there is one, to the deployer's script.
+
+        An output that cannot be unpacked is left out, and told of.
+        """
         from trtmatrix.model.acceptance import run_check
 
         if self.lacking:
@@ -287,35 +292,21 @@ class KeptOutputs:
         reference = [{own: each[sample] for own, each in files.items()} for sample in self.samples]
         root = self.cache / "checks"
         root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=root) as name:
-            before, after = (self._unpack(version, Path(name)) for version in self.versions)
+        with tempfile.TemporaryDirectory(dir=root) as scratch:
+            sides: list[list[dict[str, Path]]] = []
+            for version in self.versions:
+                sides.append([{} for _ in self.samples])
+                for own, sample in ((own, sample) for own in self.names for sample in self.samples):
+                    name = self.names[own][sample]
+                    target = Path(scratch) / f"{version}-{name}.npy"
+                    try:
+                        unpack_kept(self.cache, str(self.kept[version][name]["sha256"]), target)
+                        sides[-1][sample][own] = target
+                    except (KeyError, OSError, ValueError) as error:
+                        what = f"{own} of sample {sample} at {version}"
+                        self.troubles.append(f"--check is not given {what}: {error}")
+            before, after = sides
             return run_check(script, before, after, reference if whole else None)
-
-    def _unpack(self, version: str, folder: Path) -> list[dict[str, Path]]:
-        """Unpack the kept outputs of each sample; one that cannot be is left out, and told of."""
-        samples: list[dict[str, Path]] = [{} for _ in self.samples]
-        for own, names in self.names.items():
-            for sample, name in enumerate(names):
-                target = folder / f"{version}-{name}.npy"
-                try:
-                    unpack_kept(self.cache, str(self.kept[version][name]["sha256"]), target)
-                    samples[sample][own] = target
-                except (KeyError, OSError, ValueError) as error:
-                    what = f"{own} of sample {sample} at {version}"
-                    self.troubles.append(f"--check is not given {what}: {error}")
-        return samples
-
-
-def _find_kept(version: str, entry: Entry | None) -> tuple[Mapping[str, Mapping[str, str]], str]:
-    """Return the outputs that were kept of the newest record that has any, and why there are none."""
-    if entry is None or entry.record is None:
-        return {}, f"the model has no record at {version}: it must be run there first"
-    if entry.record.ended != RAN:
-        return {}, f"at {version} it ended with: {entry.record.ended}"
-    kept = [r.data["kept"] for r in (entry.record, *entry.records) if r.ended == RAN and r.data.get("kept")]
-    if not kept:
-        return {}, f"none were kept at {version}: python -m trtmatrix run --model … --trt {version} --rerun"
-    return kept[0], ""
 
 
 def explain_failing(
@@ -339,10 +330,27 @@ def explain_failing(
 
 
 def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: str) -> ModelSection:
-    """Return a model's section with what is known of its nodes at the two versions of a move."""
+    """Return a model's section with what is known of its nodes at the two versions of a move.
+
+    What becomes known to fail at the version moved to counts against it.
+    """
+    lines = []
+    for group in check.groups:
+        was, will = group.at_version(before), group.at_version(after)
+        failed, fails = was is not None and was.is_sure, will is not None and will.is_sure
+        change = f"nothing known at {after}" if will is None else f"feared at {after}"
+        if fails:
+            change = f"broken in both {before} and {after}" if failed else f"new at {after}"
+        parts = [group.what, change, describe_versions(group.at)]
+        parts += [f"instead: {group.instead}"] if group.instead else []
+        shown, addresses = will or was, dict.fromkeys(item.source for item in group.at)
+        lines.append(FactLine(
+            topic=name_nodes(group), text="; ".join(parts), known=shown.known if shown else "none",
+            weight=Weight.AGAINST if fails and not failed else Weight.NOTE,
+            sources=tuple(Source(title=name_source(address), url=address) for address in addresses),
+        ))  # fmt: skip
     told = f"{counted(check.nodes, 'node')} held against {counted(check.rules, 'rule')}: {sum_up(check)}"
-    lines = tuple(_tell_nodes(group, before, after) for group in check.groups)
-    return replace(section, facts=(*section.facts, ("nodes", told)), nodes=lines)
+    return replace(section, facts=(*section.facts, ("nodes", told)), nodes=tuple(lines))
 
 
 def with_cpu(
@@ -353,33 +361,32 @@ def with_cpu(
     Such records are of the same file and inputs: repro and case are named after them.
     """
     repro, known = model_repro(context).repro, {version.name: version for version in context.matrix.versions}
-    case, newest = repro.cases[0], dict[str, Record]()
+    case, newest, lines = repro.cases[0], dict[str, Record](), []
     for item in stored:
         cell, name = item.record.cell, item.record.cell.version
         mine = (cell.repro, cell.case) == (repro.id, case.id) and name in known
         if mine and item.record.product is Product.ONNXRUNTIME:
             newest[name] = max(item.record, newest.get(name, item.record), key=lambda record: record.started)
-    lines = (_tell_cpu(newest[name], known[name], repro, calibration) for name in sorted(newest))
+    for name, record in sorted(newest.items()):
+        outcome = judge((record,), case, known[name], repro, calibration)
+        floors = measured_in(record, FLOORS, case, repro, calibration) if record.ended == RAN else None
+        error = f", {short(floors)} noise floors" if floors is not None else ""
+        release = name.removeprefix(f"{Product.ONNXRUNTIME.value}-")
+        by = f"on the CPU ({PRODUCT_NAMES[Product.ONNXRUNTIME]} {release}{error})"
+        why = f": {outcome.reason}" if outcome.reason else ""
+        match outcome.verdict:
+            case Verdict.PASS:
+                text = f"right {by}: the graph is sound, which says nothing of TensorRT"
+            case Verdict.FAIL | Verdict.FLAKY:
+                text = f"wrong {by}{why}"
+            case _:
+                ended = outcome.cause.value if outcome.cause else outcome.verdict.value
+                text = f"no verdict {by}: {ended}{why}"
+        sources = (Source(title=record.file or str(record.cell)),)
+        lines.append(
+            FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)
+        )
     return replace(section, on_cpu=tuple(lines))
-
-
-def _tell_cpu(record: Record, version: Version, repro: Repro, calibration: Calibration) -> FactLine:
-    case = repro.cases[0]
-    outcome = judge((record,), case, version, repro, calibration)
-    floors = measured_in(record, FLOORS, case, repro, calibration) if record.ended == RAN else None
-    error = f", {short(floors)} noise floors" if floors is not None else ""
-    release = version.name.removeprefix(f"{version.product.value}-")
-    by = f"on the CPU ({PRODUCT_NAMES[version.product]} {release}{error})"
-    why = f": {outcome.reason}" if outcome.reason else ""
-    match outcome.verdict:
-        case Verdict.PASS:
-            text = f"right {by}: the graph is sound, which says nothing of TensorRT"
-        case Verdict.FAIL | Verdict.FLAKY:
-            text = f"wrong {by}{why}"
-        case _:
-            text = f"no verdict {by}: {outcome.cause.value if outcome.cause else outcome.verdict.value}{why}"
-    sources = (Source(title=record.file or str(record.cell)),)
-    return FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)
 
 
 def with_operators(
@@ -391,20 +398,3 @@ def with_operators(
     if not found.versions:
         return section
     return replace(section, facts=(*section.facts, ("operators", sum_up_operators(found))))
-
-
-def _tell_nodes(group: NodeGroup, before: str, after: str) -> FactLine:
-    """Return the line of a group: what becomes known to fail at the version moved to counts against it."""
-    was, will = group.at_version(before), group.at_version(after)
-    failed, fails = was is not None and was.is_sure, will is not None and will.is_sure
-    change = f"nothing known at {after}" if will is None else f"feared at {after}"
-    if fails:
-        change = f"broken in both {before} and {after}" if failed else f"new at {after}"
-    parts = [group.what, change, describe_versions(group.at)]
-    parts += [f"instead: {group.instead}"] if group.instead else []
-    shown, addresses = will or was, dict.fromkeys(item.source for item in group.at)
-    return FactLine(
-        topic=name_nodes(group), text="; ".join(parts), known=shown.known if shown else "none",
-        weight=Weight.AGAINST if fails and not failed else Weight.NOTE,
-        sources=tuple(Source(title=name_source(address), url=address) for address in addresses),
-    )  # fmt: skip
