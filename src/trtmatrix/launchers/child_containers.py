@@ -101,7 +101,18 @@ class ChildLauncher:
 
     def make_ready(self, launch: Launch) -> Ready:
         """Have the image, pulled now where the plan says so, and try what this host grants."""
-        image, digest = self._image(launch)
+        origin, folder = image_origin(launch), self.cache / "images"
+        digest = origin.pin.ids[0] if origin.pin is not None else origin.reference  # the same everywhere
+        image = Path(origin.image)
+        if not origin.is_file:
+            key = sha256(f"{self.runtime.name}\n{digest}".encode()).hexdigest()[:16]
+            image, note = folder / f"{key}{self.runtime.suffix}", folder / f"{key}.json"
+            with hold(folder / f"{key}.lock", self.note):
+                if not image.exists():
+                    if not launch.pull:
+                        raise MachineryError(f"{origin.reference} is not in {folder}")
+                    self._pull(origin, image, note)
+                digest = str(json.loads(note.read_text(encoding="utf-8"))["digest"])
         granted, lacking = self.runtime.try_options(str(image), self.limits)
         for line in lacking:
             self.note(f"{launch.version.name}: {line}")
@@ -132,21 +143,6 @@ class ChildLauncher:
             raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {ended.log}")
         memory = count_oom_kills() > killed or SLURM_OOM.search(ended.log) is not None
         return replace(ended, code=ended.code if ended.code >= 0 else 128 - ended.code, out_of_memory=memory)
-
-    def _image(self, launch: Launch) -> tuple[Path, str]:
-        """Return the file of a launch's image and the digest that records have; pulled now where planned."""
-        origin, folder = image_origin(launch), self.cache / "images"
-        which = origin.pin.ids[0] if origin.pin is not None else origin.reference  # the same everywhere
-        if origin.is_file:
-            return Path(origin.image), which
-        key = sha256(f"{self.runtime.name}\n{which}".encode()).hexdigest()[:16]
-        image, note = folder / f"{key}{self.runtime.suffix}", folder / f"{key}.json"
-        with hold(folder / f"{key}.lock", self.note):
-            if not image.exists():
-                if not launch.pull:
-                    raise MachineryError(f"{origin.reference} is not in {folder}")
-                self._pull(origin, image, note)
-            return image, str(json.loads(note.read_text(encoding="utf-8"))["digest"])
 
     def _pull(self, origin: ImageOrigin, image: Path, note: Path) -> None:
         """Pull under another name on the same disk; the image appears whole, and last. Nothing else stays."""

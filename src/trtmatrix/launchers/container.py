@@ -21,7 +21,6 @@ SCRATCH = "/tmp"  # noqa: S108 - inside the container, a file system of its own
 HOME = f"{SCRATCH}/home"
 COMPAT = "/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat"
 """Where NVIDIA's images keep a driver library of their own, for hosts whose driver is older."""
-
 LOG_DRIVERS = {"docker": "json-file", "podman": "k8s-file"}
 """Podman keeps logs in a form of its own: https://docs.podman.io/en/latest/markdown/podman-run.1.html."""
 PROJECT_LABEL = "io.trtmatrix"
@@ -29,9 +28,7 @@ OWNER_LABEL = "io.trtmatrix.owner"
 JOB_LABELS = {SLURM_JOB: "io.trtmatrix.slurm", SLURM_CLUSTER: "io.trtmatrix.cluster"}
 """The Slurm job that started a container, and its cluster: ``docker/slurm/epilog`` removes by them."""
 
-ALONE = (
-    "--init", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges"
-)  # fmt: skip
+ALONE = ("--init", "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges")
 """Options of ``docker run`` that keep a container from the host and the network."""
 
 ENVIRONMENT = {

@@ -40,8 +40,7 @@ from trtmatrix.suite.plan import Engine, Launch
 
 T = TypeVar("T")
 
-ENGINE_SECONDS = 0.1
-"""How often the engine is asked whether a container still runs: that costs it milliseconds."""
+ENGINE_SECONDS = 0.1  # how often the engine is asked whether a container runs: that costs it milliseconds
 ANSWER_SECONDS, LEAVE_SECONDS, BACK_SECONDS = 120.0, 10.0, 30.0
 """How long the engine may take to answer; so when all is being ended; and to come back when it was gone."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own

@@ -23,6 +23,7 @@ DRIVER_FOLDER = "/usr/local/nvidia"
 HOOK = "nvidia-container-runtime-hook"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 DOCKER, PODMAN = "Docker", "Podman"
+PODMANS_OWN = "BuildahVersion"  # of what an engine says of itself, Podman alone says this
 PODMAN_CDI = (5, 4)
 """The first Podman that takes CDI's names over its socket: https://github.com/containers/podman/pull/25171."""
 PODMAN_LIMITS = {"nofile": (resource.RLIMIT_NOFILE, 1 << 16), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
@@ -36,13 +37,11 @@ PODMAN_SOCKET = "/run/podman/podman.sock"
 
 Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 """
-CONTAINERD = Path("/var/lib/containerd")
-"""Its folder by default: https://github.com/containerd/containerd/blob/main/docs/ops.md."""
+CONTAINERD = Path("/var/lib/containerd")  # https://github.com/containerd/containerd/blob/main/docs/ops.md
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
 CORRECT = "correct it, or unset it: nothing is guessed"
 SECONDS = 20
-
 BUILD_LABELS = "io.trtmatrix.image."  # the start of the labels that docker/wheels/build gives an image
 
 
@@ -104,7 +103,7 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
         # be below Docker's. Path.is_dir raises where this user may not look, as below /var/lib/docker.
         places = (f"{root}/containerd/daemon", str(CONTAINERD))
         root = next((place for place in places if os.path.isdir(place)), "")  # noqa: PTH112
-    podman, limits = _is_podman(info), {"MemoryLimit": "memory", "PidsLimit": "processes"}
+    podman, limits = PODMANS_OWN in info, {"MemoryLimit": "memory", "PidsLimit": "processes"}
     own = {name: (resource.getrlimit(number)[1], most) for name, (number, most) in PODMAN_LIMITS.items()}
     return Engine(
         available=True, name=PODMAN if podman else DOCKER,
@@ -146,7 +145,7 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
             images = client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise EngineError(*_explain(str(error), address)) from error
-    name, wanted = PODMAN if _is_podman(info) else DOCKER, os.environ.get(ENGINE, "")
+    name, wanted = PODMAN if PODMANS_OWN in info else DOCKER, os.environ.get(ENGINE, "")
     if wanted in {"docker", "podman"} and wanted != name.lower():
         reason = f"{wanted} was asked for, and what answers at {address} is {name}"
         raise EngineError(reason, "unset DOCKER_HOST, or leave --engine out")
@@ -171,11 +170,6 @@ def _explain(text: str, address: str) -> tuple[str, str]:
     return reason, remedy
 
 
-def _is_podman(info: Mapping[str, Any]) -> bool:
-    """Whether it is Podman that answers: Docker's description has no word on Buildah."""
-    return "BuildahVersion" in info
-
-
 def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
     """Return how containers get the GPU, and the driver's folder: as set, else as found here.
 
@@ -198,7 +192,7 @@ def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
     nvidia-ctk writes ``nvidia.yaml`` (https://github.com/cncf-tags/container-device-interface).
     Podman takes no GPU by ``--gpus`` over its socket, and does not say where the specifications are.
     """
-    podman = _is_podman(info)
+    podman = PODMANS_OWN in info
     if not podman and ("nvidia" in (info.get("Runtimes") or {}) or shutil.which(HOOK)):
         return GpuAccess.TOOLKIT
     release = tuple(int(part) for part in re.findall(r"\d+", str(info.get("ServerVersion", "")))[:2])
@@ -231,6 +225,5 @@ def inspect_image(name: str) -> ImageFacts | None:
         image = open_client(60).images.get(name)
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return None
-    own = {label: text for label, text in image.labels.items() if label.startswith(BUILD_LABELS)}
-    labels = {label.removeprefix(BUILD_LABELS): text for label, text in own.items()}
-    return ImageFacts(id=str(image.id), labels=labels)
+    own = {label.partition(BUILD_LABELS)[2]: text for label, text in image.labels.items()}
+    return ImageFacts(id=str(image.id), labels={name: text for name, text in own.items() if name})

@@ -47,13 +47,12 @@ def find_gpus() -> GpuScan:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return GpuScan(gpus=(), reason=f"NVML: {error}")
+    reason = "NVML finds no GPU"
     if gpus and os.environ.get(SLURM_JOB):
         gpus, reason = job_gpus(gpus, os.environ, os.environ.get("SLURMD_NODENAME") or socket.gethostname())
-        return GpuScan(gpus=gpus, reason=reason)
-    if gpus and (chosen := os.environ.get(VISIBLE)) is not None:
-        gpus = visible_gpus(gpus, chosen)
-        return GpuScan(gpus=gpus, reason="" if gpus else f"{VISIBLE}={chosen} leaves no GPU of this host")
-    return GpuScan(gpus=gpus, reason="" if gpus else "NVML finds no GPU")
+    elif gpus and (chosen := os.environ.get(VISIBLE)) is not None:
+        gpus, reason = visible_gpus(gpus, chosen), f"{VISIBLE}={chosen} leaves no GPU of this host"
+    return GpuScan(gpus=gpus, reason="" if gpus else reason)
 
 
 def visible_gpus(gpus: Sequence[Gpu], chosen: str) -> tuple[Gpu, ...]:
@@ -160,7 +159,6 @@ def named_gpus(names: Sequence[str], here: Sequence[Gpu]) -> tuple[Gpu, ...]:
 
 @cache
 def _table() -> dict[str, Gpu]:
-    """Return the GPUs of gpus.yaml by their plain names."""
     import yaml
 
     text = Path(trtmatrix.__file__).with_name("gpus.yaml").read_text(encoding="utf-8")

@@ -33,16 +33,14 @@ class Images:
 
     Launches that want the same image wait for one pull or build. Several names may be of one image: it goes
     after the last of them that has it. What was here before, or is in use by a container, stays.
+    ``builder``: the command that, given a version, builds its image; ``base_of`` returns how the base of an
+    image of ours is known and asked for.
     """
 
     def __init__(
         self, *, puller: Puller, builder: Sequence[str] = (), keep: Keep = Keep.ALL,
         base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
     ) -> None:  # fmt: skip
-        """Keep who pulls and tells; ``builder``: the command that, given a version, builds its image.
-
-        ``base_of`` returns how the base of an image of ours is known and asked for.
-        """
         self.puller, self.note = puller, puller.note
         self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
         self._wanted: Counter[str] = Counter()  # cells, by the image's name
@@ -87,14 +85,18 @@ class Images:
                 if self._wanted[origin.image] <= 0:
                     self._held.pop(origin.image, None)
                     self._going.discard(origin.image)
-            for image in list(self._pulled):
-                if image[0] not in self._held.values():
-                    self._pulled.remove(image)
-                    self._remove(*image)
+            unwanted = [image for image in self._pulled if image[0] not in self._held.values()]
+            for image_id, reference, client in unwanted:
+                self._pulled.remove((image_id, reference, client))
+                try:  # never by force; its tag may have been given to another since
+                    if find_held(ImageOrigin(image=reference), client) == image_id:
+                        client.images.remove(reference)
+                        self.note(f"removed {reference}: its last cell has run")
+                except ENGINE_ERRORS as error:
+                    self.note(f"{reference} stays: {one_line(str(error))[:200]}")
             self._changed.notify_all()
 
     def _origins(self, launch: Launch) -> list[ImageOrigin]:
-        """Return the images that a launch wants: its own, and the base where it is to be built."""
         origin = launch.image
         base = [self.base_of(origin.build.base)] if origin and origin.build and launch.build else []
         return [origin, *base] if origin else []
@@ -132,16 +134,6 @@ class Images:
                 "  matrix.lock was changed by hand, or is another registry's: nox -s lock shows what it says"
             )
         return image_id
-
-    def _remove(self, image_id: str, reference: str, client: docker.DockerClient) -> None:
-        """Remove an image by the reference that it was pulled under, never by force; trouble is told."""
-        try:
-            # Its tag may have been given to another since.
-            if find_held(ImageOrigin(image=reference), client) == image_id:
-                client.images.remove(reference)
-                self.note(f"removed {reference}: its last cell has run")
-        except ENGINE_ERRORS as error:
-            self.note(f"{reference} stays: {one_line(str(error))[:200]}")
 
     def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
         """Build an image by the project's script; where it fails, tell what it said.

@@ -18,8 +18,7 @@ from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Launch
 
 HEARTBEAT_SECONDS = 1.0
-POLL_SECONDS = 0.02
-"""How often is looked for new records, and new cells are handed in. A look costs two system calls."""
+POLL_SECONDS = 0.02  # how often is looked for new records; a look costs two system calls
 LOOK_SECONDS = 1.0  # how often is looked at what cells have written to a folder of this host
 END_SECONDS = 3.0  # how long a supervisor that is asked to end may take
 TAIL = 4000  # letters of a log that are kept

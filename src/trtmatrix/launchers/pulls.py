@@ -17,19 +17,14 @@ from trtmatrix.launchers.references import Trouble, parse_reference
 
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
 """What Docker's SDK raises where the engine refuses or does not answer."""
-
 WAITS = (2.0, 8.0, 30.0)
 """Seconds before each further try of a pull that may yet succeed. The engine itself, before it gives up,
 tries each layer five times more (https://docs.docker.com/reference/cli/dockerd/, max-download-attempts)."""
-
 LEAST, LEAST_SECONDS = 1 << 20, 600.0
 """A pull must get so many bytes further, or a step, in so many seconds: one that drips would never end."""
-
 LONGEST = 300  # letters of the engine's own words that are told
-
 PullNote = Callable[[str, str, int, int], None]
 """Told of each layer: image, layer, bytes so far, bytes in all (0 where not known)."""
-
 
 AUTHORITY = (
     "put its authority's certificate into /etc/docker/certs.d/HOST/ca.crt, or name the registry in "

@@ -18,9 +18,7 @@ from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 from trtmatrix.suite.plan import SUFFIXES
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # what engines call a machine, and what registries do
-
 HUB = "docker.io"  # Docker Hub, by the name that it has in references
-
 FILES = tuple(dict.fromkeys(SUFFIXES.values()))  # what files of images end with; no reference does
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -56,7 +54,6 @@ class Reference:
         return "registry-1.docker.io" if self.host == HUB else self.host
 
     def __str__(self) -> str:
-        """Return the whole reference."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.host}/{self.repository}{tag}" + (f"@{self.digest}" if self.digest else "")
 

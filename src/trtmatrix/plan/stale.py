@@ -21,8 +21,6 @@ from trtmatrix.suite.model import Evidence, Gpu, Product, Seen
 from trtmatrix.suite.plan import Host
 from trtmatrix.suite.repro_files import LoadedRepro
 
-# --- The digests that a record must have
-
 
 def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
     """Return the digests of a cell's repro and case, and of what is asked beside its parameters.
@@ -60,9 +58,6 @@ def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
         case ImageOrigin() as origin if cell.gpu.present or not on_trt:
             image = " ".join(origin.pin.ids) if origin.pin is not None else host.engine.held(origin)
     return {"runtime": version.runtime, **({"image": image} if image is not None else {})}
-
-
-# --- Why a cell is run
 
 
 class Why(str, Enum):
@@ -124,41 +119,38 @@ def find_reason(
 
 
 def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> list[str]:
-    """Return in words what is not as it was when a record was made; ``current``: the digests to have."""
-    changes: list[str] = []
-    for name, digest in current.items():
+    """Return in words what is not as it was when a record was made; ``current``: the digests to have.
+
+    Of images the first digits are told, as Docker shows them. Where no board is known, none has changed.
+    """
+    changes, gpu, case = list[str](), cell.gpu, f"{cell.repro.id}/{cell.case.id}"
+    for name, now in current.items():
         before = str(record.digests.get(name, ""))
-        if not is_digest_of(before, digest):
-            changes += _digest_changes(name, before, digest, cell)
-    return changes + (_board_changes(record, cell.gpu) if cell.gpu.present else [])
-
-
-def _digest_changes(name: str, before: str, now: str, cell: Cell) -> list[str]:
-    """Return a digest's change in words; of images the first digits are told, as Docker shows them."""
-    case, version = f"{cell.repro.id}/{cell.case.id}", cell.version.name
-    match name:
-        case "repro":
-            own = [f"repro {cell.repro.id}"] if before[:HALF] != now[:HALF] else []
-            shared = before[HALF:] != now[HALF:] and (before or not own)
-            return own + (["what repros are built with (trtmatrix.authoring)"] if shared else [])
-        case "image":
-            old, new = (digest.partition(" ")[0].rpartition(":")[2][:12] for digest in (before, now))
-            return [f"image of {version} {old or '?'} → {new}"]
-        case "runtime":
-            return [f"runtime {before or '?'} → {now}"]
-    words = {"case": f"parameters of {case}", "asked": f"defects, engines or time limit of {case}"}
-    return [words.get(name, name)]
-
-
-def _board_changes(record: Record, gpu: Gpu) -> list[str]:
-    """Return what of a record's board none has that cells would run on; nothing where none is known."""
-    boards: Sequence[Gpu | Seen] = gpu.seen if gpu.remote else (gpu,)
+        if is_digest_of(before, now):
+            continue
+        match name:
+            case "repro":
+                own = before[:HALF] != now[:HALF]
+                changes += [f"repro {cell.repro.id}"] if own else []
+                if before[HALF:] != now[HALF:] and (before or not own):
+                    changes.append("what repros are built with (trtmatrix.authoring)")
+            case "image":
+                old, new = (digest.partition(" ")[0].rpartition(":")[2][:12] for digest in (before, now))
+                changes.append(f"image of {cell.version.name} {old or '?'} → {new}")
+            case "runtime":
+                changes.append(f"runtime {before or '?'} → {now}")
+            case "case":
+                changes.append(f"parameters of {case}")
+            case "asked":
+                changes.append(f"defects, engines or time limit of {case}")
+            case _:
+                changes.append(name)
+    boards: Sequence[Gpu | Seen] = () if not gpu.present else gpu.seen if gpu.remote else (gpu,)
     if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
-        return []
-    changes = []
+        return changes
+    others = []
     for name, what in zip(BOARD, ("GPU", "GPU's variant", "driver"), strict=True):
-        before, now = record.gpu.get(name), list(dict.fromkeys(getattr(board, name) for board in boards))
-        if before not in now:
-            here = " or ".join(str(value or "none") for value in now)
-            changes.append(f"{what} {before or '?'} → {here}")
-    return changes or ["which boards have this driver"]
+        was, here = record.gpu.get(name), list(dict.fromkeys(getattr(board, name) for board in boards))
+        if was not in here:
+            others.append(f"{what} {was or '?'} → {' or '.join(str(value or 'none') for value in here)}")
+    return [*changes, *(others or ["which boards have this driver"])]

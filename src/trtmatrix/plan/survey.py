@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -13,7 +12,7 @@ from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.controls import expand_with_controls
 from trtmatrix.judge.entry import Entry, Standing, Stored, standing_of
 from trtmatrix.judge.record import Record
-from trtmatrix.launchers.gpu import GpuScan, find_gpus, named_gpus
+from trtmatrix.launchers.gpu import GpuScan, find_gpus, known_gpu, named_gpus
 from trtmatrix.plan.context import Context, own_platform
 from trtmatrix.plan.stale import cell_digests, origin_digests
 from trtmatrix.records.store import read_records
@@ -166,10 +165,8 @@ def choose_gpu(named: Sequence[str], here: Sequence[Gpu], stored: Sequence[Store
     recorded = recorded_gpus(stored)
     if named:
         gpu = named_gpus(named, [*here, *recorded.values()])[0]
-        if not gpu.present:
-            with contextlib.suppress(UsageError):  # the table of known GPUs may know more than records do
-                known = named_gpus([gpu.name], ())[0]
-                return replace(gpu, datacenter=known.datacenter, compute=gpu.compute or known.compute)
+        if not gpu.present and (known := known_gpu(gpu.name)):  # the table may know more than records do
+            gpu = replace(gpu, datacenter=known.datacenter, compute=gpu.compute or known.compute)
         return gpu
     kinds = {gpu.slug: gpu for gpu in reversed(here)}
     if len(kinds) == 1:

@@ -18,14 +18,7 @@ from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
 from trtmatrix.common.interrupts import ending
 from trtmatrix.judge.confirm import sample_cells
 from trtmatrix.launchers.launcher import Ready
-from trtmatrix.plan.order import (
-    Seconds,
-    equal_boards,
-    estimate_seconds,
-    group_cases,
-    order_launches,
-    split_launch,
-)
+from trtmatrix.plan import order
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue, Turns
 from trtmatrix.run.worker import Recorder, Stopped, Worker
@@ -45,8 +38,8 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     ``executor``: runs the launches on other hosts' GPUs. An interrupt ends what runs, and is raised again.
     """
     todo = plan.without(served)
-    seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], run.stored)
-    launches = order_launches(todo, seconds, run.is_here)
+    seconds = order.estimate_seconds([cell for launch in todo for cell in launch.cells], run.stored)
+    launches = order.order_launches(todo, seconds, run.is_here)
     if not launches:
         return run
     run.sampled = sample_cells((cell.id for launch in launches for cell in launch.cells), os.urandom(16))
@@ -102,7 +95,7 @@ def _prepare_cases(launches: Sequence[Launch], run: Run) -> None:
         return
     groups = [
         [Wanted(loaded=run.repros[cell.repro.id], case=cell.case) for cell in group]
-        for group in group_cases(missing)
+        for group in order.group_cases(missing)
     ]
     run.progress.begin(CASES, sum(map(len, groups)))
     for wanted in run.preparer.prepare(groups, run.stop):
@@ -199,7 +192,7 @@ class Schedule:
     """Gives each board of this host what it runs next. For many threads."""
 
     def __init__(
-        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: Seconds, *, split_cpu: bool,
+        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: order.Seconds, *, split_cpu: bool,
         together: bool = False,
     ) -> None:  # fmt: skip
         """Sort the launches into groups; their order stays. ``split_cpu``: one may be run in parts there.
@@ -212,7 +205,7 @@ class Schedule:
             by_slug.setdefault(launch.gpu.slug if launch.gpu.present else "", []).append(launch)
         on_cpu = by_slug.pop("", [])
         self.groups = [
-            Group(boards=equal_boards(mine[0].gpu, boards), expected=mine, split=1)
+            Group(boards=order.equal_boards(mine[0].gpu, boards), expected=mine, split=1)
             for mine in by_slug.values()
         ]
         if on_cpu:
@@ -270,7 +263,7 @@ class Schedule:
             idle = len(group.boards) - group.busy - len(group.ready)
             parts = min(idle, len(ready.launch.cells) // group.split) if group.split else 1
             if parts > 1 and not (group.expected and not ready.launch.gpu.present):
-                first, *others = split_launch(ready.launch, parts, self._seconds)
+                first, *others = order.split_launch(ready.launch, parts, self._seconds)
                 self._place |= {id(other): -1 for other in others}
                 group.ready[:0] = [replace(ready, launch=other) for other in others]
                 ready = replace(ready, launch=first)

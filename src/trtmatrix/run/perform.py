@@ -109,9 +109,6 @@ def find_reasons(
     }  # fmt: skip
 
 
-# --- Before anything is started
-
-
 def make_ready(
     context: Context, survey: Survey, options: Options, served: frozenset[CellId] = frozenset()
 ) -> Survey:
@@ -202,10 +199,7 @@ def here(project: Project) -> Callable[[Launch], bool]:
     return is_here
 
 
-# --- What is fetched, in words
-
-ENVIRONMENT_BYTES = 210_000_000
-"""What an environment of wheels takes: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX."""
+ENVIRONMENT_BYTES = 210_000_000  # of wheels: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX
 CASE_BYTES = 5_500_000  # what a prepared case and its kept outputs take: 1.6 GB of all 298 cases
 
 
@@ -226,9 +220,6 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
     if size := size + len(cases) * CASE_BYTES:
         parts.append(f"about {gigabytes(size)} will be kept in {cache}")
     return "; ".join(parts)
-
-
-# --- Starting
 
 
 def execute(

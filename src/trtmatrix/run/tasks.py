@@ -291,11 +291,9 @@ class Run:
         Of several visits of a cell it is the last that is tried again.
         """
         doubted = list({task.cell.id: (task, engines) for task, engines in doubted}.values())
-        self.progress.note(
-            f"{doubted[0][0].cell.version.name}: {counted(len(doubted), 'verdict')} to be confirmed"
-        )
+        version, run = doubted[0][0].cell.version.name, new_run_id(self.clock())
+        self.progress.note(f"{version}: {counted(len(doubted), 'verdict')} to be confirmed")
         self.progress.more(CELLS, len(doubted))
-        run = new_run_id(self.clock())
         return [
             Task(cell=task.cell, run=run, rebuilds=engines, confirms=task.run, alone=True)
             for task, engines in doubted
@@ -303,9 +301,7 @@ class Run:
 
     def leave_out(self, launch: Launch, detail: str) -> None:
         """Note that the cells of a launch are not run."""
-        self.not_ready += [
-            Excluded(cell=cell, why=Exclusion.NOT_READY, detail=detail) for cell in launch.cells
-        ]
+        self.not_ready += [Excluded(cell=c, why=Exclusion.NOT_READY, detail=detail) for c in launch.cells]
 
 
 class Executor(Protocol):

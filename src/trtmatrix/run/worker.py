@@ -18,7 +18,6 @@ import shutil
 import socket
 import time
 from collections import deque
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -43,9 +42,7 @@ from trtprobe.channel import SOCKET, Channel, near, sealed_size
 from trtprobe.files import write_json
 from trtprobe.plans import ALL as ALL_PLANS
 
-OVERDUE_SECONDS = 30.0
-"""A cell whose record is this much later than its time limit has taken the probe's supervisor down."""
-
+OVERDUE_SECONDS = 30.0  # a cell that is so much over its time limit has taken the probe's supervisor down
 RECORDERS = 2  # records of one worker that are stored side by side: what takes long is compressing outputs
 
 
@@ -222,41 +219,38 @@ class Recorder:
 
         What it left is a stranger's: whatever cannot be read or judged (``data``: why) costs this cell alone.
         """
+        cell, run = task.cell, self.state
         try:
             if isinstance(data, BorderError):
                 raise data
-            return self._store(task, data, folder)
+            case = run.cases.folder(run.repros[cell.repro.id], cell.case)
+            trouble, out = find_change(case), folder.parent
+            if not trouble and data.get("ended") in (Cause.CRASHED, Cause.BUILD_FAILED, Cause.PROBE_FAILED):
+                free = shutil.disk_usage(out).free
+                if os.strerror(errno.EDQUOT) in str(data.get("detail")):
+                    trouble = f"the disk quota of {out} is exceeded"
+                elif free < LEAST_ROOM:
+                    trouble = f"the disk of {out} has {free:,} bytes left"
+            if trouble:
+                return self.fail(task, Cause.LAUNCHER_FAILED, NOT_THE_CELL + trouble)
+            noise = read_noise_file(case)
+            complete = {**data, **self._host_facts(task), "noise": noise}
+            kept = complete.pop("kept", {})
+            record = record_from(complete)
+            if ensemble := read_noise(record.noise):
+                noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
+            found = self._assess(cell, record)
+            right = {found.outcome.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
+            if kept and task.keep and (cell.case.keep or cell.case.control or not right):
+                complete["kept"] = keep_outputs(run.cache, folder, kept)
+            record = keep_record(run.local, record)
+            run.progress.step(CELLS, f"{cell.id}: {(found.outcome.cause or found.outcome.verdict).value}")
+            return record, self._engines_wanted(cell, record, found)
         except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             said = str(error) if isinstance(error, (BorderError, RecordError)) else repr(error)
             return self.fail(task, Cause.PROBE_FAILED, f"what the cell left cannot be used: {said[:1000]}")
         finally:
             remove_tree(folder)
-
-    def _store(self, task: Task, data: Mapping[str, Any], folder: Path) -> tuple[Record, int]:
-        cell, run = task.cell, self.state
-        case = run.cases.folder(run.repros[cell.repro.id], cell.case)
-        trouble, out = find_change(case), folder.parent
-        if not trouble and data.get("ended") in (Cause.CRASHED, Cause.BUILD_FAILED, Cause.PROBE_FAILED):
-            free = shutil.disk_usage(out).free
-            if os.strerror(errno.EDQUOT) in str(data.get("detail")):
-                trouble = f"the disk quota of {out} is exceeded"
-            elif free < LEAST_ROOM:
-                trouble = f"the disk of {out} has {free:,} bytes left"
-        if trouble:
-            return self.fail(task, Cause.LAUNCHER_FAILED, NOT_THE_CELL + trouble)
-        noise = read_noise_file(case)
-        complete = {**data, **self._host_facts(task), "noise": noise}
-        kept = complete.pop("kept", {})
-        record = record_from(complete)
-        if ensemble := read_noise(record.noise):
-            noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
-        found = self._assess(cell, record)
-        right = {found.outcome.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
-        if kept and task.keep and (cell.case.keep or cell.case.control or not right):
-            complete["kept"] = keep_outputs(run.cache, folder, kept)
-        record = keep_record(run.local, record)
-        run.progress.step(CELLS, f"{cell.id}: {(found.outcome.cause or found.outcome.verdict).value}")
-        return record, self._engines_wanted(cell, record, found)
 
     def fail(self, task: Task, cause: Cause, detail: str) -> tuple[Record, int]:
         """Store the record of a task for which the probe left none that can be used.
@@ -318,8 +312,7 @@ class Recorder:
 
 
 NOT_THE_CELL = "trouble of this host, not of the cell: "
-LEAST_ROOM = 1 << 24
-"""Bytes on the disk with a cell's outputs below which no cell can be expected to end well."""
+LEAST_ROOM = 1 << 24  # bytes on the disk of a cell's outputs below which it cannot be expected to end well
 
 
 NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")

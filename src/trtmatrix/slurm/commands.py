@@ -38,7 +38,6 @@ DROPPED = (
 )  # fmt: skip
 """A user's own variables that change what is asked or answered. An account's or a partition's stay."""
 
-
 Task = tuple[str, int]  # a task of an array: the name of its jobs, and its number
 
 
@@ -63,7 +62,6 @@ class JobState:
     reason: str = ""
 
     def __str__(self) -> str:
-        """Say how it stands: ``running``, ``pending (Resources)``."""
         return self.state.lower() + (f" ({self.reason})" if self.state == "PENDING" else "")
 
     @property
@@ -101,14 +99,11 @@ class Slurm:
 
     def submit(self, words: Sequence[str], script: str) -> str:
         """Submit a script's file and return the job's id; :class:`JobRefused`, :class:`SlurmAway`."""
-        said = self._sbatch([*words, script])
+        said = self.sbatch([*words, script])
         return [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()][-1]
 
-    def test(self, words: Sequence[str]) -> None:
-        """Ask whether a job would be taken; nothing is submitted. Raises as :meth:`submit`."""
-        self._sbatch(["--test-only", *words, "--wrap=true"])
-
-    def _sbatch(self, words: Sequence[str]) -> str:
+    def sbatch(self, words: Sequence[str]) -> str:
+        """Return what sbatch says, which may only be asked to test a job. Raises as :meth:`submit`."""
         try:
             return run_command(["sbatch", *words], SUBMIT_SECONDS)
         except SlurmAway:

@@ -55,7 +55,7 @@ def _findings(cluster: Cluster) -> Iterator[Finding]:
     for gpu in site.gpus:
         words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
         try:
-            Slurm().test(words)
+            Slurm().sbatch(["--test-only", *words, "--wrap=true"])
             found = f"sbatch would take its jobs ({gpu.gres})"
             yield Finding(level=Level.GOOD, what=gpu.name, found=found)
         except JobRefused as error:

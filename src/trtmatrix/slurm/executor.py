@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word
@@ -35,12 +35,11 @@ from trtmatrix.suite.model import CellId, Exclusion
 from trtmatrix.suite.plan import Excluded, Launch
 from trtprobe.files import write_json
 
-TRIES = 3
-"""How often a cell is submitted whose task leaves no record of it and says nothing against trying again."""
-SETTLE = 20
-"""Looks at Slurm, one every few seconds, after which what has not appeared will not: a file, a job."""
+TRIES = 3  # of a cell whose tasks leave no record of it and say nothing against trying again
+SETTLE = (
+    20  # looks at Slurm, one every few seconds, after which a file or job that was not seen never will be
+)
 GONE_SECONDS = 45.0  # how long an interrupted run waits until its jobs are gone
-USAGE, MACHINERY, INTERRUPTED = 2, 3, 130
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +55,13 @@ class End:
     @property
     def again(self) -> bool:
         """Whether what it left is tried again: no usage error, and nothing that a person cancelled."""
-        return self.state != "CANCELLED" and self.code in {None, MACHINERY, INTERRUPTED}
+        return self.state != "CANCELLED" and self.code in {None, ExitCode.MACHINERY, ExitCode.INTERRUPTED}
 
     @property
     def is_late(self) -> bool:
         """Whether its last records may not be seen yet; with a missing exit code they were waited for."""
         waited = self.code is None and self.state in {"FAILED", ""}
-        return self.began and self.code != USAGE and not waited
+        return self.began and self.code != ExitCode.USAGE and not waited
 
     def words(self, tries: int) -> str:
         """Say what kept the cells from being run."""
@@ -312,7 +311,7 @@ class SlurmExecutor:
                     continue
                 todo.append(cell)
                 why = why or said
-                avoid |= {end.node for end in ends if end.code == MACHINERY and end.node}
+                avoid |= {end.node for end in ends if end.code == ExitCode.MACHINERY and end.node}
             if todo and not self.state.stop.is_set():
                 self._submit(launch.of(todo), avoid, why)
 

@@ -13,10 +13,8 @@ from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Launch
 
-GUESSED_SECONDS = 10.0
-"""What a cell is thought to take that was never run: between a small graph's second and a model's minute."""
-WORTH_SECONDS = 30.0
-"""So much work at least is worth a task: each waits in the queue and pays for its first Builder."""
+GUESSED_SECONDS = 10.0  # of a cell that was never run: between a small graph's second and a model's minute
+WORTH_SECONDS = 30.0  # at least worth a task: each waits in the queue and pays for its first Builder
 
 
 def cut_tasks(launch: Launch, seconds: Seconds, site: Site) -> list[tuple[Cell, ...]]:
