@@ -16,7 +16,7 @@ from trtmatrix.common.paths import whole_folder
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS
-from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
+from trtmatrix.suite.keys import keys, parse_keys, schema_number
 from trtmatrix.suite.repro_files import LoadedRepro
 
 FILE = "models.yaml"
@@ -67,11 +67,7 @@ class Wanted:
 
 def parse_listing(text: str, file: str = FILE) -> Listing:
     """Read models.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
-    document = parse_yaml(text, file)
-    listing, problems = check_keys(Listing, document)
-    if listing is None or document.problems:
-        raise ConfigError(in_order([*document.problems, *problems], file))
-    return listing
+    return parse_keys(Listing, text, file)
 
 
 def find_models(

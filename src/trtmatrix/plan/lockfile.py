@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, Strict
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
+from trtmatrix.suite.keys import keys, parse_keys, schema_number
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
 from trtmatrix.suite.model import Part
 
@@ -136,10 +136,6 @@ def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
 def parse_matrix_lock(text: str, file: str = "matrix.lock") -> Lock:
     """Read matrix.lock's text; :class:`ConfigError` lists every mistake with its line, and the remedy."""
     try:
-        document = parse_yaml(text, file)
+        return parse_keys(Lock, text, file)
     except ConfigError as error:
         raise ConfigError([*error.problems, f"{file}: {REMEDY}"]) from error
-    lock, problems = check_keys(Lock, document)
-    if lock is None or document.problems:
-        raise ConfigError([*in_order([*document.problems, *problems], file), f"{file}: {REMEDY}"])
-    return lock

@@ -15,7 +15,7 @@ from typing_extensions import Self
 
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.launchers.references import FILES
-from trtmatrix.suite.keys import check_keys, in_order, keys, parse_yaml, schema_number
+from trtmatrix.suite.keys import keys, parse_keys, schema_number
 from trtmatrix.suite.model import slug_of
 from trtmatrix.suite.plan import SUFFIXES
 
@@ -172,11 +172,7 @@ class Site:
 
 def parse_site(text: str, file: str = FILE) -> Site:
     """Read slurm.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
-    document = parse_yaml(text, file)
-    site, problems = check_keys(Site, document)
-    if site is None or document.problems:
-        raise ConfigError(in_order([*document.problems, *problems], file))
-    return site
+    return parse_keys(Site, text, file)
 
 
 def read_site(named: Path | None, folder: Path) -> Site:

@@ -64,6 +64,25 @@ def check_keys(kind: type[T], document: Document, at: Path = ()) -> tuple[T | No
         return None, [_problem(kind, detail, document, at) for detail in details]
 
 
+def parse_keys(
+    kind: type[T],
+    text: str,
+    file: str,
+    cross_check: Callable[[Document], Iterable[tuple[Path, str]]] | None = None,
+) -> T:
+    """Read a YAML file as ``kind``; :class:`ConfigError` lists every mistake with line and remedy.
+
+    ``cross_check`` yields what no single key shows: where it is, and what is wrong.
+    """
+    document = parse_yaml(text, file)
+    value, problems = check_keys(kind, document)
+    found = cross_check(document) if cross_check else ()
+    problems = [*document.problems, *problems, *(problem_at(document, path, words) for path, words in found)]
+    if value is None or problems:
+        raise ConfigError(in_order(problems, file))
+    return value
+
+
 def keys_schema(kind: type[T]) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a file, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_adapter(kind).json_schema()}

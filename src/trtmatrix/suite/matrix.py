@@ -13,19 +13,8 @@ from packaging.version import Version as Release
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
 from typing_extensions import Self
 
-from trtmatrix.common.errors import ConfigError, shorten
-from trtmatrix.suite.keys import (
-    Document,
-    NotInFile,
-    Path,
-    check_keys,
-    in_order,
-    keys,
-    near,
-    parse_yaml,
-    problem_at,
-    schema_number,
-)
+from trtmatrix.common.errors import shorten
+from trtmatrix.suite.keys import Document, NotInFile, Path, keys, near, parse_keys, schema_number
 from trtmatrix.suite.model import PART, Known, Product, is_release, release_of
 
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
@@ -263,12 +252,7 @@ class Matrix:
 
 def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
     """Read matrix.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
-    document = parse_yaml(text, file)
-    matrix, problems = check_keys(Matrix, document)
-    problems += [problem_at(document, path, words) for path, words in _cross_check(document)]
-    if matrix is None or problems or document.problems:
-        raise ConfigError(in_order([*document.problems, *problems], file))
-    return matrix
+    return parse_keys(Matrix, text, file, _cross_check)
 
 
 _NAME = re.compile(r"(?:([a-z-]+)-)?(?=[0-9])")

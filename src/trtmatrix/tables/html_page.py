@@ -55,15 +55,11 @@ def render_page(title: str, body: Iterable[str], *, style: str, script: str = ""
     Its policy forbids to load anything and to run anything but the style and script that are in it; each is
     named by its SHA-256. Source: https://www.w3.org/TR/CSP3/#external-hash.
     """
-    policy = [
-        "default-src 'none'", f"style-src {_hash(style)}",
-        *([f"script-src {_hash(script)}"] if script else []),
-        "base-uri 'none'", "form-action 'none'",
-    ]  # fmt: skip
+    policy = "default-src 'none'; "
+    for kind, content in (("style", style), ("script", script)):
+        digest = b64encode(sha256(content.encode()).digest()).decode()
+        policy += f"{kind}-src 'sha256-{digest}'; " if content else ""
     return templates().get_template("page.html").render(
-        title=title, body="\n".join(body), policy="; ".join(policy), style=style, script=script
+        title=title, body="\n".join(body), policy=f"{policy}base-uri 'none'; form-action 'none'", style=style,
+        script=script,
     )  # fmt: skip
-
-
-def _hash(content: str) -> str:
-    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -60,9 +61,7 @@ def fence(text: str) -> str:
 
 def fold(summary: str, markup: str) -> str:
     """Return a part that folds open; ``summary`` is text."""
-    shown = (
-        plain(summary).replace("\\<", "&lt;").replace("\\>", "&gt;").replace("\\&", "&amp;").replace("\\", "")
-    )
+    shown = html.escape(one_line(summary, 1000), quote=False)
     return f"<details><summary>{shown}</summary>\n\n{markup}\n\n</details>"
 
 

@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trtmatrix.common.words import counted, short
 from trtmatrix.judge.calibration import Calibration
@@ -197,14 +198,13 @@ def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot
 def _make_plot(number: int, table: Table, section: Section, unit: str, calibration: Calibration) -> Plot:
     where, finding, errors = table.title.partition(" · ")[0], section.repro.id, unit == FLOORS
     kind, title = ("error", "error against the noise floor") if errors else ("latency", "latency")
+    read = partial(floors_of, calibration=calibration) if errors else latency_of
     lines = {}
     for row in section.rows:
-        points = []
-        for version, entry in zip(table.columns, row.entries, strict=True):
-            value = None
-            if entry is not None:
-                value = floors_of(entry, calibration) if errors else latency_of(entry)
-            points.append(Point(version=version.name, value=value, word=cell_text(entry)))
+        points = [
+            Point(version=version.name, value=read(entry) if entry else None, word=cell_text(entry))
+            for version, entry in zip(table.columns, row.entries, strict=True)
+        ]
         if any(point.value is not None for point in points):
             lines[row.case.id] = points
     return Plot(
