@@ -134,9 +134,7 @@ class Record:
     source: Content | Pool = field(repr=False)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Record):
-            return NotImplemented
-        return (self.file, self.data) == (other.file, other.data)
+        return isinstance(other, Record) and (self.file, self.data) == (other.file, other.data)
 
     __hash__ = None  # type: ignore[assignment] # it has mappings
 
@@ -225,7 +223,7 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     if not shape.get("builds") and "measurements" not in shape:
         raise RecordError(f"{file}:1: measurements is missing")
     parts: dict[str, Any] = {name: data[name] for name in ("digests", "observed", "gpu")}
-    cell = CellId(**shape["cell"])
+    cell = shape["cell"]
     if pool:
         cell, parts = pool.cell(cell), {name: pool.share(part) for name, part in parts.items()}
     texts: Any = {name: data.get(name, "") for name in ("detail", "started", "confirms", "finished")}
@@ -238,13 +236,6 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
 _Written = Number | Literal["NaN", "Infinity", "-Infinity"]
 _Values = dict[str, _Written]
 _Open = dict[str, Any]
-
-
-class _Cell(TypedDict):
-    repro: Part
-    case: Part
-    version: Part
-    gpu: Part
 
 
 class _Measurements(TypedDict):
@@ -266,7 +257,7 @@ class _Kept(TypedDict):
 class _Shape(TypedDict):
     """A record's JSON object, as far as it is read; what else there may be is left alone."""
 
-    cell: _Cell
+    cell: CellId
     run: Part
     product: Literal[tuple(product.value for product in Product)]  # type: ignore[valid-type]
     ended: Literal[ENDS]  # type: ignore[valid-type]

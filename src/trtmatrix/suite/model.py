@@ -102,10 +102,10 @@ class Basis(str, Enum):
 class CellId:
     """``<repro>/<case>@<version>#<gpu>``."""
 
-    repro: str
-    case: str
-    version: str
-    gpu: str
+    repro: Part
+    case: Part
+    version: Part
+    gpu: Part
 
     def __str__(self) -> str:
         return f"{self.repro}/{self.case}@{self.version}#{self.gpu}"
