@@ -113,21 +113,23 @@ class CaseRun:
         )  # fmt: skip
         return replace(self.context, selection=selection)
 
-    def look(self, versions: Sequence[Version]) -> tuple[dict[str, Reply], dict[str, Answer]]:
-        """Return by version what records answer, and what reports and older records let expect."""
+    def look(self, versions: Sequence[Version]) -> tuple[dict[int, Reply], dict[int, Answer]]:
+        """Return by place what records answer, and what reports and older records let expect."""
         context = self.narrowed(versions)
         survey = take_survey(context, self.pull)
         current, images = digests_now(context, survey), survey.host.engine.images
-        replies, hints = dict[str, Reply](), dict[str, Answer]()
-        for name, entry in self._mine(entries_of(context, survey, survey.stored)).items():
+        entries = self._mine(entries_of(context, survey, survey.stored))
+        replies, hints = dict[int, Reply](), dict[int, Answer]()
+        for place, entry in enumerate(map(entries.get, [version.name for version in versions])):
+            if entry is None:
+                continue
             reply = stored_reply(
                 entry, rebuilds=self.rebuilds, can_run=self.can_run and entry.excluded is None,
                 current=current[entry.cell.id], images=images,
             )  # fmt: skip
-            if reply is not None:
-                replies[name] = reply
+            replies |= {place: reply} if reply else {}
             if entry.outcome and (hint := answer_of(entry, entry.outcome)) is not Answer.CANNOT_SAY:
-                hints[name] = hint
+                hints[place] = hint
         return replies, hints
 
     def ask(self, version: Version) -> Reply:
@@ -207,10 +209,7 @@ class Versions(Asker):
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
         """Return what records answer, and what reports and older records say."""
-        replies, hints = self.run.look(self.versions)
-        numbers = {version.name: number for number, version in enumerate(self.versions)}
-        answered = {numbers[name]: reply for name, reply in replies.items()}
-        return answered, {numbers[name]: hint for name, hint in hints.items()}
+        return self.run.look(self.versions)
 
     def ask(self, number: int) -> Reply:
         """Run the case at a version."""
@@ -350,7 +349,7 @@ class UserImages(Asker):
             held = find_image(engine.images, name)
             if held is not None:
                 self._held[number] = held
-                reply = self._of(held, lambda run, version: run.look([version])[0].get(version.name))
+                reply = self._of(held, lambda run, version: run.look([version])[0].get(0))
                 replies |= {number: reply} if reply else {}
             elif not self.options.pull:
                 replies[number] = _silent("not here", "pull it, or say --pull")

@@ -56,12 +56,6 @@ LARGE = 4 << 20
 """Bytes from which on the shape of a known defect is kept to one bit: c is 8e-4 off then."""
 
 
-def check_found(found: Found) -> None:
-    """Refuse a failing cell of which no archive can be made, before anything is computed."""
-    if found.product is Product.TENSORRT_RTX or not found.manner:
-        raise UsageError(f"{found.entry.cell.id}: engines of TensorRT-RTX are built here, and not run")
-
-
 def recorded_of(found: Found, redactor: Redactor) -> dict[str, Any]:
     """Return what a script is told of the cell's record: what ran it, how many engines fail, how they do."""
     outcome, facts = found.entry.outcome, environment_of(found)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.bugs.cell import Found, find_cell, read_cell_id
-from trtmatrix.bugs.gather import WHAT, Files, check_found, gather_files, recorded_of
+from trtmatrix.bugs.cell import find_cell, read_cell_id
+from trtmatrix.bugs.gather import WHAT, Files, gather_files, recorded_of
 from trtmatrix.bugs.issue import newest_known
 from trtmatrix.bugs.redact import Redactor, known_values
 from trtmatrix.bugs.verify import find_place, tell, verify_archive
@@ -20,6 +19,7 @@ from trtmatrix.common.archive import SUFFIX, check_name, write_archive, write_si
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import ProjectOptions
+from trtmatrix.suite.model import Product
 
 GITHUB = 25_000_000
 """Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""
@@ -67,8 +67,15 @@ def make_command(options: MakeOptions) -> ExitCode:
     if not options.yes and not sys.stdin.isatty():
         raise UsageError("nobody can be asked here, as stdin is no terminal: add --yes to write the archive")
     found = find_cell(cell, options.project, options.model)
-    check_found(found)
-    redactor = redactor_of(found, filter(None, (options.model.model, options.model.inputs)))
+    if found.product is Product.TENSORRT_RTX or not found.manner:  # which says why it is not known
+        raise UsageError(f"{found.entry.cell.id}: engines of TensorRT-RTX are built here, and not run")
+    project, given = found.context.project, filter(None, (options.model.model, options.model.inputs))
+    folders = [project.cache, project.matrix.resolve().parent, project.repros.resolve()]
+    folders += [path.resolve().parent for path in given]
+    kept = [str(found.entry.cell.id), newest_known(found.product)]  # and all versions' numbers
+    kept += [str(part) for v in found.context.matrix.versions for part in (v.name, v.library.value)]
+    kept += [str(entry.record.observed.get("library")) for entry in found.row if entry.record]
+    redactor = Redactor(known=known_values(folders), keep=frozenset(filter(None, kept)))
     place = None if options.no_verify else find_place(recorded_of(found, redactor))
     weights = "\nTHE WEIGHTS OF YOUR OWN MODEL GO OUT with it." if found.own_model else ""
     then = "" if place is None else " and run in a fresh environment"
@@ -100,17 +107,6 @@ def make_command(options: MakeOptions) -> ExitCode:
         print(f"{written.file}: {write_size(written.size)}, sha256 {written.sha256}")
         print(outcome.text if outcome else "not verified: bundle verify FILE does that")
     return ExitCode.AS_EXPECTED if outcome is None or outcome.verified else ExitCode.SURPRISE
-
-
-def redactor_of(found: Found, given: Iterable[Path]) -> Redactor:
-    """Return what takes private things out; the cell's names and all versions' numbers are wanted."""
-    project, cell = found.context.project, found.entry.cell.id
-    folders = [project.cache, project.matrix.resolve().parent, project.repros.resolve()]
-    folders += [path.resolve().parent for path in given]
-    versions = [str(part) for v in found.context.matrix.versions for part in (v.name, v.library.value)]
-    versions += [str(entry.record.observed.get("library")) for entry in found.row if entry.record]
-    versions.append(newest_known(found.product))
-    return Redactor(known=known_values(folders), keep=frozenset([str(cell), cell.version, *versions]) - {""})
 
 
 def listing(files: Files, redactor: Redactor) -> str:

@@ -27,6 +27,7 @@ from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.judge.judge import other_shapes, subject_of
+from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.model.explain_search import (
     Errors,
@@ -177,7 +178,7 @@ class Runs:
             own = frozenset(names.values())
             found = [errors_of(record, self.entry, names, self.calibration, own, mark) for mark in marks]
         sizes = [
-            math.inf if isinstance(e, str) else max(map(_size, e.floors.values()), default=-1.0)
+            math.inf if isinstance(e, str) else max(map(nan_last, e.floors.values()), default=-1.0)
             for e in found
         ]
         sample = sizes.index(max(sizes))
@@ -244,13 +245,11 @@ def errors_of(
         return found
 
     builds = [read(build) for build in record.builds]
-    worst = max(builds, key=lambda found: max((_size(found[t]) for t in found if t in outputs), default=0.0))
+    worst = max(
+        builds, key=lambda found: max((nan_last(found[t]) for t in found if t in outputs), default=0.0)
+    )
     named = {tensor: shapes[name + mark] for name, tensor in names.items() if name + mark in shapes}
     return Errors(floors=worst, shapes=named)
-
-
-def _size(floors: float) -> float:
-    return math.inf if math.isnan(floors) else floors
 
 
 def step_text(number: int, reading: Reading) -> str:

@@ -92,7 +92,21 @@ def find_models(
 def _find(place: Path, usual: ModelOptions, limit: float) -> Iterator[Wanted]:
     listed = place / FILE if (place / FILE).is_file() else place
     if listed.suffix in {".yaml", ".yml"}:
-        yield from _read(listed, usual, limit)
+        try:
+            listing = parse_listing(listed.read_text(encoding="utf-8"), str(listed))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{listed}: cannot be read: {error}"]) from error
+        for one in listing.models:
+            path, bounds = listed.parent / one.file, (one.atol, one.rtol)
+            atol, rtol = bounds if bounds != (None, None) else (usual.atol, usual.rtol)
+            model = replace(
+                usual, name=one.name or path.stem, model=path, precision=one.precision or usual.precision,
+                inputs=listed.parent / one.inputs if one.inputs else None, atol=atol, rtol=rtol,
+                profile=tuple(f"{name}={ranges}" for name, ranges in one.profile.items()),
+                check=listed.parent / one.check if one.check else usual.check,
+            )  # fmt: skip
+            allowed = (one.max_slowdown or limit) if one.performance and limit else 0.0
+            yield Wanted(model=model, max_slowdown=allowed, tags=one.tags)
         return
     files = sorted([*place.glob("*.onnx"), *place.glob("*/model.onnx")]) if place.is_dir() else [place]
     if not files:
@@ -103,29 +117,10 @@ def _find(place: Path, usual: ModelOptions, limit: float) -> Iterator[Wanted]:
     for file in files:
         named = file.stem == "model" and file.parent.name
         inputs = ("inputs", "inputs.npz") if named else (file.stem, f"{file.stem}.npz")
-        beside = (file.with_name(name) for name in inputs)
+        beside = [path for name in inputs if (path := file.with_name(name)).exists()]
         samples = next((path for path in beside if path.suffix == ".npz" or any(path.glob("*.npz"))), None)
-        samples = samples if samples is not None and samples.exists() else None
-        name = str(named or file.stem)
-        yield Wanted(model=replace(usual, name=name, model=file, inputs=samples), max_slowdown=limit)
-
-
-def _read(file: Path, usual: ModelOptions, limit: float) -> Iterator[Wanted]:
-    try:
-        listing = parse_listing(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{file}: cannot be read: {error}"]) from error
-    for one in listing.models:
-        path = file.parent / one.file
-        bounds = (one.atol, one.rtol) if (one.atol, one.rtol) != (None, None) else (usual.atol, usual.rtol)
-        model = replace(
-            usual, name=one.name or path.stem, model=path, precision=one.precision or usual.precision,
-            inputs=file.parent / one.inputs if one.inputs else None, atol=bounds[0], rtol=bounds[1],
-            profile=tuple(f"{name}={ranges}" for name, ranges in one.profile.items()),
-            check=file.parent / one.check if one.check else usual.check,
-        )  # fmt: skip
-        allowed = (one.max_slowdown or limit) if one.performance and limit else 0.0
-        yield Wanted(model=model, max_slowdown=allowed, tags=one.tags)
+        model = replace(usual, name=str(named or file.stem), model=file, inputs=samples)
+        yield Wanted(model=model, max_slowdown=limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,20 +147,16 @@ def open_models(context: Context, wanted: Sequence[Wanted]) -> tuple[Context, tu
         mistake = f"{one.model.name}: another model has this file and name: give it another name"
         opened.append(Opened(wanted=one, context=None if twice else mine, mistake=mistake if twice else ""))
         repros |= {} if twice else mine.repros
-    names = tuple(name for name in repros if name != CONTROLS)
-    folder = _together(context.project.cache, list(repros.values()))
-    project, selection = replace(context.project, repros=folder), replace(context.selection, repros=names)
-    merged = replace(context, project=project, repros=repros, selection=replace(selection, cases=()))
-    return merged, tuple(opened)
-
-
-def _together(cache: Path, repros: Sequence[LoadedRepro]) -> Path:
-    """Return a folder below ``<cache>/sets`` with the files of repros, which cells find by name alone."""
-    texts = {loaded.file.name: loaded.file.read_bytes() for loaded in repros}
+    texts = {loaded.file.name: loaded.file.read_bytes() for loaded in repros.values()}
     digest = sha256(b"\n".join(name.encode() + text for name, text in sorted(texts.items()))).hexdigest()
-    folder = cache / "sets" / digest[:16]
+    folder = context.project.cache / "sets" / digest[:16]  # cells find their repros by name alone
     if not folder.is_dir():
         with whole_folder(folder) as partial:
             for name, text in texts.items():
                 (partial / name).write_bytes(text)
-    return folder
+    names = tuple(name for name in repros if name != CONTROLS)
+    merged = replace(
+        context, project=replace(context.project, repros=folder), repros=repros,
+        selection=replace(context.selection, repros=names, cases=()),
+    )  # fmt: skip
+    return merged, tuple(opened)

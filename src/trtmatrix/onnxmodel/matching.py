@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -154,7 +154,7 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
     )
     if not all(plain):
         return False
-    asked = [CONDITIONS[name](wiring, node, chain[0]) for name in step.where]
+    asked = [_holds(wiring, node, chain[0], condition) for condition in step.where]
     return False if False in asked else None if None in asked else True
 
 
@@ -172,54 +172,69 @@ def _together(wiring: Wiring, rule: Rule, places: list[Place]) -> list[Place]:
     if rule.same is not None:
         names = [wiring.input_of(place.node, rule.same) for place in places]
         return [place for place, name in zip(places, names, strict=True) if names.count(name) > 1]
-    if rule.differ is not None:
-        values = [_axis(wiring, place.node, rule.differ) for place in places]
-        known = [place for place, value in zip(places, values, strict=True) if value is not None]
-        return known if len({value for value in values if value is not None}) > 1 else []
-    return places
+    if rule.differ is None:
+        return places
+    known, axes = list[Place](), set[int]()
+    for place in places:
+        value, shape = wiring.value(wiring.input_of(place.node, rule.differ)), wiring.shape(place.node)
+        if value is not None and value.size == 1:  # counted from the front where the rank is known
+            known.append(place)
+            axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))
+    return known if len(axes) > 1 else []
 
 
-def _axis(wiring: Wiring, node: NodeProto, index: int) -> int | None:
-    """Return the axis that an input names, counted from the front where the rank is known."""
-    value, shape = wiring.value(wiring.input_of(node, index)), wiring.shape(node)
-    if value is None or value.size != 1:
-        return None
-    axis = int(value.reshape(()))
-    return axis % len(shape) if shape else axis
-
-
-def _some_axes(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
-    """Whether the axes of input 1 are not all there are."""
-    axes, shape = wiring.value(wiring.input_of(node, 1)), wiring.shape(node)
-    if wiring.shape(node, 1) == (0,):
-        return bool(attribute_of(node, "noop_with_empty_axes", 0))
-    if axes is None or shape is None:
-        return None
-    return len({int(axis) % max(len(shape), 1) for axis in axes.reshape(-1)}) < len(shape)
-
-
-def _part_of_shape(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
-    """Whether Shape's start and end leave out a dimension."""
-    start, end, shape = _number(node, "start"), _number(node, "end", None), wiring.shape(node)
-    if shape is None:
-        return None if start or end is not None else False
-    return len(range(len(shape))[start:end]) < len(shape)
-
-
-def _uneven(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
-    """Whether Split's num_outputs do not divide the dimension."""
-    number, axis, shape = _number(node, "num_outputs"), _number(node, "axis"), wiring.shape(node) or ()
-    size = shape[axis] if -len(shape) <= axis < len(shape) else None
-    if number < 2:
-        return False
-    return None if size is None else size % number != 0
+def _holds(wiring: Wiring, node: NodeProto, first: NodeProto, condition: Condition) -> bool | None:
+    """Answer what is asked of a node whose chain begins with another; None: the file does not say."""
+    shape = wiring.shape(node)
+    match condition:
+        case "no output":
+            return not wiring.outputs & set(node.output)
+        case "upper left out":
+            return attribute_of(node, "upper") is None
+        case "an integer, not 0":
+            return attribute_of(node, "value_int") not in {None, 0}
+        case "one row or column":
+            return _has_one_row(wiring, node)
+        case "several rows":
+            return not _has_one_row(wiring, node)
+        case "bounded from 0":
+            return _is_bounded(wiring, node)
+        case "scaled alike":
+            return _is_scaled_alike(wiring, node)
+        case "some axes":  # those of input 1 are not all there are
+            axes = wiring.value(wiring.input_of(node, 1))
+            if wiring.shape(node, 1) == (0,):
+                return bool(attribute_of(node, "noop_with_empty_axes", 0))
+            if axes is None or shape is None:
+                return None
+            return len({int(axis) % max(len(shape), 1) for axis in axes.reshape(-1)}) < len(shape)
+        case "part of the shape":  # Shape's start and end leave out a dimension
+            start, end = _number(node, "start"), _number(node, "end", None)
+            if shape is None:
+                return None if start or end is not None else False
+            return len(range(len(shape))[start:end]) < len(shape)
+        case "uneven parts":  # Split's num_outputs do not divide the dimension
+            number, axis, dims = _number(node, "num_outputs"), _number(node, "axis"), shape or ()
+            size = dims[axis] if -len(dims) <= axis < len(dims) else None
+            return False if number < 2 else None if size is None else size % number != 0
+        case "turned back":  # a Transpose undoes the first of the chain
+            before, after = (attribute_of(each, "perm") for each in (first, node))
+            if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
+                return before is None and after is None
+            return [before[axis] for axis in after] == list(range(len(before)))
+        case "moves data":  # a Transpose that keeps the order of long axes is a Reshape
+            if shape is None:
+                return None
+            order = _number(node, "perm", [*reversed(range(len(shape)))])
+            long = [axis for axis in order if shape[axis] != 1]
+            return long != sorted(long)
 
 
 def _number(node: NodeProto, name: str, default: Any = 0) -> Any:  # noqa: ANN401 - an int, or the default
     return attribute_of(node, name, default)
 
 
-def _one_row(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool:
+def _has_one_row(wiring: Wiring, node: NodeProto) -> bool:
     """Whether a matrix product has one row or one column, as far as the file tells."""
     left, right = wiring.shape(node, 0), wiring.shape(node, 1)
     if not left or not right or len(left) < 2 or len(right) < 2:
@@ -228,7 +243,7 @@ def _one_row(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool:
     return right[-1] == 1 or (None not in rows and prod(size or 0 for size in rows) == 1)
 
 
-def _bounded(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
+def _is_bounded(wiring: Wiring, node: NodeProto) -> bool | None:
     """Whether Clip goes from 0 to a bound; before opset 11 both are attributes."""
     given = [wiring.input_of(node, index) for index in (1, 2)]
     if not any(given):
@@ -241,25 +256,7 @@ def _bounded(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
     return float(low.reshape(())) == 0 and bool(np.isfinite(high).all())
 
 
-def _turned_back(_: Wiring, node: NodeProto, first: NodeProto) -> bool:
-    """Whether a Transpose undoes the one that the chain begins with."""
-    before, after = (attribute_of(each, "perm") for each in (first, node))
-    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
-        return before is None and after is None
-    return [before[axis] for axis in after] == list(range(len(before)))
-
-
-def _moves_data(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool | None:
-    """Whether a Transpose changes the order of axes of more than one element; otherwise it is a Reshape."""
-    shape, order = wiring.shape(node), attribute_of(node, "perm")
-    if shape is None:
-        return None
-    axes = order if isinstance(order, list) else list(reversed(range(len(shape))))
-    long = [axis for axis in axes if shape[axis] != 1]
-    return long != sorted(long)
-
-
-def _scaled_alike(wiring: Wiring, node: NodeProto, _: NodeProto) -> bool:
+def _is_scaled_alike(wiring: Wiring, node: NodeProto) -> bool:
     """Whether both factors of a product were multiplied by the same number, which is not 1.
 
     Not straight behind a Reshape: nn.MultiheadAttention has that, and is reported to be right.
@@ -282,15 +279,3 @@ def _origin(wiring: Wiring, name: str) -> str:
     while name in wiring.producer and wiring.producer[name].op_type in {"Sqrt", "Cast", "Identity"}:
         name = wiring.producer[name].input[0]
     return name
-
-
-CONDITIONS: Mapping[Condition, Callable[[Wiring, NodeProto, NodeProto], bool | None]] = {
-    "some axes": _some_axes, "part of the shape": _part_of_shape, "uneven parts": _uneven,
-    "one row or column": _one_row, "several rows": lambda *asked: not _one_row(*asked),
-    "bounded from 0": _bounded, "turned back": _turned_back, "scaled alike": _scaled_alike,
-    "moves data": _moves_data,
-    "no output": lambda wiring, node, _: not wiring.outputs & set(node.output),
-    "upper left out": lambda _, node, __: attribute_of(node, "upper") is None,
-    "an integer, not 0": lambda _, node, __: attribute_of(node, "value_int") not in {None, 0},
-}  # fmt: skip
-"""What a rule may ask of a node, with the first of its chain; None: the file does not say."""

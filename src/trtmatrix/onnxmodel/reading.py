@@ -74,8 +74,25 @@ def read_model(path: Path) -> ModelFile:
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = [_tensor(path, "input", info) for info in model.graph.input if info.name not in constants]
     outputs = [_tensor(path, "output", info) for info in model.graph.output]
-    if problems := [*_unfeedable(inputs, outputs)]:
+    problems = list[str]()
+    for what, tensor in (*(("input", t) for t in inputs), *(("output", t) for t in outputs)):
+        remedy = "cast it inside of the graph, with float32 or float16 outside"
+        if tensor.dtype == "string":
+            remedy = "turn texts into numbers before the model, and give it the part behind that"
+        if tensor.dtype not in FEEDABLE:
+            said = f"is {tensor.dtype}, which cannot be fed or compared: {remedy}"
+            problems.append(f"{what} {tensor.name} {said}")
+        if what == "input" and 0 in (tensor.shape or ()):
+            said = f"is {tensor.text}: a dimension of size 0 has nothing to compute"
+            problems.append(f"input {tensor.name} {said}")
+    problems += [] if inputs else ["it has no inputs: every version would give a constant"]
+    if problems:
         raise UsageError("\n".join(f"--model {path}: {problem}" for problem in problems))
+    count: Counter[int] = Counter()  # of few weights the inputs and outputs decide
+    for weights in all_tensors(model):
+        count[weights.data_type] += prod(weights.dims)
+    count.update(info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output))
+    typed = max((kind for kind in count if kind in FLOATS), key=count.__getitem__, default=TensorProto.FLOAT)
     total = sha256(digest_file(path).encode())
     for name, file in sorted(files.items()):
         total.update(f"\n{name} {digest_file(file)}".encode())
@@ -87,7 +104,7 @@ def read_model(path: Path) -> ModelFile:
         inputs=tuple(replace(tensor, sets=sets.get(tensor.name, "")) for tensor in inputs),
         outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
         producer=f"{model.producer_name} {model.producer_version}".strip(),
-        typed=_typed(model), parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
+        typed=_dtype(typed), parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
         size=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
         quantized=quantized, tables=find_tables(model.graph), troubles=tuple(_troubles(path, model, others)),
     )  # fmt: skip
@@ -165,31 +182,6 @@ def _dtype(kind: int) -> str:
     """Return NumPy's name of a type, ONNX's where NumPy has none."""
     name = str(TensorProto.DataType.Name(kind)).lower()
     return {"float": "float32", "double": "float64"}.get(name, name)
-
-
-def _unfeedable(inputs: list[Tensor], outputs: list[Tensor]) -> Iterator[str]:
-    """Yield what cannot be fed or read with NumPy's arrays."""
-    for what, tensor in (*(("input", t) for t in inputs), *(("output", t) for t in outputs)):
-        remedy = "cast it inside of the graph, with float32 or float16 outside"
-        if tensor.dtype == "string":
-            remedy = "turn texts into numbers before the model, and give it the part behind that"
-        if tensor.dtype not in FEEDABLE:
-            yield f"{what} {tensor.name} is {tensor.dtype}, which cannot be fed or compared: {remedy}"
-        if what == "input" and 0 in (tensor.shape or ()):
-            yield f"input {tensor.name} is {tensor.text}: a dimension of size 0 has nothing to compute"
-    if not inputs:
-        yield "it has no inputs: every version would give a constant"
-
-
-def _typed(model: ModelProto) -> str:
-    """Return the type of most of a model's real numbers; of few weights the inputs and outputs decide."""
-    count: Counter[int] = Counter()
-    for tensor in all_tensors(model):
-        count[tensor.data_type] += prod(tensor.dims)
-    count.update(info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output))
-    return _dtype(
-        max((kind for kind in count if kind in FLOATS), key=count.__getitem__, default=TensorProto.FLOAT)
-    )
 
 
 def _quantized(model: ModelProto) -> tuple[tuple[str, ...], tuple[str, ...]]:

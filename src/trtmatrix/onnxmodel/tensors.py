@@ -77,15 +77,12 @@ def stem_of(name: str) -> str:
 
 def parse_profile(text: str) -> tuple[str, Range]:
     """Read ``ids=1x16:4x128:8x512`` or ``ids=4x128`` (all three alike); ``ValueError`` says what is wrong."""
-    name, _, shapes = text.rpartition("=")
-    parts = shapes.split(":")
-    if (
-        not name
-        or len(parts) not in {1, 3}
-        or not all(re.fullmatch(r"(-?\d+(x-?\d+)*)?", part) for part in parts)
-    ):
+    shape = r"((?:-?\d+(?:x-?\d+)*)?)"
+    found = re.fullmatch(rf"(.+)={shape}(?::{shape}:{shape})?", text, re.DOTALL)
+    if found is None:
         raise ValueError(f"{text!r}: expected INPUT=MIN:OPT:MAX such as ids=1x16:4x128:8x512")
-    read = [tuple(map(int, part.split("x"))) if part else () for part in parts]
+    name, *parts = found.groups()
+    read = [tuple(map(int, part.split("x"))) if part else () for part in parts if part is not None]
     low, opt, high = read * 3 if len(read) == 1 else read
     if len({len(low), len(opt), len(high)}) != 1:
         raise ValueError(f"{text!r}: the three shapes have different ranks")
