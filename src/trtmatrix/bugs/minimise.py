@@ -1,15 +1,23 @@
 """The command minimise: the smallest graph of a failing cell that still fails in the same way.
 
-Nodes are taken away by Polygraphy's reducer, samples here. Each smaller model is run at
-the cell's version as any model of one's own, its reference computed anew, and kept only where it fails in the
-same way and, with ``--good``, where that version is right. What is asked stays open over all of that.
+Samples are taken away here, nodes by Polygraphy's reducer: it cuts a graph by halving or node by node and
+calls a command for each graph, a few lines that ask this process by a socket; their exit code says whether it
+still fails (https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug). Each
+smaller model is run at the cell's version as any model of one's own, its reference computed anew, and kept
+only where it fails in the same way and, with ``--good``, where that version is right.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
+import os
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,16 +26,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
+
 from trtmatrix.bugs.cell import find_cell, read_cell_id
 from trtmatrix.bugs.manner import Kind, Manner, same_manner
-from trtmatrix.bugs.reducer import check_installed, fold_to_static, reduce_nodes
-from trtmatrix.bugs.trials import FailingModel, Start, Trials, find_start, size_text, write_failing_model
+from trtmatrix.bugs.trials import (
+    FailingModel,
+    Start,
+    Trials,
+    find_start,
+    write_failing_model,
+)
 from trtmatrix.common.border import read_json, remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.model.own_model import ModelOptions
-from trtmatrix.onnxmodel.sessions import NotComputedError
+from trtmatrix.onnxmodel.sessions import NotComputedError, Session
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.cells import unlisted_version
 
@@ -36,6 +52,29 @@ GARBAGE_BUILDS = 2
 
 REPORT = "minimised.json"
 SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
+NEEDED = {"polygraphy": "polygraphy", "onnx_graphsurgeon": "onnx-graphsurgeon"}
+GRAPH = "polygraphy_debug.onnx"
+"""Where Polygraphy writes the graph that is to be checked, in its working folder."""
+
+FAILS, WELL = b"1", b"0"
+FAIL_CODE = 3
+"""Python's own exit code 1, of an asker that broke, is no failure of a graph."""
+
+POLL_SECONDS = 0.1
+POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
+ASK = (
+    "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
+    f"sys.exit({FAIL_CODE} if s.recv(1) == {FAILS!r} else 0)"
+)
+LOADER = """\
+import numpy as np
+
+
+def load_data():
+    with np.load("sample.npz") as arrays:
+        yield dict(arrays)
+"""
+"""What branches that are cut off are frozen to comes from the sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +172,7 @@ class Minimiser:
         right = [f"  right at {self.good}, as is what is left of it"] if self.good else []
         lines = [
             self.start.cell, f"  fails: {self.wanted.words}", *right,
-            f"  before: {size_text(self.start.model.size)}", f"  after:  {size_text(self.best.size)}",
+            f"  before: {_size_text(self.start.model)}", f"  after:  {_size_text(self.best)}",
             f"  {self.ended}",
             f"  {len(self.tried)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
             f"same way, {count[CANNOT_SAY]} could not be made or run",
@@ -232,7 +271,7 @@ class Minimiser:
         self.tried.append(Attempt(what=what, answer=answer, said=said))
         told = {SAME: "kept", NOT: "no"}.get(answer, answer)
         if answer == SAME:
-            self.best, said = model, size_text(model.size)
+            self.best, said = model, _size_text(model)
             self._write()
         _tell(f"  [{len(self.tried)}] {what} — {told}{f' ({said})' if said else ''}")
         return answer == SAME
@@ -300,6 +339,11 @@ class Minimiser:
             (self.target / REPORT).write_text(text + "\n", encoding="utf-8")
 
 
+def _size_text(model: FailingModel) -> str:
+    nodes, values, weights = (f"{model.size[name]:,}" for name in ("nodes", "values", "weights"))
+    return f"{nodes} node{'' if nodes == '1' else 's'}, {values} numbers fed, {weights} in weights"
+
+
 def _plain(manner: Manner) -> Manner:
     """Return a manner without what a plain model has no names for: known defects."""
     is_wrong = manner.kind in {Kind.DEFECT, Kind.WRONG}
@@ -308,3 +352,97 @@ def _plain(manner: Manner) -> Manner:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def check_installed() -> None:
+    """Raise :class:`UsageError` where Polygraphy, or what it edits graphs with, is not installed."""
+    lacking = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
+    if lacking:
+        raise UsageError(
+            f"{' and '.join(lacking)} not installed: minimise reduces graphs by NVIDIA's Polygraphy\n"
+            f"  pip install {' '.join(NEEDED.values())}, or run nox -s minimise, which installs them"
+        )
+
+
+def fold_to_static(failing: FailingModel) -> FailingModel:
+    """Return the model for the shapes of its one sample alone, with what depends on shapes computed.
+
+    :class:`NotComputedError` where Polygraphy cannot do it.
+    """
+    shapes = [f"{name}:[{','.join(map(str, array.shape))}]" for name, array in failing.samples[0].items()]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        onnx.save(failing.model, str(folder / "model.onnx"))
+        words = ["surgeon", "sanitize", "model.onnx", "-o", "folded.onnx", "--fold-constants"]
+        done = subprocess.run(
+            [*POLYGRAPHY, *words, "--override-input-shapes", *shapes], cwd=folder, capture_output=True,
+            text=True, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode:
+            raise NotComputedError(f"polygraphy surgeon sanitize: {_last_line(done.stdout + done.stderr)}")
+        model = onnx.load(str(folder / "folded.onnx"))
+    folded = failing.fed_with(model, failing.samples)
+    return FailingModel(model=model, samples=folded.samples)
+
+
+def reduce_nodes(
+    failing: FailingModel, mode: str, fails: Callable[[FailingModel], bool], goes_on: Callable[[], bool]
+) -> str:
+    """Reduce the nodes of a model of one sample; returns why it ended before its end, if it did.
+
+    ``mode``: bisect or linear. ``fails`` is asked of each graph, fed with what the whole model has there; it
+    keeps what it likes. ``goes_on``: False ends it. An interrupt goes through; nothing is left running.
+    """
+    known = dict(failing.samples[0])
+
+    def answer(folder: Path) -> bytes:
+        try:
+            model = onnx.load(str(folder / GRAPH))
+            weights = {tensor.name for tensor in model.graph.initializer}
+            if missing := {info.name for info in model.graph.input} - weights - set(known):
+                whole = onnx.ModelProto()
+                whole.CopyFrom(failing.model)
+                del whole.graph.output[:]
+                whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(missing))
+                known.update(Session(bytes(whole.SerializeToString())).run(failing.samples[0]))
+            candidate = failing.fed_with(model, [known])
+        except (NotComputedError, ValueError, KeyError):
+            return WELL
+        return FAILS if candidate.inputs and fails(candidate) else WELL
+
+    with tempfile.TemporaryDirectory(prefix="trtmatrix-") as name:
+        folder = Path(name)  # in the system's own: the path of a socket is 107 bytes at most
+        onnx.save(failing.model, str(folder / "model.onnx"))
+        np.savez(folder / "sample.npz", **dict(failing.samples[0]))  # type: ignore[arg-type] # arrays alone
+        (folder / "load.py").write_text(LOADER, encoding="utf-8")
+        words = ["debug", "reduce", "model.onnx", "-o", "reduced.onnx", "--mode", mode]
+        words += ["--data-loader-script", "load.py", "--fail-code", str(FAIL_CODE)]
+        words += ["--check", sys.executable, "-S", "-c", ASK, "ask"]
+        with socket.socket(socket.AF_UNIX) as listener, (folder / "log").open("w+b") as log:
+            listener.bind(str(folder / "ask"))
+            listener.listen()
+            listener.settimeout(POLL_SECONDS)
+            process = subprocess.Popen(
+                [*POLYGRAPHY, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                while process.poll() is None:
+                    if not goes_on():
+                        return "the budget is spent"
+                    with contextlib.suppress(TimeoutError):
+                        connection, _ = listener.accept()
+                        with connection:
+                            connection.sendall(answer(folder))
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            log.seek(0)
+            said = _last_line(log.read().decode(errors="replace"))
+            return f"exit code {process.returncode}: {said}" if process.returncode else ""
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no word"

@@ -117,6 +117,7 @@ class _StandIn:
     measure = count = remark
 
 
+SCRIPT = "repro.py"
 TEMPLATE = Path(__file__).parent / "templates" / "repro.py"
 FLAGS: Mapping[str, tuple[str, ...]] = {
     "tf32": ("TF32",), "fp32": (), "fp16": ("TF32", "FP16"), "fp16-flag": ("TF32", "FP16"),

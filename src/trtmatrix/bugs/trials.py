@@ -26,7 +26,6 @@ from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, pro
 from trtmatrix.onnxmodel.graphs import find_external, load_whole
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.onnxmodel.samples import digest_samples
-from trtmatrix.onnxmodel.sessions import Session as Loaded
 from trtmatrix.onnxmodel.tensors import Range
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache
@@ -97,17 +96,6 @@ def write_failing_model(failing: FailingModel, folder: Path) -> tuple[Path, Path
     return model, inputs
 
 
-def compute(model: ModelProto, sample: Sample) -> dict[str, Array]:
-    """Return a model's outputs; :class:`NotComputedError` where ONNX Runtime cannot run it."""
-    return Loaded(bytes(model.SerializeToString())).run(sample)
-
-
-def size_text(size: Mapping[str, int]) -> str:
-    """Return a model's size in words."""
-    nodes, values, weights = (f"{size[name]:,}" for name in ("nodes", "values", "weights"))
-    return f"{nodes} node{'' if nodes == '1' else 's'}, {values} numbers fed, {weights} in weights"
-
-
 PRECISIONS = {"fp16-flag": "fp16", "tf32": "tf32", "fp32": "fp32", "fp16": "fp16"}
 """The probe's precision → what --precision calls it. Any other graph is built as it is typed."""
 
@@ -135,12 +123,6 @@ class Start:
     def version(self) -> str:
         """The version at which it fails."""
         return self.found.entry.cell.version.name
-
-    @property
-    def gpu(self) -> str:
-        """The slug of the GPU that it ran on; empty for the CPU."""
-        cell = self.found.entry.cell
-        return cell.gpu.slug if cell.version.product is Product.TENSORRT else ""
 
 
 def find_start(found: Found) -> Start:
@@ -237,8 +219,9 @@ class Trials:
                 context = self._open(model, None if lasting else stack)
                 loaded = model_repro(context)
                 if version not in self._sessions:
-                    opened = self._exits.enter_context(Session(context, version, self._start.gpu))
-                    self._sessions[version] = opened
+                    found = self._start.found
+                    gpu = found.entry.cell.gpu.slug if found.product is Product.TENSORRT else ""
+                    self._sessions[version] = self._exits.enter_context(Session(context, version, gpu))
                 results = self._lasting if lasting else None
                 entry = self._sessions[version].ask(loaded, builds=builds, results=results)
         except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.bugs.gather import SCRIPT
 from trtmatrix.bugs.manner import ABSURD
-from trtmatrix.bugs.script import read_recorded
+from trtmatrix.bugs.script import SCRIPT, read_recorded
 from trtmatrix.common.archive import ChangedError, read_archive
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import is_offline

@@ -126,7 +126,6 @@ def _check(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[s
 
 
 def _raised(doing: str, error: BaseException, script: Path) -> str:
-    """Say what was raised, with the script's own line."""
     if isinstance(error, SyntaxError):
         return f"{script.name}:{error.lineno or 1}: not valid Python: {error.msg}"
     text = " ".join(str(error).split())[:300]

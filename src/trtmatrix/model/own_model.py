@@ -43,13 +43,8 @@ if TYPE_CHECKING:
 ABOUT = "about.json"
 """What a report tells of a model, beside its repro."""
 
-BUILT_AS: Mapping[str, Mapping[str, str]] = {
-    "float32": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
-    "float64": {"tf32": "tf32", "fp32": "fp32", "fp16": "fp16-flag"},
-    "float16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
-    "bfloat16": {"tf32": "fp16", "fp32": "fp16", "fp16": "fp16"},
-}
-"""The graph's type → the precision asked for → the probe's. ``fp16``: strongly typed where there is that."""
+HALF = frozenset({"float16", "bfloat16"})
+"""Types of graphs that are built as they are: strongly typed where there is that."""
 
 TYPED: Mapping[str, str] = {
     "bfloat16": "bfloat16 needs TensorRT 9.2 or later: below it the parser refuses the graph",
@@ -177,7 +172,6 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
 
 
 def _read_profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
-    """Return the profiles of the command line; :class:`UsageError` tells of all that do not fit."""
     tensors = {tensor.name: tensor for tensor in model.inputs}
     found: dict[str, Range] = {}
     problems = []
@@ -276,8 +270,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
 def _fill_page(
     context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions, content: str
 ) -> str:
-    """Return the repro's text: ``page.py`` with its constants filled in."""
-    built = BUILT_AS.get(model.typed, BUILT_AS["float32"])[options.precision]
+    built = _built_as(model, options.precision)
     case: dict[str, Any] = {
         "id": f"{options.precision}-{content[:6]}",
         "params": {"precision": built, "model": model.digest[:16], "inputs": content[:16]},
@@ -316,6 +309,11 @@ def _fill_page(
     return "\n".join([*lines, ""]).replace("yield {}", f"yield {literal(case)}")
 
 
+def _built_as(model: ModelFile, precision: str) -> str:
+    """Return what the probe calls the precision."""
+    return "fp16" if model.typed in HALF else {"fp16": "fp16-flag"}.get(precision, precision)
+
+
 def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
     """Return what a report tells of the model, by content alone: nothing of where it lies."""
     ranges = [f"{n} {' to '.join(dict.fromkeys(map(shape_text, r)))}" for n, r in inputs.profile.items()]
@@ -326,11 +324,11 @@ def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
         ("weights", f"{model.parameters:,} numbers, {model.typed}, {model.size:,} bytes in all"),
         ("external files", ", ".join(sorted(model.files)) or "none"),
         ("quantized to", ", ".join(model.quantized) or "nothing"),
-        ("built as", BUILT_AS.get(model.typed, BUILT_AS["float32"])[precision]),
+        ("built as", _built_as(model, precision)),
         ("profile", "; ".join(ranges) or "none: all shapes are static"),
         ("samples", f"{len(inputs.samples)}, {inputs.words}" if inputs.drawn else inputs.words),
     ]  # fmt: skip
     told = [*model.troubles, *([TYPED[model.typed]] if model.typed in TYPED else [])]
-    if model.typed in {"float16", "bfloat16"} and precision != "fp16":
+    if model.typed in HALF and precision != "fp16":
         told.append(f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says")
     return {"facts": facts, "troubles": told, "drawn": inputs.drawn}

@@ -127,7 +127,7 @@ def load_model(path: Path, option: str = "--model ") -> ModelProto:
     try:
         content = read_file(path.resolve(), LARGEST)
     except BorderError as error:
-        raise UsageError(f"--model {path}: {error}") from error
+        raise UsageError(f"{option}{path}: {error}") from error
     except OSError as error:
         raise UsageError(f"{option}{path}: cannot be read: {error.strerror or error}") from error
     if content.startswith(b"version https://git-lfs"):
@@ -150,7 +150,6 @@ def load_model(path: Path, option: str = "--model ") -> ModelProto:
 
 
 def _malformed(model: ModelProto) -> Iterator[str]:
-    """Yield what no reader of the graph could make sense of, by node or tensor."""
     known, opset = set(TensorProto.DataType.values()), opset_of(model)
     infos = [info for g in all_graphs(model.graph) for info in (*g.input, *g.output, *g.value_info)]
     types = [(info.name, info.type.tensor_type.elem_type) for info in infos]

@@ -247,7 +247,7 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
 
 
 def _sarif(options: UpgradeOptions, section: ApiSection) -> str:
-    from trtmatrix.api.sarif import render_sarif
+    from trtmatrix.api.report import render_sarif
 
     return render_sarif(section, options.before, options.after, str(Path.cwd()))
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from bench.code_corpus import CORPUS
 
-from trtmatrix.api.report import WIDTH, count_uses, render_api_text
-from trtmatrix.api.sarif import render_sarif
+from trtmatrix.api.report import WIDTH, count_uses, render_api_text, render_sarif
 from trtmatrix.api.section import make_api_section
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
 from trtmatrix.cli import entry as cli

@@ -15,8 +15,7 @@ from builders import make_cell, make_entry
 from onnxmodels import FLOAT, make_model, node, normal
 
 from trtmatrix.bugs.manner import Kind, Manner
-from trtmatrix.bugs.minimise import Minimiser
-from trtmatrix.bugs.reducer import fold_to_static
+from trtmatrix.bugs.minimise import Minimiser, fold_to_static
 from trtmatrix.bugs.trials import FailingModel, Ran, Start
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.model.own_model import ModelOptions
