@@ -54,37 +54,32 @@ def make_entries(
     for cell in cells:
         records = groups.get(cell.id, [])
         said = find_expectation(cell)
-        entry = Entry(cell=cell, evidence=Evidence.NONE, expectation=said, excluded=reasons.get(cell.id))
+        entry = Entry(cell=cell, evidence=Evidence.NONE)
         if records:
-            entry = _with_records(entry, records, current.get(cell.id, {}), calibration, executed)
+            entry = _from_records(cell, records, current.get(cell.id, {}), calibration)
         elif said and said.basis is not Basis.ASSUMED and said.verdict is not Verdict.INVALID:
             # that a case says nothing, nobody reports of a version
             outcome = Outcome(verdict=said.verdict, reason=said.note)
             entry = replace(entry, evidence=Evidence.REPORTED, outcome=outcome)
-        entries.append(entry)
+        ran = entry.record is not None and entry.record.run in executed
+        entries.append(replace(entry, expectation=said, excluded=reasons.get(cell.id), executed=ran))
     return apply_controls(entries)
 
 
-def _with_records(
-    entry: Entry, stored: Sequence[Stored], current: Mapping[str, str], calibration: Calibration,
-    executed: frozenset[str],
-) -> Entry:  # fmt: skip
-    """Return the entry of a cell that has records; the first of those that count is shown."""
-    cell = entry.cell
+def _from_records(
+    cell: Cell, stored: Sequence[Stored], current: Mapping[str, str], calibration: Calibration
+) -> Entry:
+    """Return what a cell's records come to; the first of those that count is shown."""
     measured = next((s for s in stored if s.local and is_current(s.record, current, cell)), None)
     chosen = (measured or stored[0]).record
     runs = {chosen.run: chosen}
     for item in stored:
         if are_comparable(chosen, item.record):
             runs.setdefault(item.record.run, item.record)
-    found = assess(cell, list(runs.values()), calibration)
-    record = found.counted[0]
-    figure, value = read_figure(record, cell.case, cell.repro, calibration)
-    return replace(
-        entry, evidence=Evidence.MEASURED if measured else Evidence.RECORDED, record=record,
-        records=found.counted, set_aside=found.set_aside, outcome=found.outcome, wanted=found.wanted,
-        overruled=found.overruled, figure=figure, value=value, executed=record.run in executed,
-    )  # fmt: skip
+    entry = assess(cell, list(runs.values()), calibration)
+    figure, value = read_figure(entry.records[0], cell.case, cell.repro, calibration)
+    evidence = Evidence.MEASURED if measured else Evidence.RECORDED
+    return replace(entry, evidence=evidence, figure=figure, value=value)
 
 
 def without_refused(entries: Iterable[Entry]) -> tuple[Entry, ...]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from itertools import takewhile
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
-from trtmatrix.judge.entry import expected_verdict, find_expectation
+from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
 from trtmatrix.judge.judge import combine, judge_record, other_shapes
 from trtmatrix.judge.record import BUILT, RAN, Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Cause, CellId, Control, Outcome, Product, Verdict
+from trtmatrix.suite.model import Cause, CellId, Control, Evidence, Outcome, Product, Verdict
 
 CONFIRMING_BUILDS = 3
 """Engines that are built in a fresh process before a failure is believed."""
@@ -46,26 +46,8 @@ def sample_cells(cells: Iterable[CellId], seed: bytes) -> frozenset[CellId]:
     return frozenset(ranked[: -(-len(ranked) // SAMPLED)] if len(ranked) >= LEAST_SAMPLED else ())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Assessment:
-    """What comparable records of a cell say together, and whether that is believed.
-
-    ``counted`` are those that the outcome rests on. What a shared process said is ``set_aside`` once it was
-    tried again alone: the run that was confirmed, and older ones that were doubtful and never confirmed (a
-    run that was interrupted leaves such). ``overruled`` says in a sentence what the newest of these said,
-    where something else is believed. ``wanted``: how many engines must be built alone in a fresh process
-    before the outcome is believed; often 0.
-    """
-
-    outcome: Outcome
-    counted: tuple[Record, ...]
-    set_aside: tuple[Record, ...]
-    wanted: int
-    overruled: str
-
-
-def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT_CALIBRATED) -> Assessment:
-    """Judge comparable records of a cell, the newest first, each once."""
+def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT_CALIBRATED) -> Entry:
+    """Judge comparable records of a cell, the newest first, each once; says what they come to together."""
     judged = [judge_record(record, cell.case, cell.repro, calibration) for record in records]
     said = [combine([one], cell.case, cell.version) for one in judged]
     alone = [i for i, r in enumerate(records) if r.confirms and not is_shared(r) and not _is_machinery(r)]
@@ -86,9 +68,9 @@ def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT
         before, after = (full_words(replace(one, builds=0)) for one in (other, outcome))
         by = by if outcome.builds else "alone it says"
         overruled = f"a run in a shared process said {before}; {by} {after}"
-    return Assessment(
-        outcome=outcome, counted=kept, overruled=overruled,
-        set_aside=tuple(record for record in records if record.run in aside),
+    return Entry(
+        cell=cell, evidence=Evidence.RECORDED, outcome=outcome, record=kept[0], records=kept,
+        set_aside=tuple(record for record in records if record.run in aside), overruled=overruled,
         wanted=_engines_wanted(cell, outcome, kept, records, doubted),
     )  # fmt: skip
 

@@ -34,10 +34,11 @@ class Entry:
 
     ``record`` is the one shown; ``records`` holds it and those that are comparable with it, on all of which
     the outcome rests. ``figure`` is its figure as shown, ``value`` the same as a number. ``wanted``: engines
-    that must be built alone before it is believed (:mod:`trtmatrix.judge.confirm`). ``set_aside``: comparable
-    records of shared processes, which count no more; ``overruled`` says in a sentence what they said, where
-    that is not what is believed. ``board``: the mark of its board, in a table whose cells were not all
-    measured on boards alike.
+    that must be built alone in a fresh process before it is believed; often 0. What a shared process said is
+    ``set_aside`` once it was tried again alone: the run that was confirmed, and older ones that were doubtful
+    and never confirmed (a run that was interrupted leaves such). ``overruled`` says in a sentence what the
+    newest of these said, where something else is believed. ``board``: the mark of its board, in a table whose
+    cells were not all measured on boards alike.
     """
 
     cell: Cell
@@ -59,6 +60,11 @@ class Entry:
     def verdict(self) -> Verdict | None:
         """The verdict of its outcome."""
         return self.outcome.verdict if self.outcome else None
+
+    @property
+    def word(self) -> str:
+        """The cause of its having no verdict, else the verdict."""
+        return (self.outcome.cause or self.outcome.verdict).value if self.outcome else ""
 
     @cached_property
     def expected(self) -> Verdict:

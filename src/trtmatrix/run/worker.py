@@ -26,8 +26,8 @@ from trtmatrix.common.border import RECORD, BorderError, check_name, read_json, 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.judge.compare import newest
-from trtmatrix.judge.confirm import FROM_THE_PROCESS, Assessment, assess, is_shared
-from trtmatrix.judge.entry import are_comparable, expected_verdict, find_expectation
+from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess, is_shared
+from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict, find_expectation
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ended, Overfull, Ready, watch_disk
@@ -240,11 +240,11 @@ class Recorder:
             if ensemble := read_noise(record.noise):
                 noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
             found = self._assess(cell, record)
-            right = {found.outcome.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
+            right = {found.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
             if kept and task.keep and (cell.case.keep or cell.case.control or not right):
                 complete["kept"] = keep_outputs(run.cache, folder, kept)
             record = keep_record(run.local, record)
-            run.progress.step(CELLS, f"{cell.id}: {(found.outcome.cause or found.outcome.verdict).value}")
+            run.progress.step(CELLS, f"{cell.id}: {found.word}")
             return record, self._engines_wanted(cell, record, found)
         except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             said = str(error) if isinstance(error, (BorderError, RecordError)) else repr(error)
@@ -296,17 +296,17 @@ class Recorder:
             "digests": digests, "gpu": board, **({"confirms": task.confirms} if task.confirms else {}),
         }  # fmt: skip
 
-    def _assess(self, cell: Cell, record: Record) -> Assessment:
+    def _assess(self, cell: Cell, record: Record) -> Entry:
         earlier = self._before.get(cell.id, [])
         comparable = (other for other in earlier if are_comparable(record, other))
         found = assess(cell, [record, *comparable], self.state.calibration)
         self._before[cell.id] = [record, *earlier]
         return found
 
-    def _engines_wanted(self, cell: Cell, record: Record, found: Assessment) -> int:
+    def _engines_wanted(self, cell: Cell, record: Record, found: Entry) -> int:
         """Return how many engines must be built before what a record says is believed."""
         run = self.state
-        sampled = cell.id in run.sampled and is_shared(record) and found.outcome.verdict is Verdict.PASS
+        sampled = cell.id in run.sampled and is_shared(record) and found.verdict is Verdict.PASS
         wanted = found.wanted or int(sampled)
         return max(wanted, run.rebuilds) if wanted and run.confirm else 0
 

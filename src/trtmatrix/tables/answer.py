@@ -86,8 +86,7 @@ class Mark:
 
 def _mark(cells: Iterable[Entry | None]) -> Mark:
     """Return what a finding's cases come to; what was measured outranks what was reported."""
-    found = [(state_of(e), e) for e in cells if e is not None and e.cell.case.control is None]
-    known = [(state, entry) for state, entry in found if state is not State.UNKNOWN]
+    known = [(state, e) for e in cells if e is not None and (state := state_of(e)) is not State.UNKNOWN]
     known = [item for item in known if item[1].evidence.is_record] or known
     worst = min((state for state, _ in known), key=list(State).index, default=State.UNKNOWN)
     mine = tuple(entry for state, entry in known if state is worst)
@@ -137,8 +136,8 @@ class Grid:
         """Which versions were measured, where all of that was earlier; then its marks need no sign."""
         if not self.measured or any(mark.evidence is Evidence.MEASURED for mark in self.marks):
             return ""
-        earlier = [any(row[n].evidence.is_record for _, row in self.rows) for n in range(len(self.columns))]
-        names = [version.name for version, was in zip(self.columns, earlier, strict=True) if was]
+        marks = zip(self.columns, *(row for _, row in self.rows), strict=True)
+        names = [version.name for version, *at in marks if any(mark.evidence.is_record for mark in at)]
         return f"measured earlier or elsewhere: {join_some(names, 6)}"
 
     def text(self, mark: Mark) -> str:
@@ -199,8 +198,16 @@ def make_answer(
     ``again``: the command that runs these cells; ``seconds``: how long the run took, None where nothing was
     to be run; ``cost``: what it takes to have images that are not here.
     """
-    tables = [table for table in make_tables(entries) if table.columns[0].product is Product.TENSORRT]
-    grids = [_grid(table) for table in tables]
+    grids = []
+    for table in make_tables(entries):
+        rows = []
+        for section in table.sections:  # what has controls alone is part of the self-check
+            cases = [row for row in (*section.rows, *section.folded) if row.case.control is None]
+            if cases:
+                marks = map(_mark, zip(*(row.entries for row in cases), strict=True))
+                rows.append((section.repro, tuple(marks)))
+        if table.columns[0].product is Product.TENSORRT:
+            grids.append(Grid(table=table, rows=tuple(rows)))
     counts, controls = count_products(entries)[0], count_controls(entries)
     why_not = reason_words(counts.reasons).removeprefix(f"{counts.not_run} ")  # a single one needs no count
     not_run = f"{counted(counts.not_run, 'TensorRT test')}: {why_not}" if counts.not_run else ""
@@ -211,16 +218,6 @@ def make_answer(
         news=news, ran=what_ran(entries, seconds), next=_next(entries, controls, again, cost),
         not_run="" if any(item.word == "NOT RUN" for item in news) else not_run,
     )  # fmt: skip
-
-
-def _grid(table: Table) -> Grid:
-    """Return a row for each finding; what has controls alone is part of the self-check."""
-    found = []
-    for section in table.sections:
-        rows = [row for row in (*section.rows, *section.folded) if row.case.control is None]
-        if rows:
-            found.append((section.repro, tuple(map(_mark, zip(*(row.entries for row in rows), strict=True)))))
-    return Grid(table=table, rows=tuple(found))
 
 
 def _news(

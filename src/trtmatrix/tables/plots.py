@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 from trtmatrix.common.words import counted, short
 from trtmatrix.judge.calibration import Calibration
@@ -177,22 +178,18 @@ def _named(plot: Plot) -> Sequence[str]:
 
 def spread_apart(places: Sequence[float], space: float, limit: float) -> list[float]:
     """Move ascending places apart by ``space``, no further than needed, and keep them above the limit."""
-    found: list[float] = []
-    for place in places:
-        found.append(max(place, found[-1] + space) if found else place)
+    found = list(accumulate(places, lambda before, place: max(place, before + space)))
     return [min(place, limit - space * (len(found) - 1 - n)) for n, place in enumerate(found)]
 
 
 def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot, ...]:
     """Return errors against the noise floor and latencies, by finding, of what has values at two versions."""
-    plots = []
-    for number, table in enumerate(make_tables(entries)):
-        for section in table.sections:
-            for unit in (FLOORS, "ms"):
-                plot = _make_plot(number, table, section, unit, calibration)
-                if len(plot.versions) > 1:
-                    plots.append(plot)
-    return tuple(plots)
+    found = (
+        _make_plot(number, table, section, unit, calibration)
+        for number, table in enumerate(make_tables(entries)) for section in table.sections
+        for unit in (FLOORS, "ms")
+    )  # fmt: skip
+    return tuple(plot for plot in found if len(plot.versions) > 1)
 
 
 def _make_plot(number: int, table: Table, section: Section, unit: str, calibration: Calibration) -> Plot:
@@ -216,10 +213,8 @@ def _make_plot(number: int, table: Table, section: Section, unit: str, calibrati
 
 def floors_of(entry: Entry, calibration: Calibration) -> float | None:
     """Return the error of the worst output of the worst engine of an entry's records, in noise floors."""
-    case, repro = entry.cell.case, entry.cell.repro
-    found = [
-        measured_in(r, FLOORS_MEASURE, case, repro, calibration) for r in entry.records if r.ended == RAN
-    ]
+    case, repro, ran = entry.cell.case, entry.cell.repro, [r for r in entry.records if r.ended == RAN]
+    found = (measured_in(record, FLOORS_MEASURE, case, repro, calibration) for record in ran)
     return max((value for value in found if value is not None), key=nan_last, default=None)
 
 

@@ -82,9 +82,8 @@ def _surprise(entry: Entry, outcome: Outcome) -> Remark:
 def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
-        if (outcome := entry.outcome) is not None:
-            cause = outcome.cause.value if outcome.cause else outcome.verdict.value
-            groups.setdefault((cause, one_line(outcome.reason)), []).append(entry)
+        if entry.outcome:
+            groups.setdefault((entry.word, one_line(entry.outcome.reason)), []).append(entry)
     return tuple(
         Remark(
             sentence="{count} × {seen}" + (": {message}" if reason else "")

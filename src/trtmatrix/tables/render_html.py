@@ -57,7 +57,7 @@ def _parts(table: Table, number: int) -> Iterator[tuple[int, bool, Table]]:
         sections = []
         for section in table.sections:
             rows, folded = (
-                tuple(row for row in some if (row.case.control is not None) is controls)
+                tuple(row for row in some if bool(row.case.control) is controls)
                 for some in (section.rows, section.folded)
             )
             if rows or folded:
@@ -101,10 +101,9 @@ def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:
 
 def _classes(entry: Entry) -> str:
     """Return what a cell looks like; the words in it say the same."""
-    kind = "none"
-    if entry.outcome is not None:
-        kinds = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.BUILT: "none"}
-        silent = entry.outcome.cause is Cause.UNSUPPORTED_BY_VERSION
-        kind = "none" if silent else kinds.get(entry.outcome.verdict, "other")
-        kind += f" {entry.evidence.value}"
-    return kind + (" surprise" if entry.surprise else "")
+    if entry.outcome is None:
+        return "none"
+    kinds = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.BUILT: "none"}
+    silent = entry.outcome.cause is Cause.UNSUPPORTED_BY_VERSION
+    kind = "none" if silent else kinds.get(entry.outcome.verdict, "other")
+    return f"{kind} {entry.evidence.value}{' surprise' if entry.surprise else ''}"

@@ -42,9 +42,10 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
     room = LINES - len(foot) - min(len(answer.news), 4) * _NOTE_LINES
     head: list[str] = []
     for number, grid in enumerate(answer.grids):
-        left = room - len(head) - (len(answer.grids) - number - 1)
+        more = len(answer.grids) - number
+        left = room - len(head) - more + 1
         if left < 1:
-            head.append(f"… {counted(len(answer.grids) - number, 'more GPU')}: --full")
+            head.append(f"… {counted(more, 'more GPU')}: --full")
             break
         block = list(_grid(grid, width, left - 4))
         head += block if len(block) <= left else [shorten(f"{grid.title}: --full shows it", width)]

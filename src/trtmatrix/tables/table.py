@@ -104,8 +104,7 @@ def make_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
     for entry in entries:
         on_gpu = entry.cell.version.product is Product.TENSORRT
         groups.setdefault(f"gpu {entry.cell.gpu.slug}" if on_gpu else "cpu", []).append(entry)
-    names = [name for name in groups if name != "cpu"] + [name for name in groups if name == "cpu"]
-    return tuple(_table(groups[name]) for name in names)
+    return tuple(_table(groups[name]) for name in sorted(groups, key="cpu".__eq__))
 
 
 def _table(entries: Sequence[Entry]) -> Table:

@@ -55,7 +55,7 @@ DOUBTFUL = {
 def test_a_failure_and_a_pass_that_was_not_expected_are_seen_again(name: str, verdict: Verdict) -> None:
     cell, doubtful = DOUBTFUL[name]
     records = seen(cell, SAYS[verdict])
-    assert assess(cell, records).outcome.verdict is verdict
+    assert assess(cell, records).verdict is verdict
     assert wanted(cell, records) == (3 if verdict in doubtful else 0)
 
 
@@ -176,7 +176,7 @@ def test_what_a_shared_process_said_is_set_aside_once_it_was_tried_again_alone(n
     records = seen(PLAIN, *fields)
     found = assess(PLAIN, records)
     assert {record.run for record in found.set_aside} == runs
-    assert list(found.counted) == [record for record in records if record.run not in runs]
+    assert list(found.records) == [record for record in records if record.run not in runs]
 
 
 @pytest.mark.parametrize(("cells", "sampled"), [(9, 0), (10, 1), (50, 1), (51, 2), (178, 4)])
