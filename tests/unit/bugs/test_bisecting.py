@@ -12,7 +12,7 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_record, make_reported, make_unknown
 from goldenfile import check_golden
 
-from trtmatrix.bugs.ask import ShellCommand, answer_of, read_exit_code, run_shell, stored_reply
+from trtmatrix.bugs.ask import read_exit_code, run_shell, stored_reply
 from trtmatrix.bugs.bisect import run_search
 from trtmatrix.bugs.bisect_report import (
     Candidate,
@@ -27,7 +27,7 @@ from trtmatrix.bugs.search import Answer, Search
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Cause, Evidence, Exclusion, Outcome, Verdict
+from trtmatrix.suite.model import Cause, Evidence, Exclusion
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {
@@ -110,13 +110,6 @@ def test_the_report_as_text_markdown_and_json() -> None:
 
 def stored(entry: Entry, rebuilds: int = 1, *, can_run: bool = True) -> Reply | None:
     return stored_reply(entry, rebuilds=rebuilds, can_run=can_run, current={}, images={})
-
-
-def test_every_verdict_answers() -> None:
-    entry = make_entry()
-    answers = {verdict: answer_of(entry, Outcome(verdict=verdict)) for verdict in Verdict}
-    assert {verdict for verdict, answer in answers.items() if answer is BAD} == {Verdict.FAIL, Verdict.FLAKY}
-    assert {verdict for verdict, answer in answers.items() if answer is GOOD} == {Verdict.PASS}
 
 
 def three(value: float = 175.0) -> Entry:
@@ -251,19 +244,3 @@ def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]
     assert run_shell(command, odd) == 0
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
-
-
-def test_a_command_that_is_interrupted_starts_anew(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-
-    def stop(*_: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("trtmatrix.bugs.ask.run_shell", stop)
-    assert bisect(tmp_path, "--exec", NOT_ODD) == 130
-    said = " ".join(capsys.readouterr().out.split())
-    assert f"The search was cut short: {ShellCommand.interrupted}." in said
-    assert "1 of 21 versions run, 0 known without a run." in said
-    assert "stored" in ShellCommand.interrupted

@@ -47,14 +47,14 @@ STARTS = "sleep 60 & echo $! > child; wait"
 
 
 def is_gone(process: int) -> bool:
-    for _ in range(50):
+    for _ in range(500):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             return True
         if state == "Z":
             return True
-        time.sleep(0.1)
+        time.sleep(0.02)
     return False
 
 

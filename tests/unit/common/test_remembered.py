@@ -39,11 +39,6 @@ def test_a_damaged_file_is_computed_and_written_anew(damage: bytes, tmp_path: Pa
     assert compute.calls == 1
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file where the folder would be")
-    assert recall(tmp_path / "cache", "k", "c", Counting("b")) == "b"
-
-
 def test_the_oldest_files_go(tmp_path: Path) -> None:
     for number in range(KEPT + 5):
         recall(tmp_path, "k", str(number), Counting())

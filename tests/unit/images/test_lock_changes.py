@@ -1,11 +1,10 @@
-"""What moved since a lock was written: every kind of finding, what it says, and what an update takes over."""
+"""What moved since a lock was written, by every kind of finding; what an image says of itself."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from builders import make_version, read_version
 from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
 
 from trtmatrix.images.lock_report import (
@@ -14,13 +13,12 @@ from trtmatrix.images.lock_report import (
     Drift,
     Wanted,
     find_changes,
-    find_contradictions,
     lock_json,
     lock_text,
-    updated,
 )
+from trtmatrix.images.manifests import telling_facts
 from trtmatrix.images.pins import BuildParts
-from trtmatrix.launchers.references import RegistryError, Trouble
+from trtmatrix.launchers.references import RegistryError, Trouble, named_versions
 from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer
 
 AMD, ARM = make_platform(), make_platform(manifest=digest_of("1"), image_id=digest_of("2"))
@@ -64,13 +62,13 @@ BUILDS: dict[str, tuple[Lock, BuildParts, list[Drift], str]] = {
 }  # fmt: skip
 
 
-def wanted(**fields: object) -> Wanted:
-    return replace(Wanted(images={}, builds={}), **fields)  # type: ignore[arg-type] # the test's own
-
-
 def image_findings(old: LockedImage | None, answer: Answer) -> list[Change]:
-    lock = lock_of(old) if old else Lock()
-    return list(find_changes(lock, wanted(images={IMAGE: ("10.7.0",)}), {IMAGE: answer}))
+    asked = Wanted(images={IMAGE: ("10.7.0",)}, builds={})
+    return list(find_changes(lock_of(old) if old else Lock(), asked, {IMAGE: answer}))
+
+
+def build_findings(old: Lock, parts: BuildParts) -> list[Change]:
+    return list(find_changes(old, Wanted(images={}, builds={"10.0.0": parts}), {}))
 
 
 @pytest.mark.parametrize("name", IMAGES)
@@ -84,52 +82,34 @@ def test_an_image_s_finding_says_what_changed(name: str) -> None:
 @pytest.mark.parametrize("name", BUILDS)
 def test_a_build_s_finding_says_what_changed(name: str) -> None:
     old, parts, kinds, words = BUILDS[name]
-    found = list(find_changes(old, wanted(builds={"10.0.0": parts}), {}))
+    found = build_findings(old, parts)
     assert [finding.kind for finding in found] == kinds
     assert words in "\n".join(fact for finding in found for fact in finding.facts)
 
 
-SECOND = "nvcr.io/nvidia/pytorch:25.01-py3"
-
-
-def test_an_update_takes_over_what_was_resolved_and_leaves_the_rest() -> None:
-    old = Lock(images={IMAGE: OLD, SECOND: OLD}, builds={"9.2.0": make_build()})
-    moved = make_image(OTHER, **NEW_TAG)
-    asked = wanted(images={IMAGE: ("a",), SECOND: ("b",)}, builds={"10.0.0": PARTS})
-    found = updated(old, asked, {IMAGE: moved, SECOND: SILENT})
-    builds = {"9.2.0": make_build(), "10.0.0": PARTS.build}
-    assert found == Lock(images={IMAGE: moved, SECOND: OLD}, builds=builds)
-    assert updated(old, asked, {}, wanted(images={IMAGE: ("a",)})) == Lock(images={IMAGE: OLD})
-    later = replace(OLD, resolved="2027-01-01T00:00:00Z", registry="my.mirror")
-    assert updated(old, asked, {SECOND: later}).images[SECOND] == OLD
-
-
-@pytest.mark.parametrize(
-    ("library", "contradicted"), [("10.7.0.23", False), ("10.7.0", False), ("10.8.0.40", True)]
-)
-def test_an_image_that_has_another_tensorrt_is_told(library: str, contradicted: bool) -> None:
-    version = read_version({
-        "version": "10.7.0", "origin": {"image": IMAGE},
-        "library": {"value": library, "known": "read", "source": "x"},
-    })  # fmt: skip
-    found = list(find_contradictions([version], lock_of(OLD), "linux/amd64"))
-    assert [finding.kind for finding in found] == [Drift.CONTRADICTED] * contradicted
-    assert any(finding.decide for finding in found) is contradicted
-    assert list(find_contradictions([version], lock_of(OLD), "linux/arm64")) == []
-    assert list(find_contradictions([make_version("onnxruntime-1.31.1")], lock_of(OLD), "linux/amd64")) == []
-
-
 def test_the_text_and_the_json_say_what_each_kind_means_and_how_to_go_on() -> None:
     findings = [each for old, answer, _, _ in IMAGES.values() for each in image_findings(old, answer)]
-    for old, parts, _, _ in BUILDS.values():
-        findings += find_changes(old, wanted(builds={"10.0.0": parts}), {})
+    findings += [each for old, parts, _, _ in BUILDS.values() for each in build_findings(old, parts)]
     text = lock_text(findings, "matrix.lock", None)
     assert [f.kind for f in findings if f.kind is not Drift.LOCKED and f.kind.value not in text] == []
     assert "2 changed, 1 unhashed" in text
     assert "nothing was changed; to take over what was found: nox -s lock -- --update" in text
-    assert "review it by git diff" in lock_text(findings, "matrix.lock", written=True)
-    assert "none of these versions comes from an image" in lock_text([], "matrix.lock", None)
     data = lock_json(findings, "matrix.lock", None)
     kinds = {finding["kind"]: finding["decide"] for finding in data["findings"]}
     assert not any(kinds[name] for name in ("locked", "unknown", "missing"))
     assert all(kinds[name] for name in ("new", "moved", "retagged", "changed", "unhashed"))
+
+
+def test_what_an_image_says_of_tensorrt_cuda_torch_the_driver_and_itself_is_kept() -> None:
+    kept = {
+        "CUDA_DRIVER_VERSION": "560.35.05", "CUDA_VERSION": "12.6.3.004", "PYTORCH_VERSION": "2.6.0a0",
+        "TRT_VERSION": "10.7.0.23+cuda12.6", "_CUDA_COMPAT_PATH": "/usr/local/cuda/compat",
+        "com.nvidia.build.ref": "x", "org.opencontainers.image.version": "1",
+    }  # fmt: skip
+    left_out = {"PATH": "/bin", "STRUCT": "x", "NVIDIA_API_KEY": "secret", "com.nvidia.token": "c"}
+    assert list(telling_facts({**left_out, **kept}).items()) == list(kept.items())
+    ngc = {**kept, "NVIDIA_TENSORRT_VERSION": "24.12", "PYTORCH_BUILD_VERSION": "2.6.0a0+df5"}
+    assert named_versions(ngc) == {
+        "TensorRT": "10.7.0.23", "CUDA": "12.6.3.004", "driver": "560.35.05", "torch": "2.6.0a0+df5",
+    }  # fmt: skip
+    assert named_versions({"TENSORRT_VERSION": "8.6.1"}) == {"TensorRT": "8.6.1"}

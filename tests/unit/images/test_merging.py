@@ -191,24 +191,3 @@ def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Plac
     (repros / "mine.py").write_text(SOURCE)
     assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
     assert list(here.files()) == ["nvidia-h200/10.7.0/mine/plain/r1.json"]
-
-
-@pytest.mark.parametrize(
-    ("place", "right"),
-    [("r1.json", True), (f"local/{WHERE}/r1.json", True), ("10.8.0/plain/plain/r1.json", False)],
-)
-def test_a_file_lies_where_its_content_says(place: str, right: bool, there: Place, here: Place) -> None:
-    file = there.folder / "tree" / place
-    file.parent.mkdir(parents=True)
-    file.write_bytes(Path(there.measure("r1").file).read_bytes())
-    code, text = here.merge(there.folder / "tree")
-    assert code is (ExitCode.AS_EXPECTED if right else ExitCode.USAGE)
-    assert right or f"by its content it is {WHERE}/r1.json" in text
-
-
-def test_several_packs_are_taken(there: Place, here: Place) -> None:
-    packs = []
-    for run in ("r1", "r2"):
-        there.measure(run)
-        packs.append(there.pack(to=run)[1])
-    assert here.merge_json(*packs)[1]["counts"]["new"] == 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images import pack_suite
 from trtmatrix.images.pack import PackedImage, images_of, open_target
-from trtmatrix.images.pack_suite import fetch_wheels, find_suite, wanted_pythons
+from trtmatrix.images.pack_suite import fetch_wheels, find_suite
 from trtmatrix.launchers.wheels import without_passwords
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
@@ -60,14 +59,6 @@ def test_an_image_that_no_run_would_find_again_is_refused() -> None:
     assert packed({"1": "sha256:1"}, [pinned], {"sha256:1": []})[0].names == ()
 
 
-def test_pythons() -> None:
-    assert wanted_pythons([]) == (f"{sys.version_info[0]}.{sys.version_info[1]}",)
-    assert wanted_pythons(["3.10", "3.12", "3.10"]) == ("3.10", "3.12")
-    for bad in ("3", "3.8", "python3.12", "3.12.1"):
-        with pytest.raises(UsageError, match=r"such as 3\.12"):
-            wanted_pythons([bad])
-
-
 def test_the_command_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,6 +69,8 @@ def test_the_command_says_what_is_missing(
     assert "no images can be packed" in capsys.readouterr().err
     assert cli.run(["pack", *words, "--to", "p", "--runtime", "container"]) == 2
     assert "nothing to pack" in capsys.readouterr().err
+    assert cli.run(["pack", *words, "--to", "p", "--for-python", "3.8"]) == 2
+    assert "such as 3.12" in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
 
 

@@ -15,7 +15,7 @@ from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.images.lock import update_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
 from trtmatrix.launchers.docker_engine import ImageFacts
-from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
+from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.plan.lockfile import Lock, LockedImage
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.plan import Launch
@@ -165,20 +165,6 @@ def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> No
 
 def version_data(version: Version) -> dict[str, object]:
     return {"version": version.version, "library": vars(version.library)}
-
-
-def test_a_lock_is_written_whole_and_only_where_it_changed(tmp_path: Path) -> None:
-    file, link = tmp_path / "matrix.lock", tmp_path / "link.lock"
-    assert not write_lock(Lock(), file)
-    assert not file.exists()
-    assert write_lock(lock_of(make_image()), file)
-    before = file.stat()
-    assert not write_lock(lock_of(make_image()), file)
-    assert file.stat().st_mtime_ns == before.st_mtime_ns
-    link.symlink_to(file)
-    assert write_lock(Lock(), link)
-    assert (read_lock(file), link.is_symlink()) == (Lock(), True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.lock", "matrix.lock"]
 
 
 @pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "a b"])

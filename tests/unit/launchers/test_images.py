@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
 import docker
 import docker.errors
 import pytest
-import requests.exceptions
 from builders import make_cell, make_version
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.pulls import WAITS, Puller, explain_pull
+from trtmatrix.launchers.pulls import Puller, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Keep, Launch
@@ -138,45 +137,3 @@ def test_each_trouble_is_told_in_the_engines_words_with_a_remedy(said: str) -> N
     assert lines[1].startswith(f"  {remedy}")
     assert lines[2:] == [f"  try it by hand: docker pull {PULLED}"]
     assert worth_while is bool(again)
-
-
-class Failing:
-    """An engine whose pulls end so, one after another; the last one is good."""
-
-    def __init__(self, *ends: Sequence[dict[str, Any]] | Exception) -> None:
-        self.ends, self.api = list(ends), self
-
-    def pull(self, image: str, **how: object) -> Iterator[dict[str, Any]]:
-        assert image == PULLED
-        assert how == {"stream": True, "decode": True, "platform": "linux/amd64"}
-        end = self.ends.pop(0)
-        if isinstance(end, Exception):
-            raise end
-        yield from end
-
-
-def puller(told: list[str], waits: list[float]) -> Puller:
-    return Puller(pull_note=lambda *_: None, note=told.append, platform="linux/amd64", sleep=waits.append)
-
-
-def came(current: int, layer: str = "a1") -> dict[str, Any]:
-    return {"id": layer, "status": "Downloading", "progressDetail": {"current": current, "total": 9}}
-
-
-def client_of(engine: Failing) -> docker.DockerClient:
-    return cast("docker.DockerClient", engine)
-
-
-def test_what_may_get_better_is_tried_again_after_growing_waits() -> None:
-    told, waits = list[str](), list[float]()
-    engine = Failing(
-        [came(4), {"error": "unexpected EOF"}],
-        requests.exceptions.ReadTimeout("Read timed out."),
-        [{"error": "connection reset by peer"}],
-        [came(9), came(5, "b2"), {"status": "Status: Downloaded newer image"}],
-    )
-    puller(told, waits).pull(PULLED, client_of(engine))
-    assert engine.ends == []
-    assert waits == list(WAITS) == sorted(WAITS)
-    assert told[0] == f"{PULLED}: unexpected EOF; tried again in 2 s"
-    assert told[2] == f"{PULLED}: connection reset by peer; tried again in 30 s"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.child_containers import child_command
-from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
+from trtmatrix.launchers.child_runtimes import Pyxis
 from trtmatrix.launchers.container import Limits, make_container_spec
 from trtmatrix.launchers.references import Reference, Trouble, explain_trouble, parse_reference, read_file
 from trtmatrix.suite.model import CPU
@@ -146,11 +146,6 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
 )
 def test_enroot_has_its_own_form_of_a_name(reference: str, uris: list[str]) -> None:
     assert [words[-1] for words in Pyxis().pull_commands(reference, "x")] == uris
-
-
-def test_apptainer_takes_a_digest_in_the_tag_s_place() -> None:
-    (words,) = Apptainer().pull_commands(f"host:5000/a/x:1@{MANIFEST}", "x.sif")
-    assert words[1:] == ("pull", "x.sif", f"docker://host:5000/a/x@{MANIFEST}")
 
 
 @pytest.mark.parametrize("sign", [",", ":", '"'])

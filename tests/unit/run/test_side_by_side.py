@@ -1,4 +1,4 @@
-"""What a run does at the same time: feeding and storing, several boards; a probe that dies beside it.
+"""What a run does at the same time: feeding and storing, several boards; what ends a probe, or the run.
 
 The launchers are stand-ins: that two boards are busy at once cannot be arranged with real ones. What must
 happen together waits for each other, with a limit.
@@ -6,6 +6,7 @@ happen together waits for each other, with a limit.
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,14 +25,20 @@ from playing import (
     boards_of,
     cases_of,
     cells_of,
+    make_a_plan,
+    make_run,
     perform,
+    source_of,
     stored,
     wait,
 )
+from prepare.test_cases import Preparing
 
+from trtmatrix.common.errors import UsageError
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.run.execute import execute_plan
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
@@ -206,3 +213,57 @@ def test_a_board_that_is_free_takes_the_next_launch(tmp_path: Path) -> None:
     assert len(performed.records) == 3
     boards = {launch.version.name: launch.gpu.index for launch in launcher.launches}
     assert boards["10.8.0"] == boards["10.9.0"] != boards["10.7.0"]
+
+
+class Endless(Playing):
+    """A probe that plays its first cell and then does nothing until it is ended."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__(always(RIGHT))
+        self.then, self.cleaned = then, False
+
+    def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
+        if index == 0:
+            super().cell(index, cell, out)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        def watch() -> None:
+            poll()
+            if stored(folder.parents[1]):
+                self.then()
+
+        try:
+            return super().run(ready, folder, watch)
+        finally:
+            self.cleaned = True
+
+
+def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Path) -> None:
+    sent = threading.Event()
+
+    def interrupt() -> None:
+        if not sent.is_set():
+            sent.set()
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    cells, before = cells_of("a", "b"), {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    launcher = Endless(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            perform(tmp_path, launcher, cells)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert launcher.cleaned
+    assert stored(tmp_path) == ["a"]
+    assert not list(tmp_path.glob("jobs/*"))
+
+
+def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
+    cells = cells_of("a", "b")
+    broken = Preparing(reference={"y": object()})
+    run = make_run(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
+    with pytest.raises(UsageError, match="prepare"):
+        execute_plan(make_a_plan(cells), frozenset(), run)
+    assert not list(tmp_path.glob("jobs/*"))

@@ -24,7 +24,6 @@ from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
 from trtmatrix.slurm.tasks import cut_tasks, sbatch_words, task_script
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.keys import keys_schema
-from trtmatrix.suite.matrix import InterpreterOrigin
 from trtmatrix.suite.model import CellId, Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Launch, Pull, make_plan
 
@@ -191,20 +190,6 @@ def host_with(gpu: Gpu) -> Host:
     """What a client sees as its host: the site's GPU, and an image that the nodes can have."""
     engine = Engine(available=True, images={IMAGE: "sha256:1"}, gpu_access=GpuAccess.TOOLKIT)
     return Host(engine=engine, gpus=(gpu,), interpreters={"10.7.0": "/usr/bin/python3"})
-
-
-@pytest.mark.parametrize("runtimes", [("host",), ()])
-def test_no_interpreter_of_this_host_runs_cells_of_a_sites_gpu(runtimes: tuple[str, ...]) -> None:
-    gpu, version = h200(), make_version()
-    if not runtimes:
-        version = replace(version, origin=InterpreterOrigin(interpreter="/usr/bin/python3"))
-    cell = make_cell(version=version, gpu=gpu)
-    plan = make_plan([cell], host_with(gpu), Selection(runtimes=runtimes), Pull.NEVER)
-    assert [item.why for item in plan.excluded] == [Exclusion.NO_INTERPRETER]
-    there = replace(gpu, remote=False, index=0)
-    assert make_plan(
-        [replace(cell, gpu=there)], host_with(there), Selection(runtimes=runtimes), Pull.NEVER
-    ).launches
 
 
 def test_a_gpu_that_the_site_has_not_is_said_to_be_missing_in_its_file() -> None:

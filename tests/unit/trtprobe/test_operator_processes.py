@@ -65,14 +65,3 @@ def test_who_gets_what(job: Job, names: str, served: tuple[int, ...], got: list[
     processes = [Idle(number) for number in served]
     supervisor(job, names, processes).give()
     assert [process.got for process in processes] == got
-
-
-@pytest.mark.parametrize(
-    ("names", "served", "needed"),
-    [("ab", (1, 7), True), ("ab", (1, 7, 7), False), ("A", (1, 7), False), ("ab", (1, 0, 0), True)],
-)
-def test_one_that_has_confirmed_a_case_stays_where_too_few_serve_others(
-    job: Job, names: str, served: tuple[int, ...], needed: bool
-) -> None:
-    operators = supervisor(job, names, [Idle(number) for number in served])
-    assert operators.is_needed(operators.processes[0]) is needed
