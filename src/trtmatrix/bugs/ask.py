@@ -29,7 +29,7 @@ from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.launchers.images import pull_by_name
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
-from trtmatrix.plan.stale import Why, find_reason
+from trtmatrix.plan.stale import ELSEWHERE, find_reason
 from trtmatrix.plan.survey import choose_gpu, digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform
@@ -261,7 +261,7 @@ def stored_reply(
     changed = find_reason(entry, rebuilds=rebuilds if answer is Answer.GOOD else 1, current=current)
     if can_run and changed is not None:
         enough = answer is Answer.BAD or count_engines(entry.records) >= rebuilds
-        if changed.why is not Why.ELSEWHERE or answer is Answer.CANNOT_SAY or not enough:
+        if changed != ELSEWHERE or answer is Answer.CANNOT_SAY or not enough:
             return None
     return reply_of(entry, outcome, rebuilds=rebuilds, images=images)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import SCRATCH, Limits
 from trtmatrix.launchers.gpu import SLURM_JOB
+from trtmatrix.suite.matrix import repository_of
 from trtmatrix.suite.model import NO_GPU, Gpu
 
 ALONE = ("--containall", "--cleanenv", "--no-home", "--no-privs", f"--pwd={SCRATCH}")
@@ -89,9 +90,8 @@ class Apptainer:
 
     def pull_commands(self, reference: str, target: str) -> Sequence[Sequence[str]]:
         """Return the command line of a pull: a digest takes the tag's place, both together are refused."""
-        name, at, digest = reference.partition("@")
-        head, slash, last = name.rpartition("/")
-        uri = f"{head}{slash}{last.partition(':')[0]}@{digest}" if at else reference
+        digest = reference.partition("@")[2]
+        uri = f"{repository_of(reference)}@{digest}" if digest else reference
         return [(self.program, "pull", target, f"docker://{uri}")]
 
     def pull_folders(self, work: Path) -> dict[str, str]:

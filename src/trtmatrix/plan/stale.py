@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from hashlib import sha256
 
 from trtmatrix.common.words import counted
@@ -60,31 +58,14 @@ def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
     return {"runtime": version.runtime, **({"image": image} if image is not None else {})}
 
 
-class Why(str, Enum):
-    """The kinds of reasons for which a cell is run."""
-
-    RERUN = "rerun"
-    NO_RECORD = "no record"
-    CHANGED = "changed"
-    ELSEWHERE = "measured elsewhere"
-    TROUBLE = "trouble"
-    FEW_ENGINES = "few engines"
-    NOT_BELIEVED = "not believed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reason:
-    """Why a cell is run: its kind and the words for it."""
-
-    why: Why
-    words: str
+ELSEWHERE = "its records were published, not measured here"
 
 
 def find_reason(
     entry: Entry, *, rerun: bool = False, rebuilds: int = 1, confirm: bool = True,
     current: Mapping[str, str] | None = None,
-) -> Reason | None:  # fmt: skip
-    """Return why a cell is run, or None where its records stand for it.
+) -> str | None:  # fmt: skip
+    """Return in words why a cell is run, or None where its records stand for it.
 
     They do where it was measured here, with what is here now; what came out is a fact; as many engines were
     measured as are asked for; and its verdict is believed. One that cannot run here is shown as it is.
@@ -92,29 +73,24 @@ def find_reason(
     """
     outcome, record, gpu = entry.outcome, entry.record, entry.cell.gpu
     if rerun:
-        return Reason(why=Why.RERUN, words="--rerun")
+        return "--rerun"
     if entry.evidence is not Evidence.MEASURED or outcome is None:
         if record is None:
-            return Reason(why=Why.NO_RECORD, words="no record")
+            return "no record"
         if changes := find_changes(record, current or {}, entry.cell):
-            words = f"{'; '.join(changes)} changed since {record.started[:10]}"
-            return Reason(why=Why.CHANGED, words=words)
-        words = "its records were published, not measured here"
-        if gpu.remote and not gpu.seen:
-            words = "no job has told yet which boards and drivers the site's nodes have"
-        return Reason(why=Why.ELSEWHERE, words=words)
+            return f"{'; '.join(changes)} changed since {record.started[:10]}"
+        untold = "no job has told yet which boards and drivers the site's nodes have"
+        return untold if gpu.remote and not gpu.seen else ELSEWHERE
     if outcome.cause is not None and outcome.cause.may_pass:
-        words = f"the last run ended by what may pass: {outcome.cause.value}"
-        return Reason(why=Why.TROUBLE, words=words)
+        return f"the last run ended by what may pass: {outcome.cause.value}"
     if entry.excluded is not None:
         return None
     if rebuilds > 1 and not has_engines(entry.records, rebuilds):
-        words = f"{counted(count_engines(entry.records), 'engine')} of the {rebuilds} asked for (--rebuilds)"
-        return Reason(why=Why.FEW_ENGINES, words=words)
+        return f"{counted(count_engines(entry.records), 'engine')} of the {rebuilds} asked for (--rebuilds)"
     if confirm and entry.wanted:
         seen = "it" if entry.cell.case.control is None else "the control"
         engines = f"{counted(entry.wanted, 'engine')} alone first ({full_words(outcome)})"
-        return Reason(why=Why.NOT_BELIEVED, words=f"{seen} is not believed yet: {engines}")
+        return f"{seen} is not believed yet: {engines}"
     return None
 
 

@@ -18,7 +18,7 @@ from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
-from trtmatrix.plan.stale import Reason, find_reason
+from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import WheelsOrigin
@@ -95,8 +95,8 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
 
 def find_reasons(
     entries: Iterable[Entry], options: Options, current: Mapping[CellId, Mapping[str, str]] | None = None
-) -> dict[CellId, Reason]:
-    """Return why each cell is run; those whose records stand for them have no reason.
+) -> dict[CellId, str]:
+    """Return in words why each cell is run; those whose records stand for them have no reason.
 
     ``current``: the digests that their records must have, where the words are to say what has changed.
     """
@@ -112,15 +112,28 @@ def find_reasons(
 def make_ready(
     context: Context, survey: Survey, options: Options, served: frozenset[CellId] = frozenset()
 ) -> Survey:
-    """Check what the launches of a plan need, and remove what dead runs left; returns what can be run.
+    """Check what the launches of a plan need, remove containers that dead runs left; returns what can be run.
 
-    Raises :class:`UsageError` for what can be mended by another command line.
+    What is known to fail is told and left out before anything is pulled. What nodes of a cluster lack is not
+    known here: their own jobs tell. Raises :class:`UsageError` for what another command line can mend.
     """
-    todo = survey.plan.without(served)
+    todo, engine = survey.plan.without(served), survey.host.engine
     check_paths(context.project, todo)
     tell_pins(context, todo, options)
-    tidy(survey, todo)
-    return able(context, survey, options, served)
+    if engine.available and engine.is_daemon and any(launch.image for launch in todo):
+        from trtmatrix.launchers.containers import remove_leftovers
+
+        for name in remove_leftovers():
+            print(f"trtmatrix: removed the container {name}, whose run had died", file=sys.stderr, flush=True)
+    if not any(launch.image or launch.gpu.present for launch in survey.plan.launches):
+        return survey  # wheels on the CPU need no look
+    from trtmatrix.images.rules import finding_lines
+
+    looked = look_ahead(context, survey, options, served)
+    for line in () if options.quiet else finding_lines(looked.findings):
+        print(line, file=sys.stderr)
+    plan = looked.survey.plan
+    return replace(looked.survey, plan=replace(plan, launches=(*survey.plan.away, *plan.launches)))
 
 
 def check_paths(project: Project, launches: Iterable[Launch]) -> None:
@@ -148,32 +161,6 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
         lines = check_pins(context, launches, options.locked)
         for line in () if options.quiet else lines:
             print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
-
-
-def tidy(survey: Survey, launches: Iterable[Launch]) -> None:
-    """Remove the containers that dead runs left; where nothing runs in a container, nothing is touched."""
-    engine = survey.host.engine
-    if engine.available and engine.is_daemon and any(launch.image for launch in launches):
-        from trtmatrix.launchers.containers import remove_leftovers
-
-        for name in remove_leftovers():
-            print(f"trtmatrix: removed the container {name}, whose run had died", file=sys.stderr, flush=True)
-
-
-def able(context: Context, survey: Survey, options: Options, served: frozenset[CellId]) -> Survey:
-    """Return the survey without what is known to fail; that is told, before anything is pulled.
-
-    What nodes of a cluster lack is not known here: their own jobs tell. Wheels on the CPU need no look.
-    """
-    if not any(launch.image or launch.gpu.present for launch in survey.plan.launches):
-        return survey
-    from trtmatrix.images.rules import finding_lines
-
-    looked = look_ahead(context, survey, options, served)
-    for line in () if options.quiet else finding_lines(looked.findings):
-        print(line, file=sys.stderr)
-    plan = looked.survey.plan
-    return replace(looked.survey, plan=replace(plan, launches=(*survey.plan.away, *plan.launches)))
 
 
 def look_ahead(context: Context, survey: Survey, options: Options, served: Collection[CellId]) -> Preflight:

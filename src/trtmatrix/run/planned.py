@@ -17,7 +17,6 @@ from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import docker_command, make_container_spec
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_seconds, order_launches
-from trtmatrix.plan.stale import Reason
 from trtmatrix.plan.survey import Survey
 from trtmatrix.run.perform import Options, here, look_ahead, tell_pins
 from trtmatrix.run.tasks import Executor, PlannedJob
@@ -64,7 +63,7 @@ class Planned:
 
 
 def plan_all(
-    context: Context, survey: Survey, reasons: Mapping[CellId, Reason], options: Options,
+    context: Context, survey: Survey, reasons: Mapping[CellId, str], options: Options,
     executor: Executor | None = None,
 ) -> Planned:  # fmt: skip
     """Return what would be started, in that order, for the cells that have a reason to be run."""
@@ -86,7 +85,7 @@ def plan_all(
             version=launch.version.name, gpu=launch.gpu.name, boards=boards,
             action="pull, then run" if launch.pull else "build, then run" if launch.build else "run",
             where=launch.python or origin_text(launch.version),
-            cells={str(cell.id): reasons[cell.id].words for cell in launch.cells},
+            cells={str(cell.id): reasons[cell.id] for cell in launch.cells},
             served=sum(cell.id in served for each in whole for cell in each.cells),
             beside=sum(cell.companion for cell in launch.cells),
             fetched=tuple(_fetched(launch, downloads)),

@@ -26,7 +26,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.stale import find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.run.execute import run_tasks
-from trtmatrix.run.perform import Options, able, make_run, tidy
+from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.run.tasks import Task, TaskQueue, new_run_id
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.plan import Launch, Pull
@@ -58,9 +58,7 @@ class Session:
         try:
             self._folder.chmod(0o755)
             options = Options(confirm=False, quiet=True)
-            survey = take_survey(self._context, Pull.NEVER)
-            tidy(survey, survey.plan.launches)
-            self._survey = able(self._context, survey, options, frozenset())
+            self._survey = make_ready(self._context, take_survey(self._context, Pull.NEVER), options)
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             run = make_run(shown, self._survey, options, QuietProgress(sys.stderr))
             self._repros: dict[str, LoadedRepro] = {}

@@ -24,7 +24,7 @@ from typing import Any
 
 from trtmatrix.common.border import RECORD, BorderError, check_name, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.paths import make_job_folder
+from trtmatrix.common.paths import make_job_folder, whole_file
 from trtmatrix.judge.compare import newest
 from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess, is_shared
 from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict, find_expectation
@@ -374,15 +374,10 @@ class Intake:
         path = self.out / name
         check_name(path.stem)
         path.parent.mkdir(mode=0o700, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        target = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        try:
+        with whole_file(path, 0o600, sync=False) as out:
             at = 0
             while at < size:
-                at += os.sendfile(target, file, at, size - at)
-        finally:
-            os.close(target)
-        partial.replace(path)
+                at += os.sendfile(out.fileno(), file, at, size - at)
 
     def _hang_up(self) -> None:
         if self._listening is not None:

@@ -94,45 +94,45 @@ def run_command(words: Sequence[str], seconds: float = SECONDS) -> str:
     return said
 
 
-class Slurm:
-    """One cluster's controller, asked as this user."""
+def submit(words: Sequence[str], script: str) -> str:
+    """Submit a script's file and return the job's id; :class:`JobRefused`, :class:`SlurmAway`."""
+    said = sbatch([*words, script])
+    return [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()][-1]
 
-    def submit(self, words: Sequence[str], script: str) -> str:
-        """Submit a script's file and return the job's id; :class:`JobRefused`, :class:`SlurmAway`."""
-        said = self.sbatch([*words, script])
-        return [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()][-1]
 
-    def sbatch(self, words: Sequence[str]) -> str:
-        """Return what sbatch says, which may only be asked to test a job. Raises as :meth:`submit`."""
-        try:
-            return run_command(["sbatch", *words], SUBMIT_SECONDS)
-        except SlurmAway:
-            raise
-        except MachineryError as error:
-            said = str(error).lower()
-            if any(words in said for words in LATER):
-                raise SlurmAway(str(error), unknown=any(words in said for words in UNSURE)) from error
-            raise JobRefused(f"sbatch refused the job: {error}\n  {REMEDY}") from error
+def sbatch(words: Sequence[str]) -> str:
+    """Return what sbatch says, which may only be asked to test a job. Raises as :func:`submit`."""
+    try:
+        return run_command(["sbatch", *words], SUBMIT_SECONDS)
+    except SlurmAway:
+        raise
+    except MachineryError as error:
+        said = str(error).lower()
+        if any(words in said for words in LATER):
+            raise SlurmAway(str(error), unknown=any(words in said for words in UNSURE)) from error
+        raise JobRefused(f"sbatch refused the job: {error}\n  {REMEDY}") from error
 
-    def jobs(self, names: Iterable[str]) -> dict[Task, JobState]:
-        """Return what Slurm still knows of arrays by name: (name, task) → state; also of what is over.
 
-        :class:`SlurmAway` where it does not answer: that is never "no such job".
-        """
-        wanted = ",".join(sorted(names))
-        if not wanted:
-            return {}
-        try:
-            out = run_command(["squeue", "-h", "-r", "-t", "all", "-n", wanted, "-o", "%j|%K|%T|%N|%r"])
-        except MachineryError as error:
-            raise SlurmAway(f"squeue: {error}") from error
-        found = {}
-        for line in out.splitlines():
-            name, task, state, node, reason = [*line.split("|", 4), "", "", "", ""][:5]
-            if task.isdecimal():
-                found[name, int(task)] = JobState(state=state, node=node, reason=reason)
-        return found
+def jobs(names: Iterable[str]) -> dict[Task, JobState]:
+    """Return what Slurm still knows of arrays by name: (name, task) → state; also of what is over.
 
-    def cancel(self, *words: str) -> None:
-        """End the jobs that words of scancel name: ``-n NAME``, ``JOB_TASK``."""
-        run_command(["scancel", *words])
+    :class:`SlurmAway` where it does not answer: that is never "no such job".
+    """
+    wanted = ",".join(sorted(names))
+    if not wanted:
+        return {}
+    try:
+        out = run_command(["squeue", "-h", "-r", "-t", "all", "-n", wanted, "-o", "%j|%K|%T|%N|%r"])
+    except MachineryError as error:
+        raise SlurmAway(f"squeue: {error}") from error
+    found = {}
+    for line in out.splitlines():
+        name, task, state, node, reason = [*line.split("|", 4), "", "", "", ""][:5]
+        if task.isdecimal():
+            found[name, int(task)] = JobState(state=state, node=node, reason=reason)
+    return found
+
+
+def cancel(*words: str) -> None:
+    """End the jobs that words of scancel name: ``-n NAME``, ``JOB_TASK``."""
+    run_command(["scancel", *words])

@@ -14,7 +14,7 @@ from trtmatrix.images.rules import Finding, Level
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.slurm.cluster import Cluster, open_cluster, open_site
-from trtmatrix.slurm.commands import JobRefused, Slurm, run_command
+from trtmatrix.slurm.commands import JobRefused, run_command, sbatch
 from trtmatrix.slurm.tasks import sbatch_words
 from trtmatrix.suite.plan import Pull
 
@@ -55,7 +55,7 @@ def _findings(cluster: Cluster) -> Iterator[Finding]:
     for gpu in site.gpus:
         words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
         try:
-            Slurm().sbatch(["--test-only", *words, "--wrap=true"])
+            sbatch(["--test-only", *words, "--wrap=true"])
             found = f"sbatch would take its jobs ({gpu.gres})"
             yield Finding(level=Level.GOOD, what=gpu.name, found=found)
         except JobRefused as error:

@@ -26,8 +26,9 @@ from trtmatrix.plan.order import Seconds, estimate_seconds, known_seconds
 from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import CELLS, PlannedJob, Run
+from trtmatrix.slurm import commands
 from trtmatrix.slurm.cluster import Cluster
-from trtmatrix.slurm.commands import JobRefused, JobState, Slurm, SlurmAway, Task
+from trtmatrix.slurm.commands import JobRefused, JobState, SlurmAway, Task
 from trtmatrix.slurm.shared import RunFolder, Submission, record_names
 from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell
@@ -99,7 +100,7 @@ class Following:
     def _tasks(self) -> list[tuple[Submission, int]]:
         return [(sent, task) for sent in self.run.submissions() for task in range(len(sent.tasks))]
 
-    def look(self, states: Mapping[Task, JobState], slurm: Slurm) -> None:
+    def look(self, states: Mapping[Task, JobState]) -> None:
         """Note which tasks have ended: by Slurm's word, their exit code, or as nobody knows of them."""
         codes, closed = {sent.name: sent.codes() for sent in self.run.submissions()}, self.run.facts() is None
         for sent, task in self._tasks():
@@ -109,7 +110,7 @@ class Following:
             state, code = states.get(key), codes[sent.name].get(task)
             if state is not None and state.is_stuck and sent.job:
                 with contextlib.suppress(MachineryError):  # it is seen again at the next look
-                    slurm.cancel(f"{sent.job}_{task}")
+                    commands.cancel(f"{sent.job}_{task}")
             elif state is not None and not state.is_over:
                 self.missing[key] = 0
                 continue
@@ -144,7 +145,6 @@ class SlurmExecutor:
             for launch in survey.plan.away for cell in launch.cells
         }  # fmt: skip
         self.known = known_seconds(survey.cells, survey.stored)
-        self.slurm = Slurm()
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]
         self.own = Following(run=self.shared.run(self.key))
@@ -233,13 +233,13 @@ class SlurmExecutor:
         """Ask Slurm once for all that is followed; returns False where it does not answer."""
         followed = [self.own, *self.others.values()]
         try:
-            states = self.slurm.jobs([name for each in followed for name in each.living()])
+            states = commands.jobs([name for each in followed for name in each.living()])
         except SlurmAway as error:
             self.note(f"Slurm does not answer, and is asked again: {error}")
             return False
         for each in followed:
             each.refresh()
-            each.look(states, self.slurm)
+            each.look(states)
         for key, other in list(self.others.items()):
             if other.idle >= SETTLE:
                 with self.shared.lock():
@@ -340,7 +340,7 @@ class SlurmExecutor:
         script.write_text(task_script(self.site, suite=suite, folder=folder, python=python))
         words = sbatch_words(self.site, gpu, name=sent.name, folder=folder, tasks=len(tasks), avoid=avoid)
         try:
-            job = self.slurm.submit(words, str(script))
+            job = commands.submit(words, str(script))
         except JobRefused as error:
             own.drop(sent)
             said = str(error).splitlines()[0]
@@ -369,9 +369,9 @@ class SlurmExecutor:
         while time.monotonic() < end and not self.state.hurry.is_set():
             with contextlib.suppress(MachineryError):
                 for name in [] if told else names:
-                    self.slurm.cancel("-n", name)
+                    commands.cancel("-n", name)
                 told = True
-                if all(state.is_over for state in self.slurm.jobs(names).values()):
+                if all(state.is_over for state in commands.jobs(names).values()):
                     return True
             time.sleep(min(0.5, self.poll))
         return not names

@@ -47,9 +47,8 @@ def sbatch_words(
         f"--gres={gpu.gres}", f"--time={minutes}", f"--signal=B:TERM@{min(60, 20 * minutes)}",
         f"--cpus-per-task={site.limits.cpus}", f"--mem={site.limits.memory >> 20}M", *site.options,
     ]  # fmt: skip
-    named = {"constraint": gpu.constraint, "partition": gpu.partition, "account": gpu.account, "qos": gpu.qos}
-    words += [f"--{key}={value}" for key, value in named.items() if value]
-    words += gpu.options
+    named = ((key, getattr(gpu, key)) for key in ("constraint", "partition", "account", "qos"))
+    words += [*(f"--{key}={value}" for key, value in named if value), *gpu.options]
     excluded = [word.removeprefix("--exclude=") for word in words if word.startswith("--exclude=")][-1:]
     if avoided := sorted(avoid):
         words.append(f"--exclude={','.join([*excluded, *avoided])}")

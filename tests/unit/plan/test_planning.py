@@ -13,7 +13,6 @@ from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.images.downloads import image_words
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
-from trtmatrix.plan.stale import Reason, Why
 from trtmatrix.plan.survey import Survey, take_survey
 from trtmatrix.run.perform import Options, announce
 from trtmatrix.run.planned import plan_all, plan_text
@@ -40,7 +39,7 @@ def of_plan(plan: Plan) -> str:
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
     matrix = make_matrix()
     context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
-    reasons = {cell.id: Reason(why=Why.NO_RECORD, words="no record") for cell in cells}
+    reasons = {cell.id: "no record" for cell in cells}
     return plan_text(plan_all(context, survey, reasons, Options())) + "\n"
 
 

@@ -15,7 +15,7 @@ from trtmatrix.judge.compare import is_current, make_entries
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import Why, find_changes, origin_digests
+from trtmatrix.plan.stale import find_changes, origin_digests
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_reasons
 from trtmatrix.suite.cells import Selection, expand
@@ -56,72 +56,71 @@ SINCE = "since 2026-11-20"
 FEW = Options(rebuilds=3)
 DOUBT = "it is not believed yet: 3 engines alone first (FAIL (1 build))"
 
-REASONS: dict[str, tuple[Entry, Options, Why | None, str]] = {
-    "no record": (make_unknown(CELL), PLAIN, Why.NO_RECORD, "no record"),
+REASONS: dict[str, tuple[Entry, Options, str | None]] = {
+    "no record": (make_unknown(CELL), PLAIN, "no record"),
     "another repro": (
-        changed(repro="0" * 32 + "b" * 32), PLAIN, Why.CHANGED, f"repro sdpa-scale changed {SINCE}",
+        changed(repro="0" * 32 + "b" * 32), PLAIN, f"repro sdpa-scale changed {SINCE}",
     ),
     "another way to build": (
-        changed(repro="a" * 32 + "0" * 32), PLAIN, Why.CHANGED,
+        changed(repro="a" * 32 + "0" * 32), PLAIN,
         f"what repros are built with (trtmatrix.authoring) changed {SINCE}",
     ),
     "another case": (
-        changed(case="0"), PLAIN, Why.CHANGED, f"parameters of sdpa-scale/sdpa-tf32 changed {SINCE}",
+        changed(case="0"), PLAIN, f"parameters of sdpa-scale/sdpa-tf32 changed {SINCE}",
     ),
     "asked otherwise": (
-        changed(asked="0"), PLAIN, Why.CHANGED,
+        changed(asked="0"), PLAIN,
         f"defects, engines or time limit of sdpa-scale/sdpa-tf32 changed {SINCE}",
     ),
-    "another probe": (changed(probe="0"), PLAIN, Why.CHANGED, f"probe changed {SINCE}"),
+    "another probe": (changed(probe="0"), PLAIN, f"probe changed {SINCE}"),
     "another image": (
-        changed(image="sha256:" + "0" * 64), PLAIN, Why.CHANGED,
+        changed(image="sha256:" + "0" * 64), PLAIN,
         f"image of 10.7.0 000000000000 → ffffffffffff changed {SINCE}",
     ),
     "another runtime": (
-        changed(runtime="host"), PLAIN, Why.CHANGED, f"runtime host → container changed {SINCE}",
+        changed(runtime="host"), PLAIN, f"runtime host → container changed {SINCE}",
     ),
     "another driver": (
-        entry({"gpu": {**GPU, "driver": "535.1"}}), PLAIN, Why.CHANGED,
+        entry({"gpu": {**GPU, "driver": "535.1"}}), PLAIN,
         f"driver 535.1 → 580.159 changed {SINCE}",
     ),
     "another board": (
-        entry({"gpu": {**GPU, "variant": "1g.18gb"}}), PLAIN, Why.CHANGED,
+        entry({"gpu": {**GPU, "variant": "1g.18gb"}}), PLAIN,
         f"GPU's variant 1g.18gb → none changed {SINCE}",
     ),
     "a record without digests": (
-        entry({"digests": {}}), PLAIN, Why.CHANGED,
+        entry({"digests": {}}), PLAIN,
         "repro sdpa-scale; parameters of sdpa-scale/sdpa-tf32; "
         "defects, engines or time limit of sdpa-scale/sdpa-tf32; probe; image of 10.7.0 ? → ffffffffffff; "
         f"runtime ? → container changed {SINCE}",
     ),
     "elsewhere": (
-        entry({}, local=False), PLAIN, Why.ELSEWHERE, "its records were published, not measured here",
+        entry({}, local=False), PLAIN, "its records were published, not measured here",
     ),
     "trouble": (
-        entry({"ended": Cause.LAUNCHER_FAILED.value}), PLAIN, Why.TROUBLE,
+        entry({"ended": Cause.LAUNCHER_FAILED.value}), PLAIN,
         "the last run ended by what may pass: launcher failed",
     ),
     "few engines": (
-        entry({}), FEW, Why.FEW_ENGINES, "1 engine of the 3 asked for (--rebuilds)",
+        entry({}), FEW, "1 engine of the 3 asked for (--rebuilds)",
     ),
-    "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, Why.NOT_BELIEVED, DOUBT),
+    "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, DOUBT),
     "confirmed": (
         entry({"value": 9999.0, **SHARED}, {"value": 9999.0, "others": (9999.0,) * 2, "confirms": "r0"}),
-        PLAIN, None, "",
+        PLAIN, None,
     ),
-    "rerun": (entry({}), Options(rerun=True), Why.RERUN, "--rerun"),
-    "served": (entry({}), PLAIN, None, ""),
-    "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None, ""),
-    "cannot run here": (entry({"value": 9999.0, **SHARED}, excluded=True), PLAIN, None, ""),
+    "rerun": (entry({}), Options(rerun=True), "--rerun"),
+    "served": (entry({}), PLAIN, None),
+    "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None),
+    "cannot run here": (entry({"value": 9999.0, **SHARED}, excluded=True), PLAIN, None),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REASONS)
 def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
-    shown, options, why, words = REASONS[name]
-    reason = find_reasons([shown], options, {shown.cell.id: NOW}).get(shown.cell.id)
-    assert (reason.why, reason.words) == (why, words) if reason else why is None
-    assert bool(find_reasons([shown], options)) is (why is not None)
+    shown, options, words = REASONS[name]
+    assert find_reasons([shown], options, {shown.cell.id: NOW}).get(shown.cell.id) == words
+    assert bool(find_reasons([shown], options)) is (words is not None)
 
 
 class Desk:
@@ -160,7 +159,7 @@ class Desk:
         context, survey = self.survey()
         entries = entries_of(context, survey, survey.stored)
         reasons = find_reasons(entries, Options(**options), digests_now(context, survey))
-        return "".join(reason.words for reason in reasons.values())
+        return "".join(reasons.values())
 
 
 @pytest.fixture
