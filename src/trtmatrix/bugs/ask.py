@@ -40,7 +40,6 @@ from trtmatrix.suite.model import (
     Cause,
     Evidence,
     Exclusion,
-    Gpu,
     Known,
     Outcome,
     Product,
@@ -48,7 +47,6 @@ from trtmatrix.suite.model import (
     is_release,
 )
 from trtmatrix.suite.plan import HeldImage, Isolation, Pull, find_image, registry_name
-from trtmatrix.suite.repros import Case, Repro
 from trtmatrix.upgrade.question import DOOR, file_options, model_options
 
 STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
@@ -88,88 +86,6 @@ class BisectOptions:
         return f"{DOOR} {shlex.join(['bisect', '--', *words, *report.ends(name), *other])}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaseRun:
-    """One case on one GPU: what is stored of it at versions, and a run at one of them."""
-
-    context: Context
-    repro: Repro
-    case: Case
-    gpu: Gpu
-    rebuilds: int
-    pull: Pull
-    can_run: bool
-
-    @property
-    def id(self) -> str:
-        """The case with its repro."""
-        return f"{self.repro.id}/{self.case.id}"
-
-    def narrowed(self, versions: Sequence[Version]) -> Context:
-        """Return the context of the case at these versions."""
-        selection = replace(
-            self.context.selection, versions=tuple(v.name for v in versions), repros=(self.repro.id,),
-            cases=(self.id,), gpus=() if self.gpu == CPU else (self.gpu.slug,),
-        )  # fmt: skip
-        return replace(self.context, selection=selection)
-
-    def look(self, versions: Sequence[Version]) -> tuple[dict[int, Reply], dict[int, Answer]]:
-        """Return by place what records answer, and what reports and older records let expect."""
-        context = self.narrowed(versions)
-        survey = take_survey(context, self.pull)
-        current, images = digests_now(context, survey), survey.host.engine.images
-        entries = self._mine(entries_of(context, survey, survey.stored))
-        replies, hints = dict[int, Reply](), dict[int, Answer]()
-        for place, entry in enumerate(map(entries.get, [version.name for version in versions])):
-            if entry is None:
-                continue
-            reply = stored_reply(
-                entry, rebuilds=self.rebuilds, can_run=self.can_run and entry.excluded is None,
-                current=current[entry.cell.id], images=images,
-            )  # fmt: skip
-            replies |= {place: reply} if reply else {}
-            if entry.outcome and (hint := answer_of(entry, entry.outcome)) is not Answer.CANNOT_SAY:
-                hints[place] = hint
-        return replies, hints
-
-    def ask(self, version: Version) -> Reply:
-        """Run the case at a version, with as many engines as a good answer needs, in one container.
-
-        In a process of its own: what another cell left, or was remembered of one, is no build. Without the
-        controls and the other products that go along with a run: they answer nothing here.
-        """
-        context = replace(self.narrowed([version]), controls=False)
-        survey = take_survey(context, self.pull)
-        result = perform(context, survey, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
-        entry = self._mine(result.entries).get(version.name)
-        if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
-            why = [item.detail or item.why.value for item in result.not_ready]
-            why += [entry.excluded.detail if entry and entry.excluded else "it left no record"]
-            return replace(_silent("not run", why[0]), known="tried now", tried=True)
-        images = survey.host.engine.images
-        return reply_of(entry, entry.outcome, rebuilds=self.rebuilds, images=images, tried=True)
-
-    def _mine(self, entries: Sequence[Entry]) -> dict[str, Entry]:
-        mine = (self.repro.id, self.case.id)
-        return {
-            entry.cell.version.name: entry for entry in entries
-            if (entry.cell.repro.id, entry.cell.case.id) == mine and not entry.cell.companion
-        }  # fmt: skip
-
-    def subject(self, product: Product, what: str) -> Subject:
-        """Return what is looked for, in words."""
-        driver = f" (driver {self.gpu.driver})" if self.gpu.driver else ""
-        place = self.gpu.name + driver if self.gpu != CPU else "the CPU"
-        known = (self.repro.title, self.repro.upstream, f"{PRODUCT_NAMES[product]} on {place}")
-        return Subject(title=self.id, about=", ".join(part for part in known if part), what=what)
-
-    def words(self, options: BisectOptions) -> list[str]:
-        """Return the options that name the case, the GPU, the builds and the files."""
-        what = model_options(options.model) if options.model.model else ["--case", self.id]
-        gpu = ["--gpu", options.wanted_gpu] if options.wanted_gpu else []
-        return [*what, *gpu, "--rebuilds", str(self.rebuilds), *file_options(options.project)]
-
-
 class Asker(Protocol):
     """Knows a row of candidates, the oldest first, and asks one of them.
 
@@ -192,36 +108,135 @@ class Asker(Protocol):
         """Return the commands that show a result again, one after another."""
 
 
-class Versions(Asker):
+class CaseAsker(Asker):
+    """One case on one GPU: what is stored of it at versions, and a run at one of them."""
+
+    def __init__(self, options: BisectOptions, what: str) -> None:
+        """Find the case that was named and the GPU that is meant; ``what``: what its candidates are."""
+        self.options, self.rebuilds = options, 3 if options.rebuilds is None else options.rebuilds
+        self.pull = Pull.NAMED if options.pull else Pull.NEVER
+        product, wanted = options.product, options.wanted_case
+        self.rests_on = f"a good answer rests on {self.rebuilds} builds" * (self.rebuilds > 1)
+        context = open_model(open_context(options.project), options.model)
+        if options.model.model is not None:
+            for told in notes_of(context):
+                print(f"{options.model.model.name}: {told}", file=sys.stderr)
+        repros = [repro for repro in context.plain_repros if wanted is not None or repro.id != CONTROLS]
+        rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
+        found = [name for name in rows if wanted in {None, name, name.partition("/")[2]}]
+        if wanted and len(found) > 1:
+            raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")
+        if not found:
+            names = [*(case.id for _, case in rows.values()), *rows]
+            raise UsageError(nearest_names("--case", wanted or "", names))
+        self.id, (self.repro, self.case) = found[0], rows[found[0]]
+        if product not in self.case.products:
+            able = " or ".join(f"--product {p.value}" for p in Product if p in self.case.products)
+            raise UsageError(f"{self.id} is not run by {PRODUCT_NAMES[product]}: say {able}")
+        gpu, named, place = CPU, [options.wanted_gpu] if options.wanted_gpu else [], "the CPU"
+        if product is Product.TENSORRT:
+            gpu = choose_gpu(named, find_gpus().gpus, read_records(context.project.results))
+            place = gpu.name + (f" (driver {gpu.driver})" if gpu.driver else "")
+        elif named:
+            raise UsageError(f"--gpu {named[0]}: {PRODUCT_NAMES[product]} is run on the CPU here")
+        known = (self.repro.title, self.repro.upstream, f"{PRODUCT_NAMES[product]} on {place}")
+        self.subject = Subject(title=self.id, about=", ".join(filter(None, known)), what=what)
+        selection = replace(
+            context.selection, versions=(), repros=(self.repro.id,), cases=(self.id,),
+            gpus=() if gpu == CPU else (gpu.slug,),
+        )  # fmt: skip
+        self.context = replace(context, selection=selection)
+
+    def look(
+        self, context: Context, versions: Sequence[Version]
+    ) -> tuple[dict[int, Reply], dict[int, Answer]]:
+        """Return by place what records answer, and what reports and older records let expect."""
+        context = _at(context, versions)
+        survey = take_survey(context, self.pull)
+        current, images = digests_now(context, survey), survey.host.engine.images
+        entries = self._mine(entries_of(context, survey, survey.stored))
+        replies, hints = dict[int, Reply](), dict[int, Answer]()
+        for place, entry in enumerate(map(entries.get, [version.name for version in versions])):
+            if entry is None:
+                continue
+            reply = stored_reply(
+                entry, rebuilds=self.rebuilds, can_run=not self.options.no_run and entry.excluded is None,
+                current=current[entry.cell.id], images=images,
+            )  # fmt: skip
+            replies |= {place: reply} if reply else {}
+            if entry.outcome and (hint := answer_of(entry, entry.outcome)) is not Answer.CANNOT_SAY:
+                hints[place] = hint
+        return replies, hints
+
+    def run_at(self, context: Context, version: Version) -> Reply:
+        """Run the case at a version, with as many engines as a good answer needs, in one container.
+
+        In a process of its own: what another cell left, or was remembered of one, is no build. Without the
+        controls and the other products that go along with a run: they answer nothing here.
+        """
+        context = replace(_at(context, [version]), controls=False)
+        survey = take_survey(context, self.pull)
+        result = perform(context, survey, Options(rebuilds=self.rebuilds, isolation=Isolation.PROCESS))
+        entry = self._mine(result.entries).get(version.name)
+        if entry is None or entry.outcome is None or entry.evidence is not Evidence.MEASURED:
+            why = [item.detail or item.why.value for item in result.not_ready]
+            why += [entry.excluded.detail if entry and entry.excluded else "it left no record"]
+            return replace(_silent("not run", why[0]), known="tried now", tried=True)
+        images = survey.host.engine.images
+        return reply_of(entry, entry.outcome, rebuilds=self.rebuilds, images=images, tried=True)
+
+    def _mine(self, entries: Sequence[Entry]) -> dict[str, Entry]:
+        mine = (self.repro.id, self.case.id)
+        return {
+            entry.cell.version.name: entry for entry in entries
+            if (entry.cell.repro.id, entry.cell.case.id) == mine and not entry.cell.companion
+        }  # fmt: skip
+
+    def words(self) -> list[str]:
+        """Return the options that name the case, the GPU, the builds and the files."""
+        options = self.options
+        what = model_options(options.model) if options.model.model else ["--case", self.id]
+        gpu = ["--gpu", options.wanted_gpu] if options.wanted_gpu else []
+        return [*what, *gpu, "--rebuilds", str(self.rebuilds), *file_options(options.project)]
+
+
+def _at(context: Context, versions: Sequence[Version]) -> Context:
+    names = tuple(version.name for version in versions)
+    return replace(context, selection=replace(context.selection, versions=names))
+
+
+class Versions(CaseAsker):
     """matrix.yaml's versions of one product, the oldest first.
 
     One of which nothing is known yet is searched only where it can be run here, or is named as an end.
     """
 
-    def __init__(self, run: CaseRun, options: BisectOptions) -> None:
-        self.run, self.options, self.rests_on = run, options, _rests_on(run)
-        known = {cell.version.name for cell in take_survey(run.narrowed([]), run.pull).cells}
+    def __init__(self, options: BisectOptions) -> None:
+        super().__init__(options, "version")
+        known = {cell.version.name for cell in take_survey(self.context, self.pull).cells}
         known |= {end for end in (options.good, options.bad) if end}
-        found = [each for each in candidates_of(run.context.matrix, options.product) if each[0].name in known]
+        found = [
+            each for each in candidates_of(self.context.matrix, options.product) if each[0].name in known
+        ]
         self.versions = [version for version, _ in found]
         self.candidates = tuple(candidate for _, candidate in found)
-        self.subject = run.subject(options.product, "version")
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
         """Return what records answer, and what reports and older records say."""
-        return self.run.look(self.versions)
+        return self.look(self.context, self.versions)
 
     def ask(self, number: int) -> Reply:
         """Run the case at a version."""
-        return self.run.ask(self.versions[number])
+        return self.run_at(self.context, self.versions[number])
 
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return what runs the case at these versions, and what searches between them report."""
         names = ",".join(self.candidates[number].name for number in report.shown)
-        case = self.run.words(self.options)
-        row = [] if self.options.model.model else ["--repro", self.run.repro.id]
-        search = self.options.search_again(case, report, report.name)
-        return (f"{DOOR} {shlex.join(['matrix', '--', '--trt', names, *row, *case])}", search)[not names :]
+        row = [] if self.options.model.model else ["--repro", self.repro.id]
+        search = self.options.search_again(self.words(), report, report.name)
+        return (f"{DOOR} {shlex.join(['matrix', '--', '--trt', names, *row, *self.words()])}", search)[
+            not names :
+        ]
 
 
 def answer_of(entry: Entry, outcome: Outcome) -> Answer:
@@ -298,45 +313,13 @@ def candidates_of(matrix: Matrix, product: Product) -> list[tuple[Version, Candi
     return [(v, Candidate(name=v.name, image=image)) for v, image in zip(found, images, strict=True)]
 
 
-def open_case(options: BisectOptions) -> CaseRun:
-    """Return the case that was named, with the GPU that is meant."""
-    product = options.product
-    context = open_model(open_context(options.project), options.model)
-    if options.model.model is not None:
-        for told in notes_of(context):
-            print(f"{options.model.model.name}: {told}", file=sys.stderr)
-    wanted = options.wanted_case
-    repros = [repro for repro in context.plain_repros if wanted is not None or repro.id != CONTROLS]
-    rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
-    found = [name for name in rows if wanted in {None, name, name.partition("/")[2]}]
-    if wanted and len(found) > 1:
-        raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")
-    if not found:
-        names = [*(case.id for _, case in rows.values()), *rows]
-        raise UsageError(nearest_names("--case", wanted or "", names))
-    repro, case = rows[found[0]]
-    if product not in case.products:
-        able = " or ".join(f"--product {p.value}" for p in Product if p in case.products)
-        raise UsageError(f"{repro.id}/{case.id} is not run by {PRODUCT_NAMES[product]}: say {able}")
-    gpu, named = CPU, [options.wanted_gpu] if options.wanted_gpu else []
-    if product is Product.TENSORRT:
-        gpu = choose_gpu(named, find_gpus().gpus, read_records(context.project.results))
-    elif named:
-        raise UsageError(f"--gpu {named[0]}: {PRODUCT_NAMES[product]} is run on the CPU here")
-    return CaseRun(
-        context=context, repro=repro, case=case, gpu=gpu,
-        rebuilds=3 if options.rebuilds is None else options.rebuilds,
-        pull=Pull.NAMED if options.pull else Pull.NEVER, can_run=not options.no_run,
-    )  # fmt: skip
-
-
-class UserImages(Asker):
+class UserImages(CaseAsker):
     """Images in the order that they were given, the oldest first."""
 
-    def __init__(self, run: CaseRun, options: BisectOptions) -> None:
-        self.run, self.options, self.names = run, options, (names := read_images(options))
-        self.candidates = tuple(Candidate(name=name, image=name) for name in names)
-        self.subject, self.rests_on = run.subject(options.product, "image"), _rests_on(run)
+    def __init__(self, options: BisectOptions) -> None:
+        super().__init__(options, "image")
+        self.names = read_images(options)
+        self.candidates = tuple(Candidate(name=name, image=name) for name in self.names)
         self._held: dict[int, HeldImage] = {}
 
     def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
@@ -349,7 +332,7 @@ class UserImages(Asker):
             held = find_image(engine.images, name)
             if held is not None:
                 self._held[number] = held
-                reply = self._of(held, lambda run, version: run.look([version])[0].get(0))
+                reply = self._of(held, lambda context, version: self.look(context, [version])[0].get(0))
                 replies |= {number: reply} if reply else {}
             elif not self.options.pull:
                 replies[number] = _silent("not here", "pull it, or say --pull")
@@ -362,7 +345,7 @@ class UserImages(Asker):
                 self._held[number] = pull_by_name(self.names[number])
             except MachineryError as error:
                 return replace(_silent("not pulled", str(error).splitlines()[0]), tried=True)
-        return self._of(self._held[number], CaseRun.ask) or _silent("not run", "")
+        return self._of(self._held[number], self.run_at) or _silent("not run", "")
 
     def commands(self, report: Report) -> tuple[str, ...]:
         """Return what searches these images again; an image is named by its digest where it has one."""
@@ -372,34 +355,27 @@ class UserImages(Asker):
             return held.registry if held and held.registry else self.names[number]
 
         row = ["--image", *map(name, range(report.search.count))]
-        return (self.options.search_again([*self.run.words(self.options), *row], report, name),)
+        return (self.options.search_again([*self.words(), *row], report, name),)
 
-    def _of(self, held: HeldImage, ask: Callable[[CaseRun, Version], Reply | None]) -> Reply | None:
+    def _of(self, held: HeldImage, ask: Callable[[Context, Version], Reply | None]) -> Reply | None:
         """Return what a run in an image answers; its records lie apart, and the CPU checks TensorRT's."""
-        context, product = self.run.context, self.options.product
+        context, product = self.context, self.options.product
         version = _version_of(held, product, context.project.cache)
         if isinstance(version, Reply):
-            return version
-        checks = [v for v in context.matrix.versions if v.product is Product.ONNXRUNTIME]
-        versions = (version, *(checks if product is Product.TENSORRT else []))
-        sources = {**context.matrix.sources, SOURCE: Source(title="what the image says of itself")}
-        results = context.project.cache / FOLDER / held.id.removeprefix("sha256:")[:16]
-        matrix = replace(context.matrix, versions=versions, sources=sources)
-        inside = replace(context, matrix=matrix, project=replace(context.project, results=results))
-        reply = ask(replace(self.run, context=inside), version)
+            reply: Reply | None = version
+        else:
+            checks = [v for v in context.matrix.versions if v.product is Product.ONNXRUNTIME]
+            versions = (version, *(checks if product is Product.TENSORRT else []))
+            sources = {**context.matrix.sources, SOURCE: Source(title="what the image says of itself")}
+            results = context.project.cache / FOLDER / held.id.removeprefix("sha256:")[:16]
+            matrix = replace(context.matrix, versions=versions, sources=sources)
+            project = replace(context.project, results=results)
+            reply = ask(replace(context, matrix=matrix, project=project), version)
         return replace(reply, digest=held.registry, image_id=held.id) if reply else None
 
 
-def _rests_on(run: CaseRun) -> str:
-    return f"a good answer rests on {run.rebuilds} builds" if run.rebuilds > 1 else ""
-
-
-def _silent(what: str, reason: str, held: HeldImage | None = None) -> Reply:
-    digest, image_id = (held.registry, held.id) if held else ("", "")
-    return Reply(
-        answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at", digest=digest,
-        image_id=image_id,
-    )  # fmt: skip
+def _silent(what: str, reason: str) -> Reply:
+    return Reply(answer=Answer.CANNOT_SAY, words=what, reason=reason, known="looked at")
 
 
 def _version_of(held: HeldImage, product: Product, cache: Path) -> Version | Reply:
@@ -407,13 +383,13 @@ def _version_of(held: HeldImage, product: Product, cache: Path) -> Version | Rep
     try:
         found = recall(cache, "contents", held.id, lambda: read_contents(held.id))
     except MachineryError as error:
-        return _silent("cannot be run", str(error), held)
+        return _silent("cannot be run", str(error))
     library = found.get(product.value)
     if library is None:
         has = ", ".join(f"{name} {version}" for name, version in found.items()) or "nothing that is known"
-        return _silent(f"no {PRODUCT_NAMES[product]} in it", f"it has {has}", held)
+        return _silent(f"no {PRODUCT_NAMES[product]} in it", f"it has {has}")
     if not is_release(library):
-        return _silent("unclear version", f"{library} is no release number", held)
+        return _silent("unclear version", f"{library} is no release number")
     release = re.sub(r"[^a-z0-9.]+", ".", library.lower()).strip(".")
     facts = {
         name: Fact(value=value, known=Known.INFERRED, source=SOURCE) for name, value in found.items() if value

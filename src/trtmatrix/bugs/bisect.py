@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 
 from trtmatrix import __version__
-from trtmatrix.bugs.ask import Asker, BisectOptions, ShellCommand, UserImages, Versions, open_case
+from trtmatrix.bugs.ask import Asker, BisectOptions, ShellCommand, UserImages, Versions
 from trtmatrix.bugs.bisect_report import (
     Reply,
     Report,
@@ -25,10 +25,8 @@ from trtmatrix.suite.cells import unlisted_version
 def bisect_command(options: BisectOptions) -> ExitCode:
     """Search, and print the report; the exit code says whether an edge was found."""
     check_options(options)
-    if options.shell_command is not None:
-        asker: Asker = ShellCommand(options)
-    else:
-        asker = (UserImages if options.image else Versions)(open_case(options), options)
+    kind = UserImages if options.image else Versions
+    asker: Asker = (kind if options.shell_command is None else ShellCommand)(options)
     names = [candidate.name for candidate in asker.candidates]
     if len(names) < 2:
         raise UsageError(

@@ -206,7 +206,6 @@ def _sentences(report: Report, mark: Mark, escape: Mark) -> Iterator[str]:
 
 
 def _edge_sentences(report: Report, mark: Mark) -> Iterator[str]:
-    """Yield where the failure came in and where it went, or why that is not known."""
     bads, edges = report.search.all(Answer.BAD), report.edges
     if not bads:
         so_far = " until then" if report.cut_short else ""

@@ -141,7 +141,6 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
 
 
 def _why_nothing(entry: Entry | None, cell: CellId, options: ModelOptions) -> str:
-    """Say why a cell makes no archive, and what to type."""
     model = f" --model {options.model}" if options.model else f" --repro {cell.repro} --case {cell.case}"
     gpu = "" if cell.gpu in {CPU.slug, NO_GPU.slug} else f" --gpu {cell.gpu}"
     run = f"run it: python -m trtmatrix run --trt {cell.version}{model}{gpu} --rerun"

@@ -134,7 +134,6 @@ def _title(report: Issue, *, is_torch: bool) -> str:
 
 
 def _description(report: Issue) -> str:
-    """Return what fails, by how much, against what, since when, and what helps."""
     found, repro, record = report.found, report.found.entry.cell.repro, report.found.record
     helps = [
         plain(f"{item.what} ({item.source})" if item.source else item.what) for item in repro.workarounds

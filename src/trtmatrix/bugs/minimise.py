@@ -163,7 +163,6 @@ class Minimiser:
 
     @property
     def _commands(self) -> list[str]:
-        """The command that makes an archive of the result."""
         return [f"python -m trtmatrix bundle make {self.smallest}"] if self.smallest else []
 
     def text(self) -> str:
@@ -293,12 +292,8 @@ class Minimiser:
         return (NOT if good.manner else CANNOT_SAY), f"{self.good} is not right: {good.said}"
 
     def _differs(self, found: Manner) -> str:
-        """Say how a failure is not the one that is wanted; nothing where it is.
-
-        Numbers may be wrong because a tensor before them has another shape, and was stretched to theirs.
-        """
         if found.kind is Kind.SHAPE and self.wanted.kind is Kind.WRONG:
-            return ""
+            return ""  # a tensor before them may have had that shape, and was stretched to theirs
         return same_manner(self.wanted, found)
 
     def _has_time(self) -> bool:

@@ -258,10 +258,7 @@ class Trials:
 
 
 def _remove(blobs: Path, folders: Iterable[Path]) -> None:
-    """Remove the files of a trial: dozens of large models would fill the disk.
-
-    What lies in ``blobs`` by its content goes where nothing else has it.
-    """
+    """Remove the files of a trial, which would fill the disk; blobs only where nothing else has them."""
     mine = set[int]()  # the cache is on one disk
     for folder in folders:
         mine |= {file.lstat().st_ino for file in folder.rglob("*")}
