@@ -40,16 +40,13 @@ def find_older(
     """
     first = numbers_of(before.version)
     earlier = [surface for surface in surfaces if numbers_of(surface.version) < first]
-    gone = {
-        name: ApiChange(
-            name=name, kind=ChangeKind.REMOVED, replacement=kept.write, source=kept.source,
-            note=f"gone since {kept.removed}: older than {before.version}",
-        )
-        for kept in table.older
-        for name in kept.names
-    }  # fmt: skip
+    gone, kind = dict[str, ApiChange](), ChangeKind.REMOVED
+    for old in table.older:
+        note = f"gone since {old.removed}: older than {before.version}"
+        change = ApiChange(name="", kind=kind, replacement=old.write, source=old.source, note=note)
+        gone |= {name: replace(change, name=name) for name in old.names}
     flags = compare_flags("0", before.version, table)
-    gone |= {change.name: change for change in flags if change.kind is ChangeKind.REMOVED}
+    gone |= {change.name: change for change in flags if change.kind is kind}
     for had, has in pairwise([*earlier, before]):
         for change in _removed(had, has):
             known = table.fill(replace(change, note="", source=_bindings(had, has)))

@@ -146,12 +146,10 @@ def find_start(found: Found) -> Start:
             f"{found.loaded.file.name} down by hand: python -m trtmatrix prepare "
             f"{found.loaded.repro.id}/{case.id} writes its files"
         )
+    marks = [mark_of(number, recipe.samples) for number in range(recipe.samples)]
     samples = [
-        {
-            graph: np.load(folder / "inputs" / f"{name}{mark_of(number, recipe.samples)}.npy")
-            for name, graph in recipe.inputs.items()
-        }
-        for number in range(recipe.samples)
+        {graph: np.load(folder / "inputs" / f"{name}{mark}.npy") for name, graph in recipe.inputs.items()}
+        for mark in marks
     ]
     file = folder / "model.onnx"
     size = sum(path.stat().st_size for path in [file, *find_external(file).values()])

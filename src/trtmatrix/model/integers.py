@@ -35,21 +35,18 @@ def compare_integers(
     every = [(version, given) for version, found in engines.items() for given in found]
     names = [name for name, array in every[0][1][0].items() if array.dtype.kind in "biu"] if every else []
     pairs = [pair for _, given in every for pair in zip(given, reference, strict=True)]
-    noises: list[Noise] = []
+    noises = list[Noise]()
     if any(np.any(given[name] != right[name]) for given, right in pairs for name in names):
         graph = Graph(model, {name: array.shape for name, array in feeds[0].items()})
         choices = {name: node for name in names if (node := _choice_of(graph, name)) is not None}
         graph.graph.output.extend(ValueInfoProto(name=node.input[0]) for node in choices.values())
-        noises = [
-            Noise(graph, feed, precision, choices, right)
-            for feed, right in zip(feeds, reference, strict=True)
-        ]
+        fed = zip(feeds, reference, strict=True)
+        noises = [Noise(graph, feed, precision, choices, right) for feed, right in fed]
     worst: dict[tuple[str, str], Integers] = {}
     for (version, given), name in ((one, name) for one in every for name in names):
         wrong = [g[name] != r[name] for g, r in zip(given, reference, strict=True)]
-        beyond = [
-            w & ~noise.explains(name, g[name]) for w, noise, g in zip(wrong, noises, given, strict=False)
-        ]
+        told = zip(wrong, noises, given, strict=False)
+        beyond = [w & ~noise.explains(name, g[name]) for w, noise, g in told]
         here = Integers(
             output=name, version=version, count=sum(each.size for each in wrong),
             differ=sum(map(int, map(np.count_nonzero, wrong))),
@@ -85,12 +82,10 @@ class Noise:
             name: np.logical_or.reduce([each[name] != right for each in found])
             for name, right in reference.items() if name in self.exact
         }  # fmt: skip
-        self.noise = {
-            name: max(
-                float(np.max(np.abs(each[node.input[0]] - self.exact[node.input[0]]))) for each in found
-            )
-            for name, node in choices.items()
-        }
+        self.noise = dict[str, float]()
+        for name, node in choices.items():
+            exact = self.exact[node.input[0]]
+            self.noise[name] = max(float(np.max(np.abs(each[node.input[0]] - exact))) for each in found)
 
     def explains(self, name: str, given: Array) -> Array:
         """Return where noise explains another integer than the reference's.
