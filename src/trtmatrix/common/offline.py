@@ -79,12 +79,11 @@ def _refuse(event: str, args: tuple[object, ...]) -> None:
     match event, args:
         case "socket.__new__", (_, socket.AF_INET | socket.AF_INET6, *_):
             host = "the network"
-        case "socket.connect" | "socket.sendto", (_, (host, *_), *_):
-            pass
-        case "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr", (host, *_):
+        case ("socket.connect" | "socket.sendto", (_, (host, *_), *_)) | (
+            "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr", (host, *_)
+        ):  # fmt: skip
             pass
         case _:
             return
-    raise OfflineError(
-        f"--offline: {host} was to be reached, and was not: no connection is opened\n  {REMEDY}"
-    )
+    said = f"--offline: {host} was to be reached, and was not: no connection is opened"
+    raise OfflineError(f"{said}\n  {REMEDY}")

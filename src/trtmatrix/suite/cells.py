@@ -73,9 +73,8 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
 def select_repros(repros: Sequence[Repro], selection: Selection) -> tuple[Repro, ...]:
     """Return the selected repros; :class:`UsageError` where a name matches nothing."""
     known = [repro.id for repro in repros]
-    for name in selection.repros:
-        if name not in known:
-            raise UsageError(nearest_names("--repro", name, known))
+    if unknown := [name for name in selection.repros if name not in known]:
+        raise UsageError(nearest_names("--repro", unknown[0], known))
     return tuple(r for r in repros if not selection.repros or r.id in selection.repros)
 
 
@@ -111,8 +110,6 @@ def expand(
     )
 
 
-RELEASE = re.compile(r"([a-z]+-)*\d+(\.\d+)*")
-"""A version's name that may well be right: ``11.3``, ``onnxruntime-1.20.0``."""
 CONTROLS = "controls"
 """The repro whose cases control those of all others."""
 
@@ -128,7 +125,7 @@ def unlisted_version(option: str, name: str, known: Sequence[str]) -> str:
     A release that exists is no misspelling of another; it may be the beginning of one, or go on.
     """
     near = [each for each in known if each.startswith(f"{name}.") or name.startswith(f"{each}.")]
-    if not near and not RELEASE.fullmatch(name):
+    if not near and not re.fullmatch(r"([a-z]+-)*\d+(\.\d+)*", name):  # 11.3, onnxruntime-1.20.0
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     hint = f"known are {', '.join(known)}; to add it, copy an entry of matrix.yaml and change its facts"
     return f"{option} {name}: not listed; " + (f"perhaps you meant {', '.join(near)}" if near else hint)

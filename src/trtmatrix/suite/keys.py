@@ -65,19 +65,17 @@ def check_keys(kind: type[T], document: Document, at: Path = ()) -> tuple[T | No
 
 
 def parse_keys(
-    kind: type[T],
-    text: str,
-    file: str,
-    cross_check: Callable[[Document], Iterable[tuple[Path, str]]] | None = None,
-) -> T:
+    kind: type[T], text: str, file: str,
+    cross_check: Callable[[Document], Iterable[tuple[Path, str]]] = lambda _: (),
+) -> T:  # fmt: skip
     """Read a YAML file as ``kind``; :class:`ConfigError` lists every mistake with line and remedy.
 
     ``cross_check`` yields what no single key shows: where it is, and what is wrong.
     """
     document = parse_yaml(text, file)
     value, problems = check_keys(kind, document)
-    found = cross_check(document) if cross_check else ()
-    problems = [*document.problems, *problems, *(problem_at(document, path, words) for path, words in found)]
+    problems += [problem_at(document, path, words) for path, words in cross_check(document)]
+    problems += document.problems
     if value is None or problems:
         raise ConfigError(in_order(problems, file))
     return value

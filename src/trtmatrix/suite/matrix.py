@@ -170,13 +170,12 @@ def repository_of(image: str) -> str:
 
 
 Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
-_ORIGINS = ("image", "wheels", "interpreter")
 
 
 def _origin_kind(value: object) -> str | None:
     """Return which type of origin a value is, in the brackets that no key of a file has; None: not one."""
     has = value.__contains__ if isinstance(value, dict) else partial(hasattr, value)
-    named = [name for name in _ORIGINS if has(name)]
+    named = [name for name in ("image", "wheels", "interpreter") if has(name)]
     return f"({named[0]})" if len(named) == 1 else None
 
 
@@ -222,13 +221,9 @@ class Version:
     @property
     def runtime(self) -> Literal["container", "wheels", "host"]:
         """What starts its cells."""
-        match self.origin:
-            case ImageOrigin():
-                return "container"
-            case WheelsOrigin():
-                return "wheels"
-            case InterpreterOrigin():
-                return "host"
+        if isinstance(self.origin, ImageOrigin):
+            return "container"
+        return "wheels" if isinstance(self.origin, WheelsOrigin) else "host"
 
     def facts(self) -> dict[str, Fact]:
         """The facts that a run in the image can check, by name."""

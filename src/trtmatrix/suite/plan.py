@@ -195,18 +195,13 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
             groups.setdefault((cell.version.name, cell.gpu.slug), []).append(cell)
     launches = []
     for group in groups.values():
-        version, python, absent = group[0].version, None, False
-        if _of_this_host(version, selection):
-            python = host_python(version, host)
-        elif isinstance(version.origin, ImageOrigin):
-            absent = host.engine.held(version.origin) is None
-        made_here = isinstance(version.origin, ImageOrigin) and version.origin.build is not None
-        launches.append(
-            Launch(
-                version=version, gpu=group[0].gpu, cells=tuple(group), python=python,
-                build=absent and made_here, pull=absent and not made_here,
-            )
-        )  # fmt: skip
+        launch = Launch(version=group[0].version, gpu=group[0].gpu, cells=tuple(group))
+        origin = launch.version.origin
+        if _of_this_host(launch.version, selection):
+            launch = replace(launch, python=host_python(launch.version, host))
+        elif isinstance(origin, ImageOrigin) and host.engine.held(origin) is None:
+            launch = replace(launch, build=origin.build is not None, pull=origin.build is None)
+        launches.append(launch)
     return Plan(launches=tuple(launches), excluded=tuple(excluded), boards=host.gpus)
 
 
@@ -298,8 +293,7 @@ def driver_suffices(rule: Driver, gpu: Gpu) -> bool:
     """
     if gpu.driver is None or is_driver_enough(rule, gpu):
         return True
-    driver = release_of(gpu.driver)
-    branches = [release_of(branch) for branch in rule.datacenter]
+    driver, branches = release_of(gpu.driver), map(release_of, rule.datacenter)
     return gpu.datacenter and any(driver.major == b.major and driver >= b for b in branches)
 
 
@@ -362,14 +356,12 @@ def short_name(reference: str) -> str:
 
 def find_image(images: Mapping[str, str], wanted: str) -> HeldImage | None:
     """Return the image of a name, digest or ID; None where it is not here. ``images``: reference → ID."""
-    plain = short_name(wanted)
+    plain, digits = short_name(wanted), wanted.removeprefix("sha256:")
     names = [wanted, plain, f"{plain}:latest"]
-    digits = wanted.removeprefix("sha256:")
     if len(digits) >= _LEAST_ID:
         names += sorted(n for n, i in images.items() if i.removeprefix("sha256:").startswith(digits))
-    for name in names:
-        if name in images:
-            return HeldImage(name=name, id=images[name], registry=registry_name(images, images[name]))
+    for name in filter(images.__contains__, names):
+        return HeldImage(name=name, id=images[name], registry=registry_name(images, images[name]))
     return None
 
 

@@ -125,11 +125,10 @@ def read_repro(file: Path) -> LoadedRepro:
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
         raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
-    missing = [name for name in ("cases", "prepare", "run") if not callable(getattr(module, name, None))]
-    if missing:
+    functions = {name for name, value in vars(module).items() if callable(value)}
+    if missing := [name for name in ("cases", "prepare", "run") if name not in functions]:
         raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
-    emulates = callable(getattr(module, "emulate", None))
-    if callable(getattr(module, "noise", None)) and emulates:
+    if {"emulate", "noise"} <= functions:
         raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
     try:
         raw_cases = list(module.cases())
@@ -137,7 +136,7 @@ def read_repro(file: Path) -> LoadedRepro:
         raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
     repro = parse_repro(
         source, str(file), file.stem.replace("_", "-"), raw_cases,
-        noise=getattr(module, "NOISE", None), emulates=emulates,
+        noise=getattr(module, "NOISE", None), emulates="emulate" in functions,
     )  # fmt: skip
     return LoadedRepro(repro=repro, file=file, module=module, source=source)
 
@@ -246,16 +245,15 @@ def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path
     for i, workaround in enumerate(facts.workarounds):
         if workaround.case is not None and workaround.case not in known:
             yield ("workarounds", i, "case"), f"no case {workaround.case!r}{near(workaround.case, known)}"
-    claims: list[tuple[str, int, Expectation | Twin, bool]] = [
-        ("expectations", i, each, each.basis is Basis.REPORTED) for i, each in enumerate(facts.expectations)
-    ]
-    claims += [("twins", i, each, bool(each.reported)) for i, each in enumerate(facts.twins)]
-    for name, i, claim, is_reported in claims:
-        for j, pattern in enumerate(claim.cases):
-            if not fnmatch.filter(known, pattern):
-                yield (name, i, "cases", j), f"{pattern!r} fits no case{near(pattern, known)}"
-        if is_reported and not claim.source:
-            yield (name, i, "source"), "is missing: what is reported names who says so"
+    claims: Sequence[Expectation | Twin]
+    for name, claims in (("expectations", facts.expectations), ("twins", facts.twins)):
+        for i, claim in enumerate(claims):
+            for j, pattern in enumerate(claim.cases):
+                if not fnmatch.filter(known, pattern):
+                    yield (name, i, "cases", j), f"{pattern!r} fits no case{near(pattern, known)}"
+            said = claim.reported if isinstance(claim, Twin) else claim.basis is Basis.REPORTED
+            if said and not claim.source:
+                yield (name, i, "source"), "is missing: what is reported names who says so"
 
 
 def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from tabulate import tabulate
 
 from trtmatrix.judge.entry import Standing
-from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.suite.matrix import ImageOrigin, Version, WheelsOrigin
 from trtmatrix.suite.repros import Case, Repro
 
 Rows = Sequence[tuple[Repro, Case]]
@@ -17,15 +17,10 @@ Rows = Sequence[tuple[Repro, Case]]
 
 def origin_text(version: Version) -> str:
     """Return where a version comes from, in one phrase."""
-    match version.origin:
-        case ImageOrigin(image=image, build=None):
-            return image
-        case ImageOrigin(image=image):
-            return f"{image} (built here)"
-        case WheelsOrigin(wheels=wheels):
-            return ", ".join(wheels)
-        case InterpreterOrigin(interpreter=interpreter):
-            return interpreter
+    origin = version.origin
+    if isinstance(origin, ImageOrigin):
+        return origin.image + (" (built here)" if origin.build else "")
+    return ", ".join(origin.wheels) if isinstance(origin, WheelsOrigin) else origin.interpreter
 
 
 def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> str:
