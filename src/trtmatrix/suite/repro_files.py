@@ -245,8 +245,8 @@ def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path
     for i, workaround in enumerate(facts.workarounds):
         if workaround.case is not None and workaround.case not in known:
             yield ("workarounds", i, "case"), f"no case {workaround.case!r}{near(workaround.case, known)}"
-    claims: Sequence[Expectation | Twin]
-    for name, claims in (("expectations", facts.expectations), ("twins", facts.twins)):
+    for name in ("expectations", "twins"):
+        claims: Sequence[Expectation | Twin] = getattr(facts, name)
         for i, claim in enumerate(claims):
             for j, pattern in enumerate(claim.cases):
                 if not fnmatch.filter(known, pattern):
