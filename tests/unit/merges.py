@@ -47,15 +47,15 @@ class Place:
     def words(self, *words: str) -> list[str]:
         return [*words, *files_of(self.folder, self.folder / "repros")]
 
-    def merge(self, *files: Path, options: tuple[str, ...] = ()) -> tuple[ExitCode, str]:
+    def merge(self, *files: Path | str) -> tuple[ExitCode, str]:
         """Merge; returns the exit code and what was printed."""
         self.capsys.readouterr()
-        code = cli.run(self.words("merge", *map(str, files), *options))
+        code = cli.run(self.words("merge", *map(str, files)))
         printed = self.capsys.readouterr()
         return code, printed.out + printed.err
 
-    def merge_json(self, *files: Path, options: tuple[str, ...] = ()) -> tuple[ExitCode, dict[str, Any]]:
-        code, text = self.merge(*files, options=("--json", *options))
+    def merge_json(self, *files: Path) -> tuple[ExitCode, dict[str, Any]]:
+        code, text = self.merge(*files, "--json")
         data: dict[str, Any] = json.loads(text)
         return code, data
 

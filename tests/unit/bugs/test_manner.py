@@ -168,11 +168,9 @@ def seen(*engines: Any) -> Manner:
 
 GARBAGE = {"NaN, and huge numbers": RECORDED, "absurd, of a single engine": [off(5.3e25)]}
 PLAIN = {
-    "NaN in each": [engine(y=NAN), engine(y=NAN)],
-    "large, of a single engine": [off(900.0)],
-    "a known defect": [AS_BUG, AS_BUG],
-    "one of several is right": [engine(), off(0.5)],
-}
+    "NaN in each": [engine(y=NAN), engine(y=NAN)], "large, of a single engine": [off(900.0)],
+    "a known defect": [AS_BUG, AS_BUG], "one of several is right": [engine(), off(0.5)],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", [*GARBAGE, *PLAIN])

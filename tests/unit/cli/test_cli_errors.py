@@ -52,41 +52,6 @@ def refused(capsys: pytest.CaptureFixture[str], project: Path, *words: str) -> s
     return printed.err
 
 
-MATRICES: dict[str, tuple[bytes, str]] = {
-    "unknown key": (GOOD.replace("    driver", "    drivr").encode(), "matrix.yaml:9: versions[0].drivr: "),
-    "empty": (b"", "matrix.yaml:1: the file is empty; take the one that the project ships"),
-    "latin-1": (
-        GOOD.replace("release notes", "version \xe9").encode("latin-1"),
-        "matrix.yaml: cannot be read",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", MATRICES)
-def test_a_matrix_with_mistakes_is_refused(
-    name: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content, words = MATRICES[name]
-    (project / "matrix.yaml").write_bytes(content)
-    assert words in refused(capsys, project, "run")
-
-
-REPROS = {
-    "not a literal": (SOURCE.replace('"a title"', "str(1)"), "plain.py:1: FACTS must be a literal"),
-    "case id": (SOURCE.replace('"id": "plain"', '"id": "A b"'), "'A b' must match (?:[a-z0-9]+"),
-    "no run": (SOURCE.replace("def run", "def ran"), "no function run()"),
-}
-
-
-@pytest.mark.parametrize("name", REPROS)
-def test_a_repro_that_does_not_load_is_refused(
-    name: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source, words = REPROS[name]
-    (project / "repros" / "plain.py").write_text(source)
-    assert words in refused(capsys, project, "run")
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_refuses_and_tells_mistakes_of_all_files(
     command: str, project: Path, capsys: pytest.CaptureFixture[str]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -18,42 +16,24 @@ MATRIX = (ROOT / "matrix.yaml").read_text(encoding="utf-8")
 SCHEMA = (ROOT / "matrix.schema.json").read_text(encoding="utf-8")
 
 
-def validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(json.loads(SCHEMA))
-
-
 def test_the_committed_schema_is_the_generated_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["schema"]) == 0
     remedy = "python -m trtmatrix schema > matrix.schema.json"
     assert capsys.readouterr().out == SCHEMA, f"renew it: {remedy}"
 
 
-def test_the_schema_is_valid_and_the_matrix_names_it() -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA))
-    assert MATRIX.splitlines()[0] == "# yaml-language-server: $schema=matrix.schema.json"
-
-
-def test_the_projects_matrix_is_valid() -> None:
-    validator().validate(yaml.safe_load(MATRIX))
-
-
-BROKEN: dict[str, tuple[tuple[str | int, ...], Any]] = {
-    "unknown key": (("versions", 0, "drivr"), {}),
-    "unquoted number": (("versions", 0, "version"), 10.10),
-    "name": (("versions", 0, "version"), "10.7.0 "),
-    "two origins": (("versions", 0, "origin"), {"image": "a:1", "wheels": ["b"]}),
-    "fact": (("versions", 0, "library"), {"value": "1.0", "known": "guessed", "source": "a"}),
-    "addition": (("versions", 0, "addition"), "yes"),
-    "sources": (("sources",), ["a"]),
-}
+BROKEN: dict[str, tuple[str, str]] = {
+    "nothing": ("", ""), "unknown key": ("    library:", "    libary:"),
+    "unquoted number": ('version: "8.5.1.7"', "version: 8.5"), "guessed": ("known: read", "known: guessed"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_matrix_is_not_valid(name: str) -> None:
-    (*parents, last), value = BROKEN[name]
-    matrix = copy.deepcopy(yaml.safe_load(MATRIX))
-    target = matrix
-    for part in parents:
-        target = target[part]
-    target[last] = value
-    assert not validator().is_valid(matrix)
+def test_it_accepts_the_project_s_matrix_which_names_it_and_none_that_is_broken(name: str) -> None:
+    schema = json.loads(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert MATRIX.startswith("# yaml-language-server: $schema=matrix.schema.json\n")
+    old, new = BROKEN[name]
+    assert old in MATRIX
+    matrix = yaml.load(MATRIX.replace(old, new, 1), yaml.CSafeLoader)
+    assert jsonschema.Draft202012Validator(schema).is_valid(matrix) is (name == "nothing")

@@ -16,11 +16,9 @@ from trtmatrix.common.archive import SUMS, Bounds, read_archive, write_archive
 from trtmatrix.common.errors import UsageError
 
 FILES = {
-    "model.onnx": b"\0graph",
-    "ISSUE.md": b"text\n",
-    "others/a.onnx": b"\0other",
+    "model.onnx": b"\0graph", "ISSUE.md": b"text\n", "others/a.onnx": b"\0other",
     "reproduce.sh": b"#!/bin/sh\n",
-}
+}  # fmt: skip
 
 
 def good(folder: Path) -> Path:

@@ -151,22 +151,16 @@ KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
     "no version": ("r1.json", mend(cell={**vars(CELL), "version": "10.9.0"}), "no version 10.9.0: add it"),
     "another GPU's facts": (
-        "r1.json",
-        mend(gpu={"name": "NVIDIA L4"}),
-        "(gpu) name 'NVIDIA L4': it was edited",
+        "r1.json", mend(gpu={"name": "NVIDIA L4"}), "(gpu) name 'NVIDIA L4': it was edited",
     ),
     "a folder of the results": (
-        "r1.json",
-        mend(cell={**vars(CELL), "gpu": "local"}),
-        "results/local holds other",
+        "r1.json", mend(cell={**vars(CELL), "gpu": "local"}), "results/local holds other",
     ),
     "no case": (
-        "r1.json",
-        mend(cell={**vars(CELL), "case": "gone"}),
-        "the repro plain has no case gone here",
+        "r1.json", mend(cell={**vars(CELL), "case": "gone"}), "the repro plain has no case gone here",
     ),
     "no archive": ("r1.tar.gz", "x", "cannot be unpacked"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KEPT_OUT)

@@ -54,13 +54,10 @@ def test_a_cell_without_a_gpu_is_given_none(access: GpuAccess | None) -> None:
 @pytest.mark.parametrize(
     ("driver", "index", "needed"),
     [
-        ("535.183.01", 0, True),
-        ("560.35.03", 0, False),
-        ("580.1", 0, False),
-        (None, 0, False),
+        ("535.183.01", 0, True), ("560.35.03", 0, False), ("580.1", 0, False), (None, 0, False),
         ("535.1", None, False),
     ],
-)
+)  # fmt: skip
 def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old(
     driver: str | None, index: int | None, needed: bool
 ) -> None:

@@ -1,29 +1,58 @@
-"""What is found out about a container engine over its socket, and its way to the GPU."""
+"""What is found out about a container engine over its socket, Docker or Podman, and its way to the GPU."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import docker.errors
 import pytest
+from builders import make_version
 from engines import ANSWERS, INFO, serving
 
 from trtmatrix.launchers import docker_engine
-from trtmatrix.launchers.docker_engine import find_engine
-from trtmatrix.suite.plan import GpuAccess
+from trtmatrix.launchers.container import Limits, docker_command, make_container_spec
+from trtmatrix.launchers.docker_engine import find_address, find_engine
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import CPU
+from trtmatrix.suite.plan import Engine, GpuAccess, Launch
+
+# As Podman 4.3.1 of Debian 12 says of itself.
+PODMAN = {
+    "ServerVersion": "4.3.1", "DockerRootDir": "/var/lib/containers/storage", "BuildahVersion": "1.28.2",
+    "Runtimes": {"crun": {}, "nvidia": {}}, "Rootless": False, "MemoryLimit": True, "PidsLimit": True,
+    "SecurityOptions": ["name=seccomp,profile=default"],
+    "RegistryConfig": {"InsecureRegistryCIDRs": [], "IndexConfigs": {}},
+}  # fmt: skip
+IMAGES = [
+    {"Id": "sha256:1", "RepoTags": ["localhost/a/b:1"], "RepoDigests": ["localhost/a/b@sha256:0"]},
+    {"Id": "sha256:2", "RepoTags": ["docker.io/library/debian:12"], "RepoDigests": None},
+    {"Id": "sha256:3", "RepoTags": ["nvcr.io/nvidia/pytorch:25.01-py3"], "RepoDigests": []},
+]
+PODMANS = {"/info": PODMAN, "/images/json": IMAGES}
 
 
-@pytest.fixture
-def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the engine's socket is looked for."""
-    path = tmp_path / "docker.sock"
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-    return path
+@pytest.fixture(autouse=True)
+def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """Where Docker's, the user's Podman's and root's Podman's sockets are looked for; none is there."""
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "podman").mkdir()
+    names = {"docker": "d.sock", "own": "podman/podman.sock", "root": "r.sock"}
+    paths = {owner: tmp_path / name for owner, name in names.items()}
+    monkeypatch.setattr(docker_engine, "DOCKER_SOCKET", str(paths["docker"]))
+    monkeypatch.setattr(docker_engine, "PODMAN_SOCKET", str(paths["root"]))
+    monkeypatch.setattr(docker_engine, "CDI_FOLDERS", (str(tmp_path / "specs"),))
+    monkeypatch.setattr(docker_engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
+    return paths
 
 
-def test_an_engine_is_asked_for_itself_and_its_images_alone(address: Path) -> None:
-    with serving(address) as asked:
+def test_an_engine_is_asked_for_itself_and_its_images_alone(sockets: dict[str, Path]) -> None:
+    with serving(sockets["docker"]) as asked:
         found = find_engine(gpu_here=False)
     assert (found.available, found.version, found.root) == (True, "28.1.0", "/var/lib/docker")
     assert found.images == {"a/b:1": "sha256:1", "a/b:latest": "sha256:1", "a/b@sha256:0": "sha256:1"}
@@ -31,53 +60,98 @@ def test_an_engine_is_asked_for_itself_and_its_images_alone(address: Path) -> No
     assert asked == ["/version", "/info", "/images/json"]
 
 
-@pytest.mark.parametrize(
-    ("access", "given"), [("cdi", GpuAccess.CDI), ("nodes", GpuAccess.NODES), ("", GpuAccess.TOOLKIT)]
-)
-def test_a_setting_stands_before_what_is_found(
-    access: str, given: GpuAccess, address: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRTMATRIX_GPU_ACCESS", access)
-    monkeypatch.setenv("TRTMATRIX_DRIVER_FOLDER", str(tmp_path))
-    with serving(address):
-        found = find_engine(gpu_here=True)
-    assert (found.gpu_access, found.driver_folder) == (given, str(tmp_path))
+def test_podman_is_known_and_its_images_by_those_names_that_docker_has(sockets: dict[str, Path]) -> None:
+    with serving(sockets["root"], PODMANS):
+        podman = find_engine(gpu_here=True)
+    assert (podman.name, podman.command, podman.version) == ("Podman", "podman", "4.3.1")
+    assert (podman.rootless, podman.unlimited) == (False, ())
+    for name, image in (("a/b:1", "1"), ("debian:12", "2"), ("nvcr.io/nvidia/pytorch:25.01-py3", "3")):
+        assert podman.held(ImageOrigin(image=name)) == f"sha256:{image}"
+    launch, here = Launch(version=make_version("10.7.0"), gpu=CPU, cells=()), Path("/nowhere")
+    for engine, user in (
+        (podman, f"{os.getuid()}:{os.getgid()}"),
+        (Engine(available=True, rootless=True), "0:0"),
+    ):
+        spec = make_container_spec(launch, "i", engine, cache=here, repros=here, folder=here, limits=Limits())
+        assert spec.user == user, "where the engine is the caller's own, root inside is the caller"
+        words = shlex.split(docker_command(spec))
+        assert (words[:2], "--log-driver=k8s-file" in words) == ([engine.command, "run"], engine is podman)
+        limits = ["nofile", "nproc", "fsize"] if engine is podman else ["fsize"]
+        assert [word.split("=")[1] for word in words if word.startswith("--ulimit=")] == limits
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "reason"),
+    ("there", "named", "found"),
     [
-        ("TRTMATRIX_GPU_ACCESS", "runtime", "known are toolkit, cdi, nodes"),
-        ("TRTMATRIX_DRIVER_FOLDER", "/no/where", "no folder by an absolute path"),
-        ("TRTMATRIX_ENGINE", "podman", "podman was asked for, and what answers at unix:"),
+        (("docker", "own", "root"), None, "docker"), (("own", "root"), None, "own"),
+        (("root",), None, "root"), (("docker", "root"), "tcp://10.0.0.1:2376", "tcp://10.0.0.1:2376"),
     ],
-)
-def test_a_setting_that_cannot_be_obeyed_is_told(
-    name: str, value: str, reason: str, address: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, value)
-    with serving(address):
-        found = find_engine(gpu_here=True)
-    assert not found.available
-    assert reason in found.reason
+)  # fmt: skip
+def test_the_address_is_the_named_one_or_that_of_the_first_socket_that_is_there(
+    there: tuple[str, ...], named: str | None, found: str, sockets: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if named is not None:
+        monkeypatch.setenv("DOCKER_HOST", named)
+    with ExitStack() as left:
+        for name in there:
+            left.enter_context(socket.socket(socket.AF_UNIX)).bind(str(sockets[name]))
+        assert find_address() == (f"unix://{sockets[found]}" if found in sockets else found)
 
 
 @pytest.mark.parametrize(("wanted", "answers"), [("docker", False), ("podman", True), ("auto", True)])
 def test_where_one_engine_is_meant_the_other_s_socket_is_not_asked(
-    wanted: str, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: str, answers: bool, sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(docker_engine, "DOCKER_SOCKET", str(tmp_path / "docker.sock"))
     monkeypatch.setenv("TRTMATRIX_ENGINE", wanted)
-    (tmp_path / "podman").mkdir()
-    podman = {**ANSWERS, "/info": {**INFO, "BuildahVersion": "1.28"}}
-    with serving(tmp_path / "podman" / "podman.sock", podman):
+    with serving(sockets["own"], PODMANS):
         assert find_engine(gpu_here=False).available == answers
 
 
-@pytest.mark.usefixtures("address")
-def test_a_socket_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("access", "given"), [("cdi", GpuAccess.CDI), ("nodes", GpuAccess.NODES), ("", GpuAccess.TOOLKIT)]
+)
+def test_a_setting_stands_before_what_is_found(
+    access: str, given: GpuAccess, sockets: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRTMATRIX_GPU_ACCESS", access)
+    monkeypatch.setenv("TRTMATRIX_DRIVER_FOLDER", str(tmp_path))
+    with serving(sockets["docker"]):
+        found = find_engine(gpu_here=True)
+    assert (found.gpu_access, found.driver_folder) == (given, str(tmp_path))
+
+
+REFUSED: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
+    ({"TRTMATRIX_GPU_ACCESS": "runtime"}, dict(ANSWERS), "known are toolkit, cdi, nodes", "correct it"),
+    ({"TRTMATRIX_DRIVER_FOLDER": "/no/where"}, dict(ANSWERS), "no folder by an absolute path", "correct it"),
+    ({"TRTMATRIX_ENGINE": "podman", "DOCKER_HOST": "own"}, dict(ANSWERS),
+     "podman was asked for, and what answers at unix:", ""),
+    ({}, {}, "Docker does not answer: ", ""),
+    ({}, {**ANSWERS, "/info": b"<html>"}, "Expecting value", ""),
+    ({"DOCKER_HOST": "unix:///no/such.sock"}, {}, "no socket of an engine at unix:///no/such.sock",
+     "name another address, or unset it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "answers", "reason", "remedy"), REFUSED)
+def test_why_there_is_no_engine_is_told_with_what_mends_it(
+    settings: dict[str, str], answers: dict[str, Any], reason: str, remedy: str,
+    sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setenv(name, f"unix://{sockets['docker']}" if value == "own" else value)
+    with serving(sockets["docker"], answers):
+        found = find_engine(gpu_here=True)
+    assert not found.available
+    assert reason in found.reason
+    assert remedy in found.remedy
+
+
+def test_an_engine_that_is_not_here_or_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find_engine(gpu_here=False)
+    assert "no socket of an engine at" in found.reason
+    assert "install and start Docker" in found.remedy
+
     def refuse(*_: object) -> None:
         raise docker.errors.DockerException("Connection aborted: PermissionError(13, 'Permission denied')")
 
@@ -86,86 +160,66 @@ def test_a_socket_of_others_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answers", "words"),
-    [({}, "Internal Server Error"), ({**ANSWERS, "/info": b"<html>"}, "Expecting value")],
-)
-def test_an_engine_that_answers_with_trouble_is_none(
-    answers: dict[str, object], words: str, address: Path
-) -> None:
-    with serving(address, answers):
-        found = find_engine(gpu_here=False)
-    assert not found.available
-    assert found.reason.startswith("Docker does not answer: ")
-    assert words in found.reason
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "remedy"),
+    ("said", "rootless", "unlimited"),
     [
-        (
-            "unix:///no/such.sock",
-            "no socket of an engine at unix:///no/such.sock",
-            "name another address, or unset it",
-        ),
-        (None, "no socket of an engine at", "install and start Docker"),
+        ({"Rootless": True}, True, ()),
+        ({"SecurityOptions": ["name=seccomp", "name=rootless"]}, True, ()),
+        ({"MemoryLimit": False, "PidsLimit": False}, False, ("memory", "processes")),
     ],
 )
-def test_the_remedy_fits_the_reason(
-    name: str | None, reason: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_engine_without_root_is_told_and_so_is_what_it_cannot_limit(
+    said: dict[str, Any], rootless: bool, unlimited: tuple[str, ...], sockets: dict[str, Path]
 ) -> None:
-    monkeypatch.setattr(docker_engine, "find_address", lambda: name or f"unix://{tmp_path}/none.sock")
-    monkeypatch.setenv("DOCKER_HOST", name) if name else monkeypatch.delenv("DOCKER_HOST", raising=False)
-    found = find_engine(gpu_here=False)
-    assert not found.available
-    assert reason in found.reason
-    assert remedy in found.remedy
+    with serving(sockets["docker"], {"/info": {**PODMAN, **said}, "/images/json": IMAGES}):
+        found = find_engine(gpu_here=False)
+    assert (found.rootless, found.unlimited) == (rootless, unlimited)
 
 
 GPUS = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}'
-ROWS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {
+YAML = {"nvidia.yaml": "kind: nvidia.com/gpu\n"}
+NEW_PODMAN = {**PODMAN, "ServerVersion": "5.4.0"}
+WAYS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {
     "the toolkit": ({"Runtimes": {"nvidia": {}, "runc": {}}}, {}, GpuAccess.TOOLKIT),
+    "the toolkit's hook": ({}, {"../nvidia-container-runtime-hook": ""}, GpuAccess.TOOLKIT),
     "CDI of Docker 28.3": (
         {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, {}, GpuAccess.CDI,
     ),
-    "CDI of Docker 26": (
-        {"CDISpecDirs": ["none", "cdi"]}, {"nvidia.yaml": "kind: nvidia.com/gpu\n"}, GpuAccess.CDI,
-    ),
-    "CDI in JSON": ({"CDISpecDirs": ["cdi"]}, {"nvidia.json": GPUS}, GpuAccess.CDI),
+    "CDI of Docker 26": ({"CDISpecDirs": ["none", "specs"]}, YAML, GpuAccess.CDI),
+    "CDI in JSON": ({"CDISpecDirs": ["specs"]}, {"nvidia.json": GPUS}, GpuAccess.CDI),
     "CDI of others": (
-        {"CDISpecDirs": ["cdi"], "DiscoveredDevices": [{"ID": "vendor.com/net=0"}]}, {"v.json": "{}"}, None,
+        {"CDISpecDirs": ["specs"], "DiscoveredDevices": [{"ID": "vendor.com/net=0"}]}, {"v.json": "{}"}, None,
     ),
     "an engine that says nothing": ({}, {}, None),
+    "Podman that takes CDI over its socket": (NEW_PODMAN, YAML, GpuAccess.CDI),
+    "Podman that does not yet": ({**PODMAN, "ServerVersion": "5.3.2"}, YAML, None),
+    "Podman of no known release": ({**PODMAN, "ServerVersion": ""}, YAML, None),
+    "Podman without a GPU's file": (NEW_PODMAN, {}, None),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("way", WAYS)
 def test_the_way_to_the_gpu_is_read_off_the_engine(
-    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    info, files, expected = ROWS[row]
-    folder = tmp_path / "cdi"
-    folder.mkdir()
+    info, files, expected = WAYS[way]
+    (tmp_path / "specs").mkdir()
     for name, text in files.items():
-        (folder / name).write_text(text)
+        (tmp_path / "specs" / name).write_text(text)
+        (tmp_path / "specs" / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(docker_engine, "DRIVER_FOLDER", str(tmp_path / "nowhere"))
-    dirs = [str(tmp_path / name) for name in info.get("CDISpecDirs") or []]
-    assert docker_engine.find_gpu_access({**info, "CDISpecDirs": dirs}) is expected
+    if "CDISpecDirs" in info:
+        info = {**info, "CDISpecDirs": [str(tmp_path / name) for name in info["CDISpecDirs"]]}
+    assert docker_engine.find_gpu_access(info) is expected
 
 
-def test_the_toolkits_hook_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = tmp_path / "nvidia-container-runtime-hook"
-    hook.touch(mode=0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert docker_engine.find_gpu_access({}) is GpuAccess.TOOLKIT
-
-
-def test_images_of_containerd_lie_in_its_own_folder(address: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = address.parent / "containerd"
+def test_images_of_containerd_lie_in_its_own_folder(
+    tmp_path: Path, sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "containerd"
     monkeypatch.setattr(docker_engine, "CONTAINERD", folder)
     snapshots = [["driver-type", "io.containerd.snapshotter.v1"]]
     info = {**INFO, "DockerRootDir": "/d", "DriverStatus": snapshots}
-    with serving(address, {**ANSWERS, "/info": info}):
+    with serving(sockets["docker"], {**ANSWERS, "/info": info}):
         assert find_engine(gpu_here=False).root == "", "where they lie is not known"
         folder.mkdir()
         assert find_engine(gpu_here=False).root == str(folder)
@@ -179,6 +233,6 @@ class Racing(dict[str, object]):
         return (super().pop(f"once {key}", None) and gone) or super().get(key, default)
 
 
-def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(address: Path) -> None:
-    with serving(address, Racing({**ANSWERS, "once /images/json": True})):
+def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(sockets: dict[str, Path]) -> None:
+    with serving(sockets["docker"], Racing({**ANSWERS, "once /images/json": True})):
         assert find_engine(gpu_here=False).available

@@ -50,14 +50,12 @@ def test_a_failure_is_run_again_alone_in_a_fresh_process_with_three_engines(tmp_
 @pytest.mark.parametrize(
     ("case", "value", "runs"),
     [
-        (make_case(**LIMIT), RIGHT, 1),
-        (make_case("expected-to-fail", **LIMIT), RIGHT, 2),
-        (make_case("expected-to-fail", **LIMIT), WRONG, 2),
-        (replace(make_control(), **LIMIT), WRONG, 1),
+        (make_case(**LIMIT), RIGHT, 1), (make_case("expected-to-fail", **LIMIT), RIGHT, 2),
+        (make_case("expected-to-fail", **LIMIT), WRONG, 2), (replace(make_control(), **LIMIT), WRONG, 1),
         (replace(make_control(), **LIMIT), RIGHT, 2),
     ],
     ids=["right", "right, but expected to fail", "wrong as expected", "control fails", "control passes"],
-)
+)  # fmt: skip
 def test_what_is_to_be_believed_is_seen_twice(case: Case, value: float, runs: int, tmp_path: Path) -> None:
     assert len(run(tmp_path, always(value), case)[0]) == runs
 
@@ -114,12 +112,10 @@ def test_a_record_holds_the_noise_of_its_case_and_what_fits(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("value", "control", "wanted", "kept"),
     [
-        (0.5, None, False, True),
-        (2e-7, None, False, False),
-        (2e-7, None, True, True),
+        (0.5, None, False, True), (2e-7, None, False, False), (2e-7, None, True, True),
         (2e-7, Control.POSITIVE, False, True),
     ],
-)
+)  # fmt: skip
 def test_outputs_of_what_fails_and_of_controls_are_kept(
     value: float, control: Control | None, wanted: bool, kept: bool, tmp_path: Path
 ) -> None:

@@ -195,26 +195,6 @@ def test_few_cells_and_fresh_containers_come_one_after_another_on_the_cpu(
     assert [cell["cell"]["case"] for job in launcher.jobs for cell in job] == names
 
 
-def test_a_board_that_is_free_takes_the_next_launch(tmp_path: Path) -> None:
-    cells = cells_of("a", versions=("10.7.0", "10.8.0", "10.9.0"))
-    others = threading.Event()
-
-    class Long(Playing):
-        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-            if ready.launch.version.name == "10.7.0":
-                wait(others)
-            ended = super().run(ready, folder, poll)
-            if len(self.launches) == 2 and ready.launch.version.name != "10.7.0":
-                others.set()
-            return ended
-
-    launcher = Long(always(RIGHT))
-    performed = perform(tmp_path, launcher, cells, *boards_of(2))
-    assert len(performed.records) == 3
-    boards = {launch.version.name: launch.gpu.index for launch in launcher.launches}
-    assert boards["10.8.0"] == boards["10.9.0"] != boards["10.7.0"]
-
-
 class Endless(Playing):
     """A probe that plays its first cell and then does nothing until it is ended."""
 

@@ -130,10 +130,8 @@ def test_json_is_written_whole(tmp_path: Path) -> None:
         tmp_path / "a.json", {"x": math.nan, "y": (np.float16(-math.inf), math.inf), "z": np.bool_(True)}
     )
     assert json.loads((tmp_path / "a.json").read_text()) == {
-        "x": "NaN",
-        "y": ["-Infinity", "Infinity"],
-        "z": True,
-    }
+        "x": "NaN", "y": ["-Infinity", "Infinity"], "z": True,
+    }  # fmt: skip
     with pytest.raises(TypeError):
         write_json(tmp_path / "a.json", {"x": object()})
     assert json.loads((tmp_path / "a.json").read_text())["x"] == "NaN", "the old text is still there, whole"
