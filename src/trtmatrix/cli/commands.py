@@ -36,12 +36,18 @@ SUFFIXES = (".html", ".md", ".json", ".xml", ".txt")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """Those of ``report``; ``executor``: whose GPUs are meant, this host's or a cluster's by its ``site``."""
+class PublishOptions:
+    """Those of ``publish``; ``executor``: whose GPUs are meant, this host's or a cluster's of a ``site``."""
 
     project: ProjectOptions
     executor: str
     site: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(PublishOptions):
+    """Those of ``report``."""
+
     output: tuple[Path, ...]
 
     def command(self, session: str) -> str:
@@ -147,15 +153,6 @@ def report_command(options: ReportOptions) -> ExitCode:
     if surprises:
         print(f"{surprises} of {shown} cells are not as expected: see what needs attention")
     return code
-
-
-@dataclass(frozen=True, kw_only=True)
-class PublishOptions:
-    """Those of ``publish``."""
-
-    project: ProjectOptions
-    executor: str
-    site: Path | None
 
 
 def publish_command(options: PublishOptions) -> ExitCode:
@@ -328,30 +325,22 @@ def write_files(options: ReportOptions, entries: Sequence[Entry]) -> None:
 
 def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
     """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
+    from trtmatrix.judge.calibration import read_calibration
+    from trtmatrix.tables import markdown, plots, render_data, render_html, render_text
+
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     match suffix:
         case ".md":
-            from trtmatrix.tables.markdown import render_markdown
-
-            return render_markdown(entries)
+            return markdown.render_markdown(entries)
         case ".json":
-            from trtmatrix.tables.render_data import render_json
-
-            return render_json(entries, generated=now)
+            return render_data.render_json(entries, generated=now)
         case ".xml":
-            from trtmatrix.tables.render_data import render_junit
-
-            return render_junit(entries)
+            return render_data.render_junit(entries)
         case ".txt":
-            from trtmatrix.tables.render_text import render_text
-
-            return render_text(entries)
+            return render_text.render_text(entries)
         case _:
-            from trtmatrix.judge.calibration import read_calibration
-            from trtmatrix.tables.plots import make_plots
-            from trtmatrix.tables.render_html import render_html
-
-            return render_html(entries, make_plots(entries, read_calibration()), generated=now, again=again)
+            shown = plots.make_plots(entries, read_calibration())
+            return render_html.render_html(entries, shown, generated=now, again=again)
 
 
 def show(
@@ -383,25 +372,19 @@ def show(
     elif options.full or options.project.selection.cases or options.model.model:
         text = render(".txt", entries)
     else:
+        from trtmatrix.images.downloads import image_words
         from trtmatrix.tables.answer import make_answer
 
-        again, cost = options.command("matrix"), _cost(context, survey, entries)
+        # What it takes to pull the images that are not here: how many, GB, and time as far as known.
+        absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
+        cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
+        launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
+        cost = image_words(launches, context.lock, survey.host.engine, context.matrix.registry)
+        again = options.command("matrix")
         answer = make_answer(entries, again=again, seconds=seconds, cost=cost)
         text = render_screen(answer, width=terminal_width(), details=details)
     with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
         print(text, end="", flush=True) if options.json else print_text(text)
-
-
-def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
-    """Return what it takes to pull the images that are not here: how many, GB, and time as far as known."""
-    absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
-    cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
-    if not cells:
-        return ""
-    from trtmatrix.images.downloads import image_words
-
-    launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
-    return image_words(launches, context.lock, survey.host.engine, context.matrix.registry)
 
 
 # --- What several commands do first, and last
@@ -410,12 +393,11 @@ def _cost(context: Context, survey: Survey, entries: Sequence[Entry]) -> str:
 def _open_project(project: ProjectOptions, model: ModelOptions) -> Context:
     """Read the project; where a model was named, its repro stands in place of the others."""
     context = open_context(project)
-    if model == ModelOptions():
-        return context
-    opened = open_model(context, model)
-    for told in notes_of(opened):
-        print(f"{model.model and model.model.name}: {told}", file=sys.stderr)
-    return opened
+    if model != ModelOptions():
+        context = open_model(context, model)
+        for told in notes_of(context):
+            print(f"{model.model and model.model.name}: {told}", file=sys.stderr)
+    return context
 
 
 def _open_where(
@@ -430,7 +412,7 @@ def _open_where(
 
 
 def _stored_entries(
-    options: ReportOptions | PublishOptions, model: ModelOptions | None = None
+    options: PublishOptions, model: ModelOptions | None = None
 ) -> tuple[Context, Survey, tuple[Entry, ...]]:
     """Return what stored records show of the selected cells, and what is here; nothing is run."""
     context = _open_project(options.project, model or ModelOptions())
@@ -443,6 +425,5 @@ def _shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:
     """Return the exit code of what is shown from records, of how many cells, of which so many surprise."""
     shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
     surprises = sum(entry.surprise for entry in shown)
-    if not shown:
-        return ExitCode.NOTHING, 0, 0
-    return ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED, len(shown), surprises
+    code = ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED
+    return code if shown else ExitCode.NOTHING, len(shown), surprises

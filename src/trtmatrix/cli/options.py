@@ -40,30 +40,24 @@ def _names(text: str, known: Sequence[str] = ()) -> list[str]:
     return names
 
 
-def _count(most: int = 10**9) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text) <= most:
-            up_to = f" to {most}" if most < 10**9 else ""
-            raise argparse.ArgumentTypeError(f"{text!r} is no number from 1{up_to}")
-        return int(text)
+def _number(kind: type[float], least: float, what: str, most: float = math.inf) -> Callable[[str], float]:
+    """Return what reads an ``int`` or ``float`` of a range; ``ArgumentTypeError`` where it is none."""
 
-    return read
-
-
-def _number(least: float, what: str) -> Callable[[str], float]:
     def read(text: str) -> float:
         try:
-            value = float(text)
+            value = kind(text)
         except ValueError:
             value = math.nan
-        if not least <= value < math.inf:
+        if not least <= value <= most or value == math.inf:
             raise argparse.ArgumentTypeError(f"{text!r} is no {what}")
         return value
 
     return read
 
 
-_seconds = _number(1e-9, "number of seconds")
+_seconds = _number(float, 1e-9, "number of seconds")
+_factor = _number(float, 1, "factor of 1 or more, such as 1.10")
+_count, _upto_100 = _number(int, 1, "number from 1", 10**9), _number(int, 1, "number from 1 to 100", 100)
 
 
 # --- The options
@@ -117,15 +111,13 @@ TRIAL_SECONDS = opt("--seconds S", "time limit for one run of the archive", type
 
 GROUPS: dict[str, tuple[str, list[Option]]] = {
     "files": ("files and network", [
-        MATRIX,
-        REPROS,
+        MATRIX, REPROS,
         opt("--results DIR", "the stored records", type=Path, default=Path("results")),
         opt("--cache DIR", "prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)",
             type=Path),
         opt("--offline", "use no network; find images by their ID"),
         opt("--registry HOST/PATH", "a mirror to use instead of nvcr.io/nvidia (TRTMATRIX_REGISTRY, else "
-            "registry: in matrix.yaml)", default=""),
-    ]),
+            "registry: in matrix.yaml)", default="")]),
     "select": ("selection (comma-separated or repeated; default: all)", [
         opt("--trt VERSION", "versions by name, or a product's name: 10.7.0,10.8.0 or onnxruntime", **NAMES),
         opt("--repro REPRO", "repros by name", **NAMES),
@@ -134,14 +126,11 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--runtime RUNTIME", "container, wheels, or host (interpreters that have TensorRT)",
             **{**NAMES, "type": partial(_names, known=("container", "wheels", "host"))}),
         opt("--python PATH", "with --runtime host: an interpreter that has TensorRT (default: this one)",
-            dest="pythons", **LIST),
-    ]),
+            dest="pythons", **LIST)]),
     "show": ("output", [
         opt("--output -o FILE", "also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be "
             "repeated", type=Path, **LIST),
-        FULL,
-        JSON,
-    ]),
+        FULL, JSON]),
     "model": ("your own model (instead of the repros; upgrade uses both)", [
         opt("--model FILE.onnx", type=Path, action=_Models),
         opt("--inputs NPZ|DIR", "its inputs: one .npz with one array per input, or a folder of such files, "
@@ -151,8 +140,8 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--atol A", "accept |a - b| <= A + R |b|, element by element", type=float),
         opt("--rtol R", type=float),
         opt("--profile INPUT=MIN:OPT:MAX", "shapes of a dynamic input, such as ids=1x16:4x128:8x512, or "
-            "values of an input that sets a shape, such as k=1:3:5 (default: taken from the inputs)", **LIST),
-    ]),
+            "values of an input that sets a shape, such as k=1:3:5 (default: taken from the inputs)",
+            **LIST)]),
     "where": ("containers (docs/engines.md) and clusters (docs/slurm.md)", [
         opt("--engine", "container engine (TRTMATRIX_ENGINE, else auto: Docker, else Podman)",
             choices=["auto", "docker", "podman", "apptainer", "pyxis"], default=""),
@@ -161,13 +150,12 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--executor", "this host (default), or the cluster described by the site's settings",
             choices=["local", "slurm"], default="local"),
         opt("--site FILE", "the site's settings (TRTMATRIX_SITE, else slurm.yaml beside matrix.yaml)",
-            type=Path),
-    ]),
+            type=Path)]),
     "run": ("running", [
         opt("--plan", "print what would be started and why, without starting it"),
         opt("--rerun", "also run cells that have a current record"),
         opt("--rebuilds K", "build and run at least K engines of each cell, to see how much builds vary (1 "
-            "to 100); a case of several processes runs K processes, which share one engine", type=_count(100),
+            "to 100); a case of several processes runs K processes, which share one engine", type=_upto_100,
             default=1),
         opt("--no-confirm", "accept every result at once; by default an unexpected result of a shared "
             "process is run again alone", action="store_false", dest="confirm"),
@@ -179,8 +167,7 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--keep", "which pulled images to keep after their last cell (default: all)",
             choices=["none", "all"], default="all"),
         opt("--memory SIZE", "memory limit of a container", type=read_size, default=32 << 30),
-        opt("--output-size SIZE", "how much a cell may write", type=read_size, default=2 << 30),
-    ]),
+        opt("--output-size SIZE", "how much a cell may write", type=read_size, default=2 << 30)]),
     "upgrade": ("the move", [
         opt("--from VERSION", "the version in use", dest="before", required=True),
         opt("--to VERSION", "the version to move to", dest="after", required=True),
@@ -195,15 +182,14 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--explain", "find the first layer of the model that goes wrong, if any does"),
         opt("--no-run", "decide from stored records; run nothing"),
         opt("--max-slowdown FACTOR", "how many times the latency, memory, engine size, build time or time an "
-            "item may be what it was", type=_number(1.0, "factor of 1 or more, such as 1.10"), default=1.1),
+            "item may be what it was", type=_factor, default=1.1),
         opt("--no-performance", "leave latency, throughput, memory, engine size and build time out"),
         opt("--full", "print the whole report instead of one screen"),
         opt("--baseline REPORT.json", "the last accepted report: exit code 0 unless something is worse than "
             "in it (docs/ci.md)", type=Path),
         opt("--output -o FILE", "also write the report as .html, .md, .json or .xml (JUnit), or the uses in "
             "code as .sarif; may be repeated", type=Path, **LIST),
-        JSON,
-    ]),
+        JSON]),
     "bisect": ("what to look for, and where", [
         opt("--case CASE", "REPRO/CASE, or CASE if only one repro has it", dest="wanted_case"),
         opt("--exec COMMAND", "instead of a case: a shell command to run for each version ({version}, "
@@ -214,12 +200,11 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--gpu GPU", "a GPU by name (default: the one in this host)", dest="wanted_gpu"),
         opt("--product", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"], default="tensorrt"),
         opt("--image IMAGE", "images, oldest first, instead of matrix.yaml's versions", nargs="+", **LIST),
-        opt("--rebuilds K", "engines to build before a version counts as good (default: 3)", type=_count()),
+        opt("--rebuilds K", "engines to build before a version counts as good (default: 3)", type=_count),
         opt("--no-run", "use stored records; run nothing"),
         opt("--pull", "pull or build images that are not here"),
         opt("--output -o FILE.md", "also write the report", type=Path),
-        JSON,
-    ]),
+        JSON]),
 }  # fmt: skip
 """Options that several commands have, or that are many: by title."""
 
@@ -264,9 +249,9 @@ COMMANDS: dict[str, Command] = {
          *(option for option in GROUPS["select"][1] if option.names[0] not in {"--repro", "--case"}),
          opt("--case CASE", "tests of onnx, or operators, by name or pattern: 'test_clip*' or GridSample",
              dest="which", **NAMES),
-         opt("--limit N", "run at most N cases, taken evenly from all of them", type=_count(), default=0),
+         opt("--limit N", "run at most N cases, taken evenly from all of them", type=_count, default=0),
          opt("--workers N", "processes that run cases side by side (default: by cores and memory)",
-             type=_count(256), default=0),
+             type=_number(int, 1, "number from 1 to 256", 256), default=0),
          opt("--seconds S", "time limit of a case; twice as much where it is run again alone", type=_seconds,
              default=30.0),
          opt("--write DIR", "write model, inputs and expected outputs of the chosen cases; nothing is run",
@@ -300,7 +285,7 @@ COMMANDS: dict[str, Command] = {
     "minimise": Command(
         "find the smallest graph that still fails in the same way", "files model",
         (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE)", type=Path),
-         opt("--steps N", "try at most N smaller models", type=_count(), default=200),
+         opt("--steps N", "try at most N smaller models", type=_count, default=200),
          opt("--seconds S", "stop after S seconds", type=_seconds, default=3600), JSON),
         "sdpa-scale/sdpa-tf32@10.7.0#l4 --good 10.8.0", "bugs.minimise"),
     "list": Command("list versions, repros and cases", "files select", (JSON,), "--repro sdpa-scale"),

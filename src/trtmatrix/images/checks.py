@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from trtmatrix.common.words import counted
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, need_here
@@ -24,7 +23,6 @@ passes from 64 MiB on.
 """
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; of others the pull itself tells."""
-
 NOWHERE = Room(path="", free=0)
 BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 """Ways in which a container is given a GPU, and none of its MIG instances."""
@@ -78,8 +76,7 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
     fitting: list[Launch] = []
     lacking: dict[Finding, list[Launch]] = {}
     for launch in wants.launches:
-        lacks = chain(find_lacks(launch, facts, wants), _find_no_room([*fitting, launch], facts, wants))
-        if (lack := next(lacks, None)) is None:
+        if (lack := next(find_lacks(launch, fitting, facts, wants), None)) is None:
             fitting.append(launch)
         else:
             lacking.setdefault(lack, []).append(launch)
@@ -98,8 +95,8 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
 
 
-def find_lacks(launch: Launch, facts: HostFacts, wants: Wants) -> Iterator[Finding]:
-    """Yield what keeps a launch from running, but for room on the disk, the most certain first."""
+def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
+    """Yield what keeps a launch from running, the most certain first; ``before``: whose images have room."""
     origin, engine, gpu, version = launch.image, facts.engine, launch.gpu, launch.version
     if origin is None:
         return
@@ -131,22 +128,16 @@ def find_lacks(launch: Launch, facts: HostFacts, wants: Wants) -> Iterator[Findi
     if answer is not None and answer.trouble in REFUSING - own_way:
         words, _, remedy = str(answer).partition("\n")
         yield _trouble("registry", words, remedy=remedy.strip())
+    if facts.images is not None:
+        downloads = find_downloads([*before, launch], wants.lock, engine, wants.registry)
+        if (need := need_here(downloads, wants.keep)).least > facts.images.free:
+            free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
+            needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
+            yield _trouble("disk-images", f"{free}, {needed}")
 
 
 def _trouble(rule: str, found: str, **others: str) -> Finding:
     return RULES[rule].finding(found, Level.TROUBLE, **others)
-
-
-def _find_no_room(launches: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
-    """Yield that the image of the last launch does not fit beside those before it."""
-    if facts.images is None or not launches[-1].lacks_image:
-        return
-    downloads = find_downloads(launches, wants.lock, facts.engine, wants.registry)
-    need = need_here(downloads, wants.keep)
-    if need.least > facts.images.free:
-        free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
-        needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
-        yield _trouble("disk-images", f"{free}, {needed}")
 
 
 def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:

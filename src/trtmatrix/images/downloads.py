@@ -17,7 +17,6 @@ from trtmatrix.suite.plan import Engine, Keep, Launch, is_own
 GB = 10**9
 LOW = 5 * GB
 """Free bytes below which the cache or the results may not take what a run writes."""
-
 USUAL_FACTOR = 2
 """Unpacked by compressed size, rounded up: 1.76 of TensorRT 8.6 with CUDA's libraries, by gzip."""
 USUAL_UNLOCKED = 10 * GB

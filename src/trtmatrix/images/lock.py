@@ -13,15 +13,8 @@ import yaml
 
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.paths import hold_folder, whole_file
-from trtmatrix.images.lock_report import (
-    UNRESOLVED,
-    Wanted,
-    find_changes,
-    find_contradictions,
-    lock_json,
-    lock_text,
-    updated,
-)
+from trtmatrix.images import lock_report as report
+from trtmatrix.images.lock_report import Wanted
 from trtmatrix.images.pins import read_builds
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, LockedLayer, mirrored, parse_matrix_lock
@@ -63,16 +56,17 @@ def lock_command(options: LockOptions) -> ExitCode:
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
     used = None if chosen else find_wanted(context.matrix.versions, context)
-    lock = updated(old, wanted, answers, used)
-    findings = [*find_changes(old, wanted, answers), *find_contradictions(versions, lock, own_platform())]
+    lock = report.updated(old, wanted, answers, used)
+    findings = list(report.find_changes(old, wanted, answers))
+    findings += report.find_contradictions(versions, lock, own_platform())
     written = None
     if options.update:
-        written = update_lock(file, lambda now: updated(now, wanted, answers, used))
+        written = update_lock(file, lambda now: report.updated(now, wanted, answers, used))
     if options.json:
-        print(json.dumps(lock_json(findings, str(file), written), indent=1))
+        print(json.dumps(report.lock_json(findings, str(file), written), indent=1))
     else:
-        print(lock_text(findings, str(file), written))
-    codes = {ExitCode.MACHINERY} if any(finding.kind in UNRESOLVED for finding in findings) else set()
+        print(report.lock_text(findings, str(file), written))
+    codes = {ExitCode.MACHINERY} if any(finding.kind in report.UNRESOLVED for finding in findings) else set()
     if not options.update and any(finding.decide for finding in findings):
         codes.add(ExitCode.SURPRISE)
     return combine_exit_codes(codes)

@@ -35,7 +35,6 @@ class Drift(Enum):
 
 UNRESOLVED = frozenset({Drift.MISSING, Drift.UNKNOWN})
 """What a registry gave no image for, and the lock has nothing new of."""
-
 Answer = LockedImage | RegistryError
 
 

@@ -22,10 +22,8 @@ MANIFESTS = (f"{_OCI}.manifest.v1+json", f"{_DOCKER}.v2+json")
 CONFIGS = (f"{_OCI}.config.v1+json", "application/vnd.docker.container.image.v1+json")
 ACCEPTED = (f"{_OCI}.index.v1+json", f"{_DOCKER}.list.v2+json", *MANIFESTS)
 """What a registry is told that is understood; without it some send formats of old engines."""
-
 ATTESTATION = "vnd.docker.reference.type"
 """Marks what is about an image and is none. Source: https://docs.docker.com/build/metadata/attestations/."""
-
 _TELLING = re.compile(
     r"(?<![a-z0-9])(trt|tensorrt|trtoss|nvinfer|cuda|cudnn|cublas|torch|pytorch|nvidia|driver)(?![a-z0-9])"
     r"|^org\.opencontainers\.image\.(base\.(digest|name)|created|ref\.name|revision|source|title|version)$"

@@ -29,7 +29,6 @@ from trtmatrix.suite.repro_files import stored_repros
 
 SCHEMA = 2
 """The number of the JSON's shape."""
-
 SHOWN = 8
 """Differences of two records that are shown in text."""
 

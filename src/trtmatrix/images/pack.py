@@ -39,7 +39,6 @@ SOURCE = Path(__file__).with_name("unpack.sh")
 MANIFEST, SUMS, SCRIPT = "manifest.txt", "SHA256SUMS", "unpack"
 FILES, IMAGES = "files.tar", "images.tar"
 """Suite and wheels; the images as ``docker save`` writes them."""
-
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

@@ -22,10 +22,8 @@ from trtmatrix.suite.matrix import Version, WheelsOrigin
 EXTRAS = ("model", "minimise")
 TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 """What the suite's sessions need beside the suite's own requirements: nox, and what installs the suite."""
-
 GLIBC = "2.28"
 """What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
-
 PYTHON = re.compile(r"3\.\d+")
 SECONDS = 1800
 

@@ -17,10 +17,8 @@ from trtmatrix.suite.plan import Launch, is_own
 
 Look = Callable[[str], "ImageFacts | None"]
 """Finds an image of this host by its name."""
-
 FILES = ("Dockerfile", "tensorrt.py")
 """What of the builder's folder goes into every image."""
-
 OWN_BASE = "trtmatrix/debian12-python310:latest"
 """The base that ``docker/wheels/base`` makes."""
 
@@ -40,15 +38,13 @@ def check_pins(
         if origin is None or name in found:
             continue
         if origin.build is None:
-            why = why_unlocked(context, origin)
-            lockable += [name] if why and not (origin.is_file or is_own(origin.image)) else []
+            why, mends = why_unlocked(context, origin), not (origin.is_file or is_own(origin.image))
         else:
-            why = _why_build_unlocked(context, name, origin, origin.build)
-            lockable += [name] if why else []
-            if not why and not launch.lacks_image and (held := look(origin.image)) is not None:
-                why = _why_built_otherwise(context, name, origin, origin.build, held)
+            held = None if launch.lacks_image else look
+            why, mends = _why_built_otherwise(context, name, origin, origin.build, held)
         if why:
             found[name] = why
+            lockable += [name] if mends else []
     mend = [f"  to lock: nox -s lock -- --trt {','.join(lockable)} --update"] if lockable else []
     if locked and found:
         lines = [f"  {name}: {why}" for name, why in found.items()]
@@ -70,40 +66,37 @@ def why_unlocked(context: Context, origin: ImageOrigin) -> str:
     return f"{image} is whatever its tag stands for today"
 
 
-def _why_build_unlocked(context: Context, version: str, origin: ImageOrigin, build: Build) -> str:
-    """Return why an image of ours is not what matrix.lock says, or nothing."""
+def _why_built_otherwise(
+    context: Context, version: str, origin: ImageOrigin, build: Build, look: Look | None
+) -> tuple[str, bool]:
+    """Return why an image of ours is not what matrix.lock says, or nothing, and whether locking mends that.
+
+    ``look``: where it is here, it is asked for; by the labels that docker/wheels/build wrote on it, it says
+    what it came of.
+    """
     try:
         parts = read_build(version, origin, build, context.project)
     except ConfigError as error:
-        return f"what {origin.image} is made of cannot be read: {error.problems[0]}"
+        return f"what {origin.image} is made of cannot be read: {error.problems[0]}", True
     locked, base, why = context.lock.builds.get(version), parts.build.base, ""
+    pin = None if is_own(base) else pin_of(context.lock, base, own_platform())
     if locked is None:
         why = "not locked"
     elif differences := build_differences(locked, parts.build):
         why = f"not as locked: {'; '.join(differences)}"
     elif parts.unhashed:
         why = f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version} --lock)"
-    elif not is_own(base) and pin_of(context.lock, base, own_platform()) is None:
+    elif pin is None and not is_own(base):
         why = f"its base {base} is not locked"
-    return f"{origin.image}: {why}" if why else ""
-
-
-def _why_built_otherwise(
-    context: Context, version: str, origin: ImageOrigin, build: Build, held: ImageFacts
-) -> str:
-    """Return how the image of ours that is here came of something else than the locked parts, or nothing.
-
-    It says so by the labels that docker/wheels/build wrote on it.
-    """
-    parts, labels = read_build(version, origin, build, context.project), held.labels
-    pin = None if is_own(parts.build.base) else pin_of(context.lock, parts.build.base, own_platform())
-    base_id = labels.get("base-id", "")
+    if why or look is None or (held := look(origin.image)) is None:
+        return (f"{origin.image}: {why}" if why else ""), True
+    labels, base_id = held.labels, held.labels.get("base-id", "")
     bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
     recipe = recipe_digest(base_id, parts.contents, parts.lines)
-    if bases & {*(pin.ids if pin else (parts.build.base,))} and recipe == labels.get("recipe"):
-        return ""
+    if bases & {*(pin.ids if pin else (base,))} and recipe == labels.get("recipe"):
+        return "", False
     why = "it was built on another base, or from other wheels or files"
-    return f"{origin.image}: {why}: nox -s image -- {version}"
+    return f"{origin.image}: {why}: nox -s image -- {version}", False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.archive import (
-    SUFFIX,
-    SUMS,
-    Bounds,
-    Written,
-    digest_of,
-    find_differences,
-    read_archive,
-    sums_text,
-    write_archive,
-    write_size,
-)
+from trtmatrix.common import archive
+from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError
 from trtmatrix.common.jsontext import check_depth, to_json
@@ -34,31 +24,42 @@ from trtmatrix.suite.model import CPU, Product, slug_of
 
 RECORDS, OUTPUTS = "records", "outputs"
 """The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""
-
 RESERVED = frozenset({"local", "surfaces"})
 """Folders of the results that hold something else than a GPU's records."""
 
 
 def pack_records(context: Context, to: Path) -> ExitCode:
-    """Write the selected records that were measured here, published or not.
+    """Write the selected records that were measured here, published or not, with the outputs that they name.
 
-    The exit code is NOTHING where there are none. :class:`UsageError` where the pack cannot be written.
+    Byte for byte, with SHA256SUMS. ``to``: a file ``….tar.gz``, or a folder, in which it is named after its
+    content: the same records give the same bytes. The exit code is NOTHING where there are none.
+    :class:`UsageError` where the pack cannot be written.
     """
-    records = select_records(context)
+    records, cache = select_records(context), context.project.cache
     if not records:
         none = f"no selected record was measured here: {context.project.local} has none of them"
         mend = "measure some (python -m trtmatrix run), or select others: python -m trtmatrix table"
         print(f"trtmatrix: {none}\n  {mend}", file=sys.stderr)
         return ExitCode.NOTHING
+    kept = [kept_file(cache, digest) for digest in sorted({d for one in records for d in kept_digests(one)})]
+    here = [file for file in kept if file.is_file()]
+    files: dict[str, bytes | Path] = {
+        **{f"{RECORDS}/{record_path(Path(), one).as_posix()}": Path(one.file) for one in records},
+        **{f"{OUTPUTS}/{file.name}": file for file in here},
+    }
     try:
-        written, outputs, gone = write_record_pack(to, records, context.project.cache)
+        if not to.name.endswith(SUFFIX):
+            sums = archive.sums_text({name: archive.digest_of(content) for name, content in files.items()})
+            to = to / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
+        written = archive.write_archive(to, files)
     except OSError as error:
         raise MachineryError(f"a record or an output cannot be read: {error}") from error
-    if gone:
+    if gone := len(kept) - len(here):
         print(f"trtmatrix: {gone} outputs that records name are gone from the cache", file=sys.stderr)
+    size = archive.write_size(written.size)
     print(
-        f"{written.file}: {len(records)} records, {outputs} kept outputs, {write_size(written.size)}, "
-        f"sha256 {written.sha256}\nnext, on the other host: python -m trtmatrix merge {written.file.name}"
+        f"{written.file}: {len(records)} records, {len(here)} kept outputs, {size}, sha256 {written.sha256}\n"
+        f"next, on the other host: python -m trtmatrix merge {written.file.name}"
     )
     return ExitCode.AS_EXPECTED
 
@@ -82,24 +83,6 @@ def select_records(context: Context) -> list[Record]:
         if item.local and wanted and (every_row or (cell.repro, cell.case) in rows):
             found.append(item.record)
     return sorted(found, key=lambda record: (record.cell, record.run))
-
-
-def write_record_pack(target: Path, records: Sequence[Record], cache: Path) -> tuple[Written, int, int]:
-    """Write records byte for byte, with the outputs that they name and SHA256SUMS.
-
-    ``target``: a file ``….tar.gz``, or a folder, in which it is named after its content: the same records
-    give the same bytes. Returns also how many outputs it holds, and how many are gone.
-    """
-    files: dict[str, bytes | Path] = {
-        f"{RECORDS}/{record_path(Path(), record).as_posix()}": Path(record.file) for record in records
-    }
-    kept = [kept_file(cache, digest) for digest in sorted({d for one in records for d in kept_digests(one)})]
-    here = [file for file in kept if file.is_file()]
-    files |= {f"{OUTPUTS}/{file.name}": file for file in here}
-    if not target.name.endswith(SUFFIX):
-        sums = sums_text({name: digest_of(content) for name, content in files.items()})
-        target = target / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
-    return write_archive(target, files), len(here), len(kept) - len(here)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +150,11 @@ def _list_records(path: Path, scratch: Path, source: Source) -> Files:
         if not path.name.endswith(SUFFIX):
             raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
         size = (1 << 30) + 100 * path.stat().st_size  # records shrink by some ten times, outputs do not
-        folder = read_archive(path, scratch, Bounds(size=size, files=1_000_000, maker="pack --records"))
+        bounds = archive.Bounds(size=size, files=1_000_000, maker="pack --records")
+        folder = archive.read_archive(path, scratch, bounds)
     root = folder
-    if (folder / SUMS).is_file():
-        if problems := find_differences(folder):
+    if (folder / archive.SUMS).is_file():
+        if problems := archive.find_differences(folder):
             raise ValueError("is not as it was made:\n" + "\n".join(f"    {one}" for one in problems))
         root = folder / RECORDS if (folder / RECORDS).is_dir() else folder
         source.outputs = folder / OUTPUTS if (folder / OUTPUTS).is_dir() else None

@@ -33,27 +33,11 @@ from requests.utils import parse_dict_header
 from urllib3.exceptions import InsecureRequestWarning, NewConnectionError
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.images.manifests import (
-    ACCEPTED,
-    Index,
-    Manifest,
-    ManifestError,
-    Read,
-    locked_platform,
-    parse_manifest,
-    read_as,
-)
-from trtmatrix.launchers.references import (
-    Reference,
-    RegistryError,
-    Trouble,
-    explain_trouble,
-    parse_reference,
-)
+from trtmatrix.images import manifests
+from trtmatrix.launchers.references import Reference, RegistryError, Trouble, explain_trouble, parse_reference
 from trtmatrix.plan.lockfile import LockedImage, LockedPlatform
 
 T = TypeVar("T")
-
 LARGEST = 16 << 20
 """Bytes that an answer may have: registries need to take manifests of 4 MiB and no larger ones."""
 TOGETHER = 8
@@ -96,7 +80,7 @@ class Registry:
     def _ask(self, name: Reference, ask: Callable[[_Repository], T]) -> T:
         try:
             return ask(_Repository(name, self))
-        except ManifestError as error:
+        except manifests.ManifestError as error:
             raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
 
 
@@ -151,7 +135,7 @@ class _Answer:
         return f"it answers {self.status}" + (f" ({plain})" if plain else "")
 
 
-class _Tokens(Read):
+class _Tokens(manifests.Read):
     token: str | None = None
     access_token: str | None = None
 
@@ -194,29 +178,29 @@ class _Repository:
         Engines go by the index where an image names another platform.
         """
         digest, found = self.manifest(self.name.wanted)
-        named = {"": digest} if isinstance(found, Manifest) else found.images
+        named = {"": digest} if isinstance(found, manifests.Manifest) else found.images
         images = {}
         for platform, each in named.items():
-            manifest = found if isinstance(found, Manifest) else self.manifest(each)[1]
-            if isinstance(manifest, Index):
-                raise ManifestError("its index names another index")
+            manifest = found if isinstance(found, manifests.Manifest) else self.manifest(each)[1]
+            if isinstance(manifest, manifests.Index):
+                raise manifests.ManifestError("its index names another index")
             wanted = manifest.config.digest
             configuration = self.get(f"blobs/{wanted}").body
             self._hold(configuration, wanted)
-            own, image = locked_platform(each, manifest, configuration)
+            own, image = manifests.locked_platform(each, manifest, configuration)
             if not platform and not own:
-                raise ManifestError("its configuration names no platform")
+                raise manifests.ManifestError("its configuration names no platform")
             images[platform or own] = image
         return digest, images
 
-    def manifest(self, wanted: str) -> tuple[str, Index | Manifest]:
+    def manifest(self, wanted: str) -> tuple[str, manifests.Index | manifests.Manifest]:
         """Return a manifest or index and its digest, which is held against what was asked for and told."""
         answer = self.get(f"manifests/{wanted}")
         told = answer.headers.get("Docker-Content-Digest", "")
         for each in (wanted, told):
             if each.startswith("sha256:"):
                 self._hold(answer.body, each)
-        return _digest_of(answer.body), parse_manifest(answer.body)
+        return _digest_of(answer.body), manifests.parse_manifest(answer.body)
 
     def _hold(self, body: bytes, wanted: str) -> None:
         """Hold bytes against their digest."""
@@ -255,8 +239,8 @@ class _Repository:
         answer = self._send(realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope})
         if answer.status in {400, 401, 403}:
             raise self._refusal(answer.said)
-        with contextlib.suppress(ManifestError):
-            given = read_as(_Tokens, answer.body)
+        with contextlib.suppress(manifests.ManifestError):
+            given = manifests.read_as(_Tokens, answer.body)
             token = given.token or given.access_token or ""
             if answer.status == 200 and re.fullmatch(r"[!-~]+", token):
                 return f"Bearer {token}"
@@ -264,7 +248,7 @@ class _Repository:
 
     def _send(self, url: str, login: str = "", params: Mapping[str, str] | None = None) -> _Answer:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
-        headers = {"Accept": ", ".join(ACCEPTED)} | ({"Authorization": login} if login else {})
+        headers = {"Accept": ", ".join(manifests.ACCEPTED)} | ({"Authorization": login} if login else {})
         body = b""
         server = urlsplit(url).netloc  # a token service is another host, whose certificate is looked at
         verify = False if self.plain and server == self.name.server else find_authority(server)

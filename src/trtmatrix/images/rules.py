@@ -69,68 +69,42 @@ class Rule:
 
 
 _ALL = (
-    Rule(
-        "engine", (Exclusion.NO_ENGINE,), "install and start Docker, or correct --engine or DOCKER_HOST",
-        "all cells in images", "container engine",
-    ),
-    Rule(
-        "engine-limits", (), "delegate cgroup controllers to the user: "
-        "https://rootlesscontaine.rs/getting-started/common/cgroup2/", what="limits of containers",
-    ),
-    Rule(
-        "gpu", (Exclusion.NO_GPU, Exclusion.OTHER_GPU), "run on a host with this NVIDIA GPU and its driver",
-        "all cells of TensorRT", "GPU",
-    ),
-    Rule(
-        "gpu-access", (Exclusion.NO_GPU_ACCESS,), "install NVIDIA's Container Toolkit: "
-        "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
-        "all cells of TensorRT in images", "container engine",
-    ),
-    Rule(
-        "mig", (Exclusion.NO_GPU_ACCESS,),
-        "install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0", what="MIG",
-    ),
+    Rule("engine", (Exclusion.NO_ENGINE,), "install and start Docker, or correct --engine or DOCKER_HOST",
+         "all cells in images", "container engine"),
+    Rule("engine-limits", (), "delegate cgroup controllers to the user: "
+         "https://rootlesscontaine.rs/getting-started/common/cgroup2/", what="limits of containers"),
+    Rule("gpu", (Exclusion.NO_GPU, Exclusion.OTHER_GPU), "run on a host with this NVIDIA GPU and its driver",
+         "all cells of TensorRT", "GPU"),
+    Rule("gpu-access", (Exclusion.NO_GPU_ACCESS,), "install NVIDIA's Container Toolkit: "
+         "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
+         "all cells of TensorRT in images", "container engine"),
+    Rule("mig", (Exclusion.NO_GPU_ACCESS,),
+         "install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0", what="MIG"),
     Rule("driver", (Exclusion.DRIVER_TOO_OLD,), "install a newer driver, or leave these versions out"),
     Rule("compute", (Exclusion.UNSUPPORTED_GPU,), "nothing: these versions do not support this GPU"),
-    Rule(
-        "component", (Exclusion.COMPONENT_MISSING,), "nothing: the image has no such component",
-        "these cases",
-    ),
-    Rule(
-        "image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version with --trt "
-        "(a run pulls or builds it), or use --pull all, or name a file with --image VERSION=FILE; by hand: "
-        "docker pull, or nox -s image -- VERSION",
-    ),
-    Rule(
-        "offline", (Exclusion.NOT_HERE,), "on a host with a network: nox -s pack -- --trt VERSION --to DIR; "
-        "here: sh DIR/unpack",
-    ),
-    Rule(
-        "interpreter", (Exclusion.NO_INTERPRETER,),
-        "name an interpreter that has this TensorRT with --python PATH",
-    ),
+    Rule("component", (Exclusion.COMPONENT_MISSING,), "nothing: the image has no such component",
+         "these cases"),
+    Rule("image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version with --trt "
+         "(a run pulls or builds it), or use --pull all, or name a file with --image VERSION=FILE; by hand: "
+         "docker pull, or nox -s image -- VERSION"),
+    Rule("offline", (Exclusion.NOT_HERE,), "on a host with a network: nox -s pack -- --trt VERSION --to DIR; "
+         "here: sh DIR/unpack"),
+    Rule("interpreter", (Exclusion.NO_INTERPRETER,),
+         "name an interpreter that has this TensorRT with --python PATH"),
     Rule("runtime", (Exclusion.OTHER_RUNTIME,), "leave --runtime out"),
     Rule("platform", (Exclusion.IMAGE_NOT_GIVEN,), "run on a host of one of those platforms"),
-    Rule(
-        "library", (Exclusion.IMAGE_NOT_PULLED,),
-        "correct library: or image: in matrix.yaml; nox -s lock shows what the image says",
-        what="TensorRT of the image",
-    ),
+    Rule("library", (Exclusion.IMAGE_NOT_PULLED,),
+         "correct library: or image: in matrix.yaml; nox -s lock shows what the image says",
+         what="TensorRT of the image"),
     Rule("registry", (Exclusion.IMAGE_NOT_GIVEN,), "docker login nvcr.io"),
     Rule("lock", (), "nox -s lock -- --update"),
-    Rule(
-        "disk-images", (Exclusion.NO_ROOM,),
-        "free disk space, run fewer versions (--trt), or remove images after their last cell (--keep none)",
-        what="disk for images",
-    ),
+    Rule("disk-images", (Exclusion.NO_ROOM,),
+         "free disk space, run fewer versions (--trt), or remove images after their last cell (--keep none)",
+         what="disk for images"),
     Rule("disk", (), "free 5 GB there, or name another folder by --cache or --results"),
-    Rule(
-        "memory", (), "set a lower limit with --memory: then a cell that needs more ends alone",
-    ),
-    Rule(
-        "memory-limit", (Exclusion.NO_MEMORY,), "give containers more: --memory 4g", "all cells in images",
-        "memory limit",
-    ),
+    Rule("memory", (), "set a lower limit with --memory: then a cell that needs more ends alone"),
+    Rule("memory-limit", (Exclusion.NO_MEMORY,), "give containers more: --memory 4g", "all cells in images",
+         "memory limit"),
 )  # fmt: skip
 
 RULES: Mapping[str, Rule] = {rule.id: rule for rule in _ALL}

@@ -37,7 +37,6 @@ OLD_IR, OLD_OPSET = 8, 17
 """The format that every version since TensorRT 8.5 reads, and its last opset."""
 VALUES = 64
 """An input with more integers than this is none that sets a shape."""
-
 LEFT_OUT = (
     r"bernoulli|training_dropout(?!.*zero_ratio)"  # which numbers come out is not defined
     r"|image_decoder.*(jpeg|jpeg2k|webp)"  # nor what a lossy picture decodes to
@@ -45,7 +44,6 @@ LEFT_OUT = (
     r"|resize_downsample_scales_(cubic|linear)_align_corners$|maxunpool_export_with_output_shape"
 )
 """Tests that are left out, by their names."""
-
 CHANGED = {
     "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13,  # an axis was where the shape is cut in two
     "GridSample": 20,  # its modes had other names
@@ -53,7 +51,6 @@ CHANGED = {
 """Operators that mean something else below an opset, with the same attributes and inputs."""
 CHANGED_TESTS = {r"negative|_neg_": 11, r"mod_float.*fmod_0": 28}
 """Tests that do so: of negative axes and indices, and of what Mod does with real numbers."""
-
 Array = NDArray[Any]
 
 
@@ -136,11 +133,8 @@ def _write(archive: ZipFile) -> None:
             continue
         inputs, outputs = _arrays(_fed(model), given), _arrays(model.graph.output, wanted)
         members, expected = (
-            {
-                name: put(f"{test.name}/{letter}{n}.npy", array)
-                for n, (name, array) in enumerate(arrays.items())
-            }
-            for letter, arrays in (("x", inputs), ("y", outputs))
+            {name: put(f"{test.name}/{kind}{n}.npy", array) for n, (name, array) in enumerate(arrays.items())}
+            for kind, arrays in (("x", inputs), ("y", outputs))
         )
         least = max([opset for names, opset in CHANGED_TESTS.items() if re.search(names, test.name)] + [0])
         for form, constants in forms_of(model, inputs, least):

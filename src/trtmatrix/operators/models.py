@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 
 from onnx import ModelProto
 from onnx.defs import SchemaError, get_schema
@@ -79,12 +78,9 @@ class ModelOperators:
 
 
 def check_operators(
-    model: ModelProto,
-    name: str,
-    records: Sequence[OperatorRecord],
-    versions: Iterable[str],
+    model: ModelProto, name: str, records: Sequence[OperatorRecord], versions: Iterable[str],
     gpus: Sequence[str] = (),
-) -> ModelOperators:
+) -> ModelOperators:  # fmt: skip
     """Hold a model's operators against the tests that are of its opset.
 
     ``gpus``: slugs, the one that is meant first; of the others a record is taken where that one has none.
@@ -136,13 +132,12 @@ def sum_up_operators(found: ModelOperators) -> str:
 
 def render_operators(found: ModelOperators, width: int) -> str:
     """Return a line of counts, then a block for each operator that is not right everywhere."""
-    wrap = partial(
-        textwrap.wrap, width=width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
-    )
-    lines = wrap(
-        f"{found.model} · opset {found.opset} · {counted(len(found.nodes), 'operator')} held against "
-        f"ONNX's tests at {', '.join(found.versions) or 'no version'}"
-    )
+    wrap = textwrap.TextWrapper(
+        width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
+    ).wrap
+    held = f"{counted(len(found.nodes), 'operator')} held against ONNX's tests"
+    at = ", ".join(found.versions) or "no version"
+    lines = wrap(f"{found.model} · opset {found.opset} · {held} at {at}")
     for operator, items in found.at.items():
         if shown := [item for item in items if item.state is not State.RIGHT]:
             lines += ["", f"{operator} ×{found.nodes[operator]}"]

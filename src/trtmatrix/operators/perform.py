@@ -39,7 +39,6 @@ PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
 """Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
 OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
-
 STEPS = "operator cases"
 
 

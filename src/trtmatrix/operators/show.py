@@ -29,7 +29,6 @@ ALIKE = 120
 """Letters by which messages are told apart on a page."""
 MODELS = "(models of several nodes)"
 """What stands for an operator where a test has several."""
-
 HEADS = {
     Verdict.RIGHT: "right", Verdict.BUILT: "built", Verdict.WRONG: "WRONG", Verdict.CRASHED: "crashed",
     Verdict.HUNG: "hung", Verdict.PARSER: "parser", Verdict.BUILDER: "builder",
@@ -144,12 +143,11 @@ class Overview:
     def tables(self) -> Iterator[tuple[str, list[str], list[list[str]]]]:
         """Yield the title, heads and rows of each table: counts, what is wrong, what changed."""
         shown = [v for v in HEADS if any(record.counts[v] for record in self.records)]
-        rows = [
-            [*(str(record.counts[v] or "·") for v in shown), str(len(record.flaky) or "·")]
-            for record in self.records
-        ]
-        took = [duration(record.facts["seconds"]["wall"]) for record in self.records]
-        rows = [[name, *row, time] for name, row, time in zip(self.names, rows, took, strict=True)]
+        rows = []
+        for name, record in zip(self.names, self.records, strict=True):
+            counts = [record.counts[v] for v in shown] + [len(record.flaky)]
+            took = duration(record.facts["seconds"]["wall"])
+            rows.append([name, *(str(count or "·") for count in counts), took])
         yield "Versions", ["", *(HEADS[v] for v in shown), "flaky", "took"], rows
         if self.bad_rows:
             rows = [[r.words, r.verdict.value, ", ".join(places), r.detail] for r, places in self.bad_rows]
@@ -166,27 +164,24 @@ def make_overview(records: Sequence[OperatorRecord]) -> Overview:
 
 
 def find_changes(before: OperatorRecord, after: OperatorRecord) -> list[Change]:
-    """Return the cases whose verdict is of another kind, by kind; flaky ones say nothing."""
+    """Return the cases whose verdict is of another kind, by kind; flaky and missing ones say nothing."""
     found: dict[str, list[str]] = {}
+    words = {Verdict.CRASHED: "crashing", Verdict.HUNG: "hanging"}
     for name, row in after.rows.items():
-        was = before.rows.get(name, row)
-        if not (was.before or row.before) and (kind := _kind_of_change(was.verdict, row.verdict)):
+        earlier, now = before.rows.get(name, row), row.verdict
+        was, kind = earlier.verdict, ""
+        if was is now or Verdict.NOTHING in {was, now} or earlier.before or row.before:
+            continue
+        if now.is_bad:
+            kind = f"newly {words.get(now, now.value)}"
+        elif now.is_good:
+            kind = "fixed" if was.is_bad else "" if was.is_good else "newly accepted"
+        elif not was.is_refused:
+            kind = "newly refused"
+        if kind:
             found.setdefault(kind, []).append(name)
-    return [
-        Change(before=before.version, after=after.version, gpu=after.gpu, kind=kind, cases=tuple(cases))
-        for kind, cases in found.items()
-    ]
-
-
-def _kind_of_change(was: Verdict, now: Verdict) -> str:
-    """Return what a change is called; nothing where it is none, or a result is missing."""
-    if was is now or Verdict.NOTHING in {was, now}:
-        return ""
-    if now.is_bad:
-        return f"newly {({Verdict.CRASHED: 'crashing', Verdict.HUNG: 'hanging'}).get(now, now.value)}"
-    if now.is_good:
-        return "fixed" if was.is_bad else "" if was.is_good else "newly accepted"
-    return "" if was.is_refused else "newly refused"
+    ends = {"before": before.version, "after": after.version, "gpu": after.gpu}
+    return [Change(**ends, kind=kind, cases=tuple(cases)) for kind, cases in found.items()]
 
 
 def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
@@ -207,11 +202,8 @@ def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
     for item in overview.changes:
         told = join_some(item.cases, len(item.cases) if full else NAMED)
         more.append(f"{', '.join(item.words)}: {told}")
-    if full:
-        more += [
-            f"{row.words}: {row.verdict.value} at {', '.join(at)}: {row.detail}"
-            for row, at in overview.bad_rows
-        ]
+    for row, places in overview.bad_rows if full else ():
+        more.append(f"{row.words}: {row.verdict.value} at {', '.join(places)}: {row.detail}")
     for number, text in enumerate(more):
         block = wrap(f"  {text}")
         if not full and len(lines) + len(block) > HEIGHT - 2:

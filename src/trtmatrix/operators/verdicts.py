@@ -64,13 +64,10 @@ ENDED = {
     ends.CRASHED: Verdict.CRASHED, ends.BUILT: Verdict.BUILT, ends.RAN: Verdict.RIGHT,
 }  # fmt: skip
 """How the probe says that a case has ended, unless its outputs are wrong."""
-
 ROUNDING = 8
 """Units in the last place of the largest value that is expected, in the type that came out."""
-
 WORDS, REASON = 300, 120
 """Letters of a product's message that are kept, and that stand on a line of progress."""
-
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -134,7 +131,7 @@ def judge(case: Case, expected: Arrays, done: Mapping[str, Any], outputs: Arrays
 
 
 def find_wrong(case: Case, expected: Arrays, outputs: Arrays) -> str:
-    """Say what is wrong with outputs; nothing where all are as expected."""
+    """Say what is wrong with outputs, of values how many are off; nothing where all are as expected."""
     for name, r in expected.items():
         y = outputs.get(name)
         if y is None:
@@ -143,25 +140,17 @@ def find_wrong(case: Case, expected: Arrays, outputs: Arrays) -> str:
             return f"{name} has the shape {list(y.shape)} instead of {list(r.shape)}"
         if y.dtype.kind.replace("u", "i") != r.dtype.kind.replace("u", "i"):
             return f"{name} is {y.dtype} instead of {r.dtype}"
-        if wrong := _values(y, r, case):
-            return f"{name}: {wrong}"
+        found, wanted = y.astype(np.float64), r.astype(np.float64)
+        atol, finite = case.atol, np.abs(wanted[np.isfinite(wanted)])
+        if y.dtype.kind == "f" and finite.size:
+            atol = max(atol, ROUNDING * float(np.finfo(y.dtype).eps) * float(finite.max()))
+        with np.errstate(invalid="ignore", over="ignore"):
+            near = np.abs(found - wanted) <= atol + case.rtol * np.abs(wanted)
+            near |= (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+            off = np.where(near, -1.0, np.nan_to_num(np.abs(found - wanted), nan=np.inf))
+        if count := int(np.count_nonzero(~near)):
+            at = np.unravel_index(int(off.argmax()), off.shape)
+            place = f" at {[int(i) for i in at]}" if at else ""
+            values = f"{found[at]:.6g} instead of {wanted[at]:.6g}"
+            return f"{name}: {count} of {y.size} values are off, the furthest{place}: {values}"
     return ""
-
-
-def _values(y: NDArray[Any], r: NDArray[Any], case: Case) -> str:
-    """Say how many values are off and which is furthest; nothing where none is."""
-    found, wanted = y.astype(np.float64), r.astype(np.float64)
-    atol, finite = case.atol, np.abs(wanted[np.isfinite(wanted)])
-    if y.dtype.kind == "f" and finite.size:
-        atol = max(atol, ROUNDING * float(np.finfo(y.dtype).eps) * float(finite.max()))
-    with np.errstate(invalid="ignore", over="ignore"):
-        near = np.abs(found - wanted) <= atol + case.rtol * np.abs(wanted)
-        near |= (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-        if near.all():
-            return ""
-        off = np.where(near, -1.0, np.nan_to_num(np.abs(found - wanted), nan=np.inf))
-    at = np.unravel_index(int(off.argmax()), off.shape)
-    count = int(np.count_nonzero(~near))
-    place = f" at {[int(i) for i in at]}" if at else ""
-    values = f"{found[at]:.6g} instead of {wanted[at]:.6g}"
-    return f"{count} of {y.size} values are off, the furthest{place}: {values}"

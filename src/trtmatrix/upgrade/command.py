@@ -31,7 +31,6 @@ from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
-
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
@@ -44,19 +43,26 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
     if options.api:
         return _tell_api(options)
     context = open_context(options.project)
-    before, after = _find_move(context.matrix, options)
+    before = _find_version(context.matrix, "--from", options.before)
+    after = _find_version(context.matrix, "--to", options.after)
+    alike = [version.name for version in context.matrix.versions if version.product is before.product]
+    if after.product is not before.product:
+        others = ", ".join(name for name in alike if name != before.name) or "no other"
+        raise UsageError(
+            f"{before.name} is {before.product.value} and {after.name} is {after.product.value}: an upgrade "
+            f"stays inside one product; from {before.name} to {others}"
+        )
     gpu, word = CPU, ""
     if before.product is Product.TENSORRT:
         gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, read_records(context.project.results))
         word = context.selection.gpus[0] if context.selection.gpus else gpu.name
-    names = tuple(v.name for v in context.matrix.versions if v.product is before.product)
-    selection = replace(context.selection, versions=names, gpus=(word,) if word else ())
+    selection = replace(context.selection, versions=tuple(alike), gpus=(word,) if word else ())
     narrowed = replace(context, selection=selection)
     survey = take_survey(narrowed, Pull.NEVER)
     question = Question(
         options=options, before=before, after=after, gpu=gpu, matrix=context.matrix, gpu_word=word,
         entries=Entries(entries_of(narrowed, survey, survey.stored), read_calibration()),
-        api=_compare_apis(options, before.name, after.name, known=before.product is Product.TENSORRT),
+        api=_compare_apis(options, known=before.product is Product.TENSORRT),
     )  # fmt: skip
     upgrade = decide(replace(question, owns=_run_models(options, context, question)))
     priced = _priced(upgrade.lacking, context, survey.host.engine, before, after)
@@ -91,18 +97,6 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
             yield f"--output {file}: it tells lines of your code: name that by --code DIR"
 
 
-def _find_move(matrix: Matrix, options: UpgradeOptions) -> tuple[Version, Version]:
-    """Return the two versions; :class:`UsageError` where one is not listed, or they are of two products."""
-    old, new = (_find_version(matrix, *end) for end in (("--from", options.before), ("--to", options.after)))
-    if new.product is not old.product:
-        same = (v.name for v in matrix.versions if v.product is old.product and v is not old)
-        raise UsageError(
-            f"{old.name} is {old.product.value} and {new.name} is {new.product.value}: an upgrade stays "
-            f"inside one product; from {old.name} to {', '.join(same) or 'no other'}"
-        )
-    return old, new
-
-
 def _is_of_tensorrt(options: UpgradeOptions) -> bool:
     """Whether a move whose API is asked about is one of TensorRT's; each end's API is known, or is a version.
 
@@ -119,17 +113,15 @@ def _is_of_tensorrt(options: UpgradeOptions) -> bool:
             product = _find_version(matrix, option, name, tuple(surfaces.versions)).product
         products.add(product)
     if options.before == options.after or len(products) > 1:
-        raise UsageError(
-            f"{options.before} and {options.after}: a difference takes two versions of one product"
-        )
+        why = "a difference takes two versions of one product"
+        raise UsageError(f"{options.before} and {options.after}: {why}")
     return products == {Product.TENSORRT}
 
 
 def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
     """Return a version of matrix.yaml; ``others``: names that may have been meant, too."""
-    found = next((version for version in matrix.versions if version.name == name), None)
-    if found is not None:
-        return found
+    if found := [version for version in matrix.versions if version.name == name]:
+        return found[0]
     hint = "" if others else ". What changes in its API alone: --api, with --code DIR"
     names = [*(version.name for version in matrix.versions), *others]
     raise UsageError(unlisted_version(option, name, names) + hint)
@@ -153,12 +145,12 @@ def _priced(
         yield replace(item, what=f"{item.what} ({cost})") if cost else item
 
 
-def _compare_apis(options: UpgradeOptions, before: str, after: str, *, known: bool) -> ApiSection:
+def _compare_apis(options: UpgradeOptions, *, known: bool) -> ApiSection:
     """Return what changes for code; ``known``: the surfaces of the product's bindings are."""
-    if not known:
-        code = tuple(map(str, options.code)) if options.api else ()
-        return ApiSection(code=code, lacking=NO_SURFACES)
-    return api_section.make_api_section(options.project.results, before, after, options.code)
+    if known:
+        results, code = options.project.results, options.code
+        return api_section.make_api_section(results, options.before, options.after, code)
+    return ApiSection(code=tuple(map(str, options.code)) if options.api else (), lacking=NO_SURFACES)
 
 
 def _run_models(options: UpgradeOptions, context: Context, question: Question) -> tuple[Own, ...]:
@@ -212,9 +204,8 @@ def _look_at(
         return Own(section=of_model.make_mistake(one.wanted, one.mistake), entries=Entries(()))
     repros = {model_repro(one.context).repro.id, CONTROLS}
     mine = [entry for entry in entries if entry.cell.repro.id in repros]
-    section = of_model.make_model_section(
-        one.context, mine, *names, model, calibration, run=not options.no_run, tags=one.wanted.tags
-    )
+    run, tags = not options.no_run, one.wanted.tags
+    section = of_model.make_model_section(one.context, mine, *names, model, calibration, run=run, tags=tags)
     if question.after.product is Product.TENSORRT and model.model:
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph, compute = load_model(model.model), question.gpu.compute or ""
@@ -233,7 +224,7 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
     from trtmatrix.api.report import render_api_text
     from trtmatrix.common.jsontext import to_json
 
-    section = _compare_apis(options, options.before, options.after, known=_is_of_tensorrt(options))
+    section = _compare_apis(options, known=_is_of_tensorrt(options))
     whys = ("it does not parse", "it cannot be read")
     unparsed = any(why.startswith(whys) for _, why in section.unread)  # a file that is about TensorRT
     unseen = section.code and (section.lacking or not section.files or unparsed)

@@ -33,13 +33,10 @@ from trtmatrix.upgrade.report import (
 
 ASKED = "your model, on a host that can run both versions"
 JUDGED = "your model ran: what would be right"
-
 MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
 """Topics of reasons beside the findings and the hardware."""
-
 FLOORS = "floors"
 """The unit of a sample's figure in noise floors."""
-
 SHOWN, SOURCES = 6, 3
 """Models that a sentence names, and sources that a reason names; the tables have all."""
 

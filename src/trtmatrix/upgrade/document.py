@@ -13,7 +13,6 @@ from trtmatrix.common.words import counted, one_line, short
 from trtmatrix.suite.model import Verdict
 from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE, SPEEDS, THROUGHPUT
 from trtmatrix.upgrade.report import (
-    Baseline,
     Change,
     Decision,
     FactLine,
@@ -70,27 +69,39 @@ class Section:
 
 def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
     """Return the report below its answer and reasons; a section with nothing to tell is not there."""
-    ends = {"before": upgrade.before, "after": upgrade.after}
-    several = len(upgrade.models) > 1
+    ends, several = {"before": upgrade.before, "after": upgrade.after}, len(upgrade.models) > 1
+    since: list[Block] = []
+    if (base := upgrade.baseline) is not None:
+        numbers = f"{len(base.new)} new, {len(base.gone)} gone, {len(base.same)} as before"
+        since = [FactLine(text=f"{numbers}: {base.file}")]
+        since += [FactLine(topic="new", text=line) for line in base.new]
+        since += [FactLine(topic="gone", text=line) for line in base.gone]
+    lacking: list[Block] = []
+    for item in upgrade.lacking:
+        alone = " (for one alone: --repro NAME)" if item.whole else ""
+        lacking += [FactLine(text=f"{item.what}{alone}"), *([item.command] if item.command else [])]
+    api, told = upgrade.api, list[Block]()
+    if api.code or api.lacking:
+        told = [render_api_text(api)]
+    elif api.changes or api.behaviours:
+        more = f"; {counted(len(api.behaviours), 'change')} of behaviour" if api.behaviours else ""
+        tells = f"nox -s upgrade -- --from {upgrade.before} --to {upgrade.after} --api tells each"
+        told = [FactLine(text=f"{count_changes(api.changes)}{more}: {tells}")]
     models = [
-        (
-            f"model-{n}" if n else "model",
-            one_line(model.name) if several else "Your model",
-            _model(model, ends),
-        )
-        for n, model in enumerate(upgrade.models)
+        (f"model-{n}" if n else "model", one_line(m.name) if several else "Your model", _model(m, ends))
+        for n, m in enumerate(upgrade.models)
     ]
     made: tuple[tuple[str, str, Iterable[Block]], ...] = (
-        ("baseline", "Since the accepted report", _baseline(upgrade.baseline) if upgrade.baseline else ()),
-        ("lacking", "To settle it", _lacking(upgrade)),
+        ("baseline", "Since the accepted report", since),
+        ("lacking", "To settle it", lacking),
         ("models", "Your models", [model_table(upgrade)] if several else ()),
         *models,
         ("findings", "Findings", _findings(upgrade.findings, ends)),
         ("gpu", "GPU and driver", upgrade.gpu_and_driver),
         ("performance", "Performance", _performance(upgrade, ends)),
-        ("api", "Your code and the API" if upgrade.api.code else "API", _api(upgrade)),
+        ("api", "Your code and the API" if api.code else "API", told),
         ("engines", "Engines to rebuild", upgrade.engines),
-        ("not-looked-at", "Not looked at", map(_line, upgrade.not_looked_at)),
+        ("not-looked-at", "Not looked at", [FactLine(text=text) for text in upgrade.not_looked_at]),
     )
     sections = (Section(name, title, tuple(blocks)) for name, title, blocks in made)
     return tuple(section for section in sections if section.blocks)
@@ -126,31 +137,13 @@ def _table(
     )  # fmt: skip
 
 
-def _line(text: str) -> FactLine:
-    return FactLine(topic="", text=text)
-
-
-def _baseline(since: Baseline) -> Iterator[Block]:
-    numbers = f"{len(since.new)} new, {len(since.gone)} gone, {len(since.same)} as before"
-    yield _line(f"{numbers}: {since.file}")
-    for word, lines in (("new", since.new), ("gone", since.gone)):
-        yield from (FactLine(topic=word, text=line) for line in lines)
-
-
-def _lacking(upgrade: Upgrade) -> Iterator[Block]:
-    for item in upgrade.lacking:
-        yield _line(f"{item.what} (for one alone: --repro NAME)" if item.whole else item.what)
-        if item.command:
-            yield item.command
-
-
 def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Iterator[Block]:
     """Yield a row a finding, then the cases and work-arounds of each."""
     if not findings:
         return
     changes = Counter(case.change for finding in findings for case in finding.cases)
     tally = (f"{change.value}: {counted(changes[change], 'case')}" for change in Change if changes[change])
-    yield _line(f"{' · '.join(tally)}. {_MARKS}")
+    yield FactLine(text=f"{' · '.join(tally)}. {_MARKS}")
     yield _table("Findings", findings, "repro title source change weight why", {}, len(findings))
     for finding in findings:
         feared, name = 2 * any(case.after.feared for case in finding.cases), finding.repro
@@ -169,45 +162,26 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
         rule = f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×."
         if any(line.measure == THROUGHPUT for line in lines):
             rule = f"Of throughput the ratio is that of the time an item takes. {rule}"
-        yield _line(f"After ÷ before. {rule}")
+        yield FactLine(text=f"After ÷ before. {rule}")
     elif upgrade.findings:
-        yield _line("No case has run at both versions here or in the records of this GPU.")
+        yield FactLine(text="No case has run at both versions here or in the records of this GPU.")
     for measure in MEASURES:
-        mine = [line for line in lines if line.measure == measure]
-        if mine:
-            yield FactLine(topic=measure, text="; ".join(_summarise(mine)))
+        if mine := [line for line in lines if line.measure == measure]:
+            apart = [line.ratio for line in mine if line.ratio and line.told_apart]
+            worse, why_not = sum(ratio > 1 for ratio in apart), Counter(line.why_not for line in mine)
+            cases = counted(why_not.pop("", 0), "case")
+            said = [f"{cases}, {worse} worse, {len(apart) - worse} better"]
+            said += [f"{number} not comparable: {why}" for why, number in why_not.most_common(2)]
+            yield FactLine(topic=measure, text="; ".join(said))
     told = sorted((line for line in lines if line.told_apart), key=lambda line: -(line.ratio or 0))
     columns = "repro case measure unit before after ratio p_value"
     for label, is_speed in (("Latencies and throughput", True), ("Build times and sizes", False)):
-        mine = [line for line in told if (line.measure in SPEEDS) is is_speed]
-        if mine:
+        if mine := [line for line in told if (line.measure in SPEEDS) is is_speed]:
             yield _table(f"{label} that are told apart", mine, columns, ends, folded=not is_speed)
-
-
-def _summarise(lines: Sequence[PerformanceLine]) -> Iterator[str]:
-    """Yield what there is to say of one measure over all cases."""
-    apart = [line.ratio for line in lines if line.ratio and line.told_apart]
-    worse = sum(ratio > 1 for ratio in apart)
-    cases = counted(sum(not line.why_not for line in lines), "case")
-    yield f"{cases}, {worse} worse, {len(apart) - worse} better"
-    for why, number in Counter(line.why_not for line in lines if line.why_not).most_common(2):
-        yield f"{number} not comparable: {why}"
-
-
-def _api(upgrade: Upgrade) -> Iterator[Block]:
-    """Yield all that is told of code, else counts and the command that tells each change."""
-    api = upgrade.api
-    if api.code or api.lacking:
-        yield render_api_text(api)
-    elif api.changes or api.behaviours:
-        more = f"; {counted(len(api.behaviours), 'change')} of behaviour" if api.behaviours else ""
-        tells = f"nox -s upgrade -- --from {upgrade.before} --to {upgrade.after} --api tells each"
-        yield _line(f"{count_changes(api.changes)}{more}: {tells}")
 
 
 COLUMNS = ("latency", "build time", "engine size", "device memory")
 """Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
-
 MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
 
@@ -221,15 +195,12 @@ def model_table(upgrade: Upgrade, *, narrow: bool = False) -> Table:
     figures = {(line.repro, line.measure): line for line in upgrade.performance}
     order = [None, Decision.DONT, Decision.NOT_ENOUGH, Decision.GO_WITH_WORKAROUNDS, Decision.GO]
     measures = [name for name in COLUMNS if not narrow or name != "build time"]
-    rows = [
-        (
-            model.name, model.decision or MISTAKE,
-            " ".join(_error_words(line.before) for line in model.cases),
-            " ".join(_error_words(line.after) for line in model.cases),
-            *(_ratio_words(figures.get((model.repro, name)), spread=not narrow) for name in measures),
-        )
-        for model in sorted(upgrade.models, key=lambda model: order.index(model.decision))
-    ]  # fmt: skip
+    rows: list[tuple[Any, ...]] = []
+    for model in sorted(upgrade.models, key=lambda model: order.index(model.decision)):
+        sides = [line.before for line in model.cases], [line.after for line in model.cases]
+        errors = (" ".join(map(_error_words, ends)) for ends in sides)
+        ratios = (_ratio_words(figures.get((model.repro, name)), spread=not narrow) for name in measures)
+        rows.append((model.name, model.decision or MISTAKE, *errors, *ratios))
     heads = ("model", "answer", "before", "after", *(name.rpartition(" ")[2] for name in measures))
     heads = heads if narrow else ("model", "answer", "error before", "error after", *measures)
     return Table(label="Models", heads=heads, rows=tuple(rows), brief=len(rows), folded=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
@@ -27,17 +25,57 @@ COMPATIBILITY, PORTABILITY, TIMING, COMPONENTS, RTX = (
 )
 FIRST_COMPATIBLE = Release("8.6")
 """The first release that builds and loads version-compatible plans; 8.6.0 is its early access."""
-
 _BEST_KNOWN = (Known.MEASURED, Known.READ, Known.THIRD_PARTY, Known.INFERRED, Known.RECALLED)
 _IMAGE = {"cuda": "CUDA", "python": "Python", "torch": "torch", "torch_tensorrt": "Torch-TensorRT"}
 
 
 def make_hardware(before: Version, after: Version, gpu: Gpu, matrix: Matrix) -> tuple[FactLine, ...]:
     """Return what changes about GPU, driver, CUDA and the image's software; what stops the move first."""
-    lines = [
-        *_tell_compute(before, after, gpu, matrix), *_tell_driver(before, after, gpu, matrix),
-        *_tell_image(before, after, matrix),
-    ]  # fmt: skip
+    lines, span = [], after.compute
+    if after.product is Product.TENSORRT and span is not None:
+        takes, weight = f"compute capability {span.min} to {span.max}", Weight.NOTE
+        if not gpu.compute:
+            text = f"{after.name} supports {takes}; your GPU's: {ASK.format('compute_cap')}"
+        elif _supports(span, gpu.compute):
+            text = f"{after.name} supports this GPU ({gpu.compute}): {takes}"
+        else:
+            dropped = "no longer supports" if _supports(before.compute, gpu.compute) else "does not support"
+            text, weight = (
+                f"{after.name} {dropped} this GPU ({gpu.compute}): it takes {takes}",
+                Weight.AGAINST,
+            )
+        lines.append(_fact_line("GPU", text, matrix, span, weight=weight))
+    if (rule := after.driver) is not None:
+        text, weight = f"{after.name} needs driver {rule.least} or later", Weight.NOTE
+        if before.driver and before.driver.least != rule.least:
+            text += f" ({before.name}: {before.driver.least})"
+        # Branches that are late enough anyway are not named.
+        branches = ", ".join(f"{b}+" for b in rule.datacenter if Release(b) < Release(rule.least))
+        older = f"; on a data-centre GPU also {branches} of the same branch" if rule.datacenter else ""
+        if not gpu.present or not gpu.driver:
+            made = f" The records here were made with {gpu.driver}." if gpu.driver else ""
+            text += f"{older}. Yours is not known here: {ASK.format('driver_version')}.{made}"
+        elif is_driver_enough(rule, gpu):
+            text += f"; here is {gpu.driver}"
+        elif driver_suffices(rule, gpu):
+            text += (
+                f"; here is {gpu.driver}, which does on a data-centre GPU, through the image's own library"
+            )
+        else:
+            text += f"{older}; here is {gpu.driver}: update the driver first, then ask again"
+            weight = Weight.AGAINST
+        lines.append(_fact_line("driver", text, matrix, rule, weight=weight))
+    for key, name in _IMAGE.items():
+        was, will = before.facts().get(key), after.facts().get(key)
+        known = [fact for fact in (was, will) if fact]
+        if not known or (was and will and was.value == will.value):
+            continue
+        text = f"{name} {was.value if was else 'none'} → {will.value if will else 'none'}"
+        if key == "cuda" and was and will and was.value.split(".")[0] != will.value.split(".")[0]:
+            text += ": what links against the old CUDA (plugins, your own kernels) must be rebuilt"
+        if key == "python" and was and will:
+            text += ": wheels and compiled extensions are per Python version"
+        lines.append(_fact_line("image", text, matrix, *known))
     note = f"{after.name}: {after.note}"
     lines += [FactLine(topic="release", text=note, known="matrix.yaml")] if after.note else []
     return tuple(sorted(lines, key=lambda line: line.weight is not Weight.AGAINST))
@@ -49,58 +87,6 @@ def _supports(compute: Compute | None, capability: str) -> bool:
         return compute is not None and Release(compute.min) <= Release(capability) <= Release(compute.max)
     except InvalidVersion:
         return False
-
-
-def _tell_compute(before: Version, after: Version, gpu: Gpu, matrix: Matrix) -> Iterator[FactLine]:
-    if after.product is not Product.TENSORRT or after.compute is None:
-        return
-    span, weight = f"compute capability {after.compute.min} to {after.compute.max}", Weight.NOTE
-    if not gpu.compute:
-        text = f"{after.name} supports {span}; your GPU's: {ASK.format('compute_cap')}"
-    elif _supports(after.compute, gpu.compute):
-        text = f"{after.name} supports this GPU ({gpu.compute}): {span}"
-    else:
-        dropped = "no longer supports" if _supports(before.compute, gpu.compute) else "does not support"
-        text, weight = f"{after.name} {dropped} this GPU ({gpu.compute}): it takes {span}", Weight.AGAINST
-    yield _fact_line("GPU", text, matrix, after.compute, weight=weight)
-
-
-def _tell_driver(before: Version, after: Version, gpu: Gpu, matrix: Matrix) -> Iterator[FactLine]:
-    rule, weight = after.driver, Weight.NOTE
-    if rule is None:
-        return
-    text = f"{after.name} needs driver {rule.least} or later"
-    if before.driver and before.driver.least != rule.least:
-        text += f" ({before.name}: {before.driver.least})"
-    # Branches that are late enough anyway are not named.
-    branches = ", ".join(f"{b}+" for b in rule.datacenter if Release(b) < Release(rule.least))
-    older = f"; on a data-centre GPU also {branches} of the same branch" if rule.datacenter else ""
-    if not gpu.present or not gpu.driver:
-        made = f" The records here were made with {gpu.driver}." if gpu.driver else ""
-        text += f"{older}. Yours is not known here: {ASK.format('driver_version')}.{made}"
-    elif is_driver_enough(rule, gpu):
-        text += f"; here is {gpu.driver}"
-    elif driver_suffices(rule, gpu):
-        text += f"; here is {gpu.driver}, which does on a data-centre GPU, through the image's own library"
-    else:
-        text += f"{older}; here is {gpu.driver}: update the driver first, then ask again"
-        weight = Weight.AGAINST
-    yield _fact_line("driver", text, matrix, rule, weight=weight)
-
-
-def _tell_image(before: Version, after: Version, matrix: Matrix) -> Iterator[FactLine]:
-    """Yield what else the two images differ in; what links against CUDA feels a new major release."""
-    for key, name in _IMAGE.items():
-        was, will = before.facts().get(key), after.facts().get(key)
-        known = [fact for fact in (was, will) if fact]
-        if not known or (was and will and was.value == will.value):
-            continue
-        text = f"{name} {was.value if was else 'none'} → {will.value if will else 'none'}"
-        if key == "cuda" and was and will and was.value.split(".")[0] != will.value.split(".")[0]:
-            text += ": what links against the old CUDA (plugins, your own kernels) must be rebuilt"
-        if key == "python" and was and will:
-            text += ": wheels and compiled extensions are per Python version"
-        yield _fact_line("image", text, matrix, *known)
 
 
 def _fact_line(

@@ -98,14 +98,6 @@ class Standing(str, Enum):
     UNKNOWN = "no evidence"
 
 
-_BY_CAUSE = {
-    Cause.UNSUPPORTED_BY_VERSION: Standing.UNSUPPORTED,
-    **dict.fromkeys((Cause.COMPONENT_MISSING, Cause.UNSUPPORTED_GPU), Standing.ABSENT),
-    **dict.fromkeys((Cause.BUILD_FAILED, Cause.CRASHED), Standing.BROKEN),
-    **dict.fromkeys((Cause.TIME_OUT, Cause.OUT_OF_GPU_MEMORY), Standing.BROKEN),
-}
-
-
 def standing_of(side: Side) -> Standing:
     """Return what is known of a case at one version."""
     reported = side.evidence is Evidence.REPORTED
@@ -121,8 +113,13 @@ def standing_of(side: Side) -> Standing:
             return Standing.DOUBTED if side.doubted else Standing.VOID
         case Verdict.BUILT:
             return Standing.BUILT
-        case Verdict.NO_VERDICT if side.cause in _BY_CAUSE:
-            return _BY_CAUSE[side.cause]
+    match side.cause if side.verdict is Verdict.NO_VERDICT else None:
+        case Cause.UNSUPPORTED_BY_VERSION:
+            return Standing.UNSUPPORTED
+        case Cause.COMPONENT_MISSING | Cause.UNSUPPORTED_GPU:
+            return Standing.ABSENT
+        case Cause.BUILD_FAILED | Cause.CRASHED | Cause.TIME_OUT | Cause.OUT_OF_GPU_MEMORY:
+            return Standing.BROKEN
         case _:
             return Standing.UNKNOWN
 
@@ -208,9 +205,9 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
         side = entries.side(repro.id, item.case, after) if item.case else None
         source = Source(title=name_source(item.source), url=item.source) if item.source else None
         counts = side is not None and standing_of(side) is Standing.GOOD
-        workarounds.append(
+        workarounds += [
             WorkaroundLine(what=item.what, case=item.case or "", after=side, source=source, counts=counts)
-        )
+        ]
     tries = {item.case for item in workarounds}
     helping, lines = ", ".join(item.case for item in workarounds if item.counts), []
     for case in repro.cases:

@@ -31,9 +31,8 @@ def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
     now = plain(upgrade)
     for name, value in {"schema": SCHEMA, "product": now["product"], "gpu": now["gpu"]}.items():
         if same[name] != value:
-            raise UsageError(
-                f"--baseline {file}: its {name} is {same[name]}, here it is {value}: make it again"
-            )
+            told = f"its {name} is {same[name]}, here it is {value}: make it again"
+            raise UsageError(f"--baseline {file}: {told}")
     new = dict(find_problems(now))
     return Baseline(
         file=str(file), new=tuple(new[key] for key in new if key not in old),

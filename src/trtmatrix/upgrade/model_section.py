@@ -20,7 +20,7 @@ from onnx import ModelProto
 
 from trtmatrix.common.words import counted, name_source, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
-from trtmatrix.judge.differences import Difference, compare_outputs
+from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.judge import judge, measured_in, subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Noise, noise_troubles, read_noise
@@ -43,8 +43,6 @@ from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
 
 SHOWN = (Evidence.MEASURED, Evidence.RECORDED)
-BySample = dict[str, dict[int, float]]
-"""Output → sample → a figure."""
 
 
 def make_model_section(
@@ -129,10 +127,26 @@ def make_samples(
     """Yield each output's error at each version over all samples: the worst of all engines of each.
 
     ``outputs``: names in records → those of the graph. In noise floors where every sample has one that is
-    not above the case's useful limit.
+    not above the case's useful limit, else as relative L2 error. What is NaN where it must not be is
+    infinitely wrong.
     """
     for entry in (entry for entry in entries if entry.evidence in SHOWN):
-        floors, errors = _read_errors(entry, calibration)
+        floors, errors = dict[str, dict[int, float]](), dict[str, dict[int, float]]()
+        for record in (record for record in entry.records if record.ended == RAN):
+            subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+            noise, useful = subject.noise or Noise(), subject.case.useful
+            for build in record.builds:
+                relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
+                telling = {
+                    name: value for name, value in read_floors(build, subject).items()
+                    if (noise.floor(name, subject.precision) or 0.0) <= useful
+                }  # fmt: skip
+                found = [(errors, *item) for item in relative.items()]
+                for table, name, value in [*found, *((floors, *item) for item in telling.items())]:
+                    spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
+                    output, sample = _split_name(name)
+                    known = table.setdefault(output, {})
+                    known[sample] = max(known.get(sample, 0.0), math.inf if spoilt else value)
         for file, name in outputs.items():
             in_floors = floors.get(file, {}).keys() == errors.get(file, {}).keys()
             by_sample = (floors if in_floors else errors).get(file)
@@ -148,31 +162,6 @@ def make_samples(
             )  # fmt: skip
 
 
-def _read_errors(entry: Entry, calibration: Calibration) -> tuple[BySample, BySample]:
-    """Return the worst errors over all engines, in noise floors and as relative L2 error.
-
-    What is NaN where it must not be is infinitely wrong.
-    """
-    floors: BySample = {}
-    errors: BySample = {}
-    for record in (record for record in entry.records if record.ended == RAN):
-        subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
-        noise, useful = subject.noise or Noise(), subject.case.useful
-        for build in record.builds:
-            relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
-            telling = {
-                name: value for name, value in read_floors(build, subject).items()
-                if (noise.floor(name, subject.precision) or 0.0) <= useful
-            }  # fmt: skip
-            for found, values in ((errors, relative), (floors, telling)):
-                for name, value in values.items():
-                    spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
-                    output, sample = _split_name(name)
-                    known = found.setdefault(output, {})
-                    known[sample] = max(known.get(sample, 0.0), math.inf if spoilt else value)
-    return floors, errors
-
-
 def add_extras(
     section: ModelSection, context: Context, own: Sequence[Entry], before: str, after: str,
     options: ModelOptions, *, run: bool = True,
@@ -183,9 +172,8 @@ def add_extras(
     """
     both = [entry for entry in own if entry.cell.version.name in {before, after}]
     kept = KeptOutputs(context, both, (before, after))
-    parts: dict[str, tuple[str, Callable[[], Any]]] = {
-        "differences": ("the two versions' outputs could not be compared", kept.compare)
-    }
+    parts: dict[str, tuple[str, Callable[[], Any]]] = {}
+    parts["differences"] = "the two versions' outputs could not be compared", kept.compare
     if any(entry.outcome is not None and entry.outcome.verdict is Verdict.INVALID for entry in both):
         parts["integers"] = "integers could not be held against their reference", partial(kept.integers, both)
     if (script := options.check) is not None:
@@ -210,9 +198,8 @@ class KeptOutputs:
         self.troubles: list[str] = []
         self.samples = range(int(self.loaded.module.SAMPLES))
         self.marks = [mark_of(sample, len(self.samples)) for sample in self.samples]
-        self.names = {
-            name: [f"{file}{mark}" for mark in self.marks] for file, name in outputs_of(self.loaded).items()
-        }
+        outputs = outputs_of(self.loaded).items()
+        self.names = {name: [f"{file}{mark}" for mark in self.marks] for file, name in outputs}
         """The model's outputs, each with its names in records by sample."""
         self.kept: dict[str, Mapping[str, Mapping[str, str]]] = {}
         """What the newest record that kept any has of each version's outputs."""
@@ -238,13 +225,12 @@ class KeptOutputs:
         if self.lacking:
             self.troubles.append(f"the two versions' outputs cannot be compared: {self.lacking}")
             return ()
-        before, after = (
-            {
-                own: [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
-                for own, names in self.names.items()
-            }
-            for kept in map(self.kept.__getitem__, self.versions)
-        )
+
+        def tensors(kept: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> Samples:
+            return [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
+
+        sides = [self.kept[version] for version in self.versions]
+        before, after = ({own: tensors(kept, names) for own, names in self.names.items()} for kept in sides)
         differences = compare_outputs(before, after, self.versions)
         silent = (item for item in differences if not item.samples)
         self.troubles += [f"the output {x.output} could not be compared: {x.note}" for x in silent]
@@ -259,19 +245,14 @@ class KeptOutputs:
         case, module, home = self.loaded.repro.cases[0], self.loaded.module, self.loaded.file.parent.parent
         folder = CaseCache(self.cache).folder(self.loaded, case) / "reference"
         named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
-        reference = [
-            {own: np.load(folder / f"{name}.npy") for own, name in sample.items()} for sample in named
-        ]
-        feeds = [
-            {own: np.load(home / "inputs" / f"{file}{mark}.npy") for file, own in module.INPUTS.items()}
-            for mark in self.marks
-        ]
+        reference = [{own: np.load(folder / f"{n}.npy") for own, n in sample.items()} for sample in named]
+        inputs = [{own: f"{file}{mark}.npy" for file, own in module.INPUTS.items()} for mark in self.marks]
+        feeds = [{own: np.load(home / "inputs" / n) for own, n in sample.items()} for sample in inputs]
         engines: dict[str, list[list[dict[str, Any]]]] = {}
         for version, record in ((e.cell.version.name, record) for e in entries for record in e.records):
             if record.ended == RAN and (kept := record.data.get("kept")) is not None:
-                outputs = [
-                    {own: read_kept(self.cache, kept[n]) for own, n in sample.items()} for sample in named
-                ]
+                read = partial(read_kept, self.cache)
+                outputs = [{own: read(kept[n]) for own, n in sample.items()} for sample in named]
                 engines.setdefault(version, []).append(outputs)
         precision = computed_in(module.FLOOR, entries[0].cell.version.product)
         return compare_integers(home / "model" / "model.onnx", feeds, precision, reference, engines)
@@ -383,9 +364,7 @@ def with_cpu(
                 ended = outcome.cause.value if outcome.cause else outcome.verdict.value
                 text = f"no verdict {by}: {ended}{why}"
         sources = (Source(title=record.file or str(record.cell)),)
-        lines.append(
-            FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)
-        )
+        lines += [FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)]
     return replace(section, on_cpu=tuple(lines))
 
 

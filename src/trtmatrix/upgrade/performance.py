@@ -16,24 +16,18 @@ from trtmatrix.upgrade.report import PerformanceLine, Spread
 
 LEAST_ENGINES = 3
 """Engines a side, below which nothing is decided."""
-
 LEVEL = 0.05
 """The largest p-value of the rank test; complete separation of 3 and 3 engines has exactly this one."""
-
 SAME_CLOCKS = 0.05
 """How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
-
 LEAST_CHANGE = 1 + SAME_CLOCKS
 """What a time must differ by to be told apart: clocks that count as the same may differ by as much."""
-
 RULE = (
     f"at least {LEAST_ENGINES} engines a side, a one-sided exact Mann-Whitney test on their medians with "
     f"p ≤ {LEVEL:g}, and 95% of the runs of the typical engine beyond the other side's median"
 )
-
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
-
 MEASURES: Mapping[str, tuple[str, str]] = {
     "latency": ("ms", "run_ms"), "end-to-end latency": ("ms", "end_to_end"),
     "end-to-end latency with a CUDA graph": ("ms", "end_to_end_graph"), THROUGHPUT: ("items/s", "throughput"),
@@ -41,13 +35,10 @@ MEASURES: Mapping[str, tuple[str, str]] = {
     "device memory": ("bytes", "device_memory_bytes"),
 }  # fmt: skip
 """Measure → its unit, and its name in a record; a latency over many runs is preferred to ``run_ms``."""
-
 SPEEDS = tuple(measure for measure, (unit, _) in MEASURES.items() if unit in {"ms", "items/s"})
 """How fast an engine is."""
-
 TIMES = (*SPEEDS, "build time")
 """Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
-
 Engine = Mapping[str, Any]
 
 
@@ -149,8 +140,8 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     # One session: each side began before the other had ended.
     ours, theirs = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
     turns = len(ours) > 1 < len(theirs) and min(ours)[0] < max(theirs)[1] and min(theirs)[0] < max(ours)[1]
-    timed = [engine for engine in (*old, *new) if "run_ms" in engine]
-    many = all(isinstance(engine.get("latency"), Mapping) for engine in timed)
+    every = [*((versions[0], engine) for engine in old), *((versions[1], engine) for engine in new)]
+    many = all(isinstance(e.get("latency"), Mapping) for _, e in every if "run_ms" in e)
     for measure, (unit, name) in MEASURES.items():
         sides = before, after = [_figures(engines, measure, many=many) for engines in (old, new)]
         line = PerformanceLine(
@@ -158,18 +149,15 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
             told_apart=False, before=_spread(before, measure), after=_spread(after, measure),
         )  # fmt: skip
         if not before or not after:
-            reasons = (
-                (v, each.get("not_timed")) for v, e in zip(versions, (old, new), strict=True) for each in e
-            )
+            reasons = [(version, engine.get("not_timed")) for version, engine in every]
             told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))
             if why_not := next(told, ""):
                 yield replace(line, why_not=why_not)
             continue
         why_not = conditions or why_not_compared(before, after, clocked=measure in TIMES)
         least = LEAST_CHANGE if measure in TIMES else 1.0
-        found = (
-            [] if why_not else [p_value_beyond(before, after, least), p_value_beyond(after, before, least)]
-        )
+        pairs = [] if why_not else [(before, after), (after, before)]
+        found = (p_value_beyond(*pair, least) for pair in pairs)
         p_value = next((value for value in found if value is not None), None)
         clocks = [[figure.sm_mhz for figure in side if figure.sm_mhz is not None] for side in sides]
         clocked = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""

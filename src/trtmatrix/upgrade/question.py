@@ -140,10 +140,8 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterato
             or (standing_of(line.after) is Standing.BAD and 0 < line.after.builds < CONFIRMING_BUILDS)
         ]  # fmt: skip
         if against and (tried or few):
-            whats = [counted(len(tried), "work-around")] if tried else []
-            whats += (
-                [f"{counted(len(few), 'case')} wrong on few builds, or only reported to be"] if few else []
-            )
+            whats, wrong = [counted(len(tried), "work-around")] if tried else [], counted(len(few), "case")
+            whats += [f"{wrong} wrong on few builds, or only reported to be"] if few else []
             command = question.run_command(few, [finding.repro])
             yield Lacking(what=f"{finding.repro}: {', '.join(whats)}", command=command)
     lines = [line for finding in findings for line in finding.cases if line.weight is Weight.LACKING]

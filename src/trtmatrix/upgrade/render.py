@@ -20,16 +20,7 @@ from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import shorten
 from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, model_table, words_of
-from trtmatrix.upgrade.report import (
-    Change,
-    Decision,
-    FactLine,
-    PerformanceLine,
-    Side,
-    Source,
-    Upgrade,
-    Weight,
-)
+from trtmatrix.upgrade.report import Change, Decision, FactLine, Side, Source, Upgrade, Weight
 
 MOST_BARS, BAR_ROOM = 20, 300
 """So many latencies are drawn in a page, and the length of the longest bar."""
@@ -194,10 +185,8 @@ def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> lis
 def _count_evidence(upgrade: Upgrade) -> str:
     """Say how the cases are known at both versions, and what the noise floor of the user's model is."""
     cases, said = [case for finding in upgrade.findings for case in finding.cases], []
-    for version, kinds in (
-        (upgrade.before, [case.before.evidence for case in cases]),
-        (upgrade.after, [case.after.evidence for case in cases]),
-    ):
+    sides = [(upgrade.before, [c.before for c in cases]), (upgrade.after, [c.after for c in cases])]
+    for version, kinds in ((name, [side.evidence for side in found]) for name, found in sides):
         counts = ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in Evidence if kind in kinds)
         said.append(f"{counted(len(kinds), 'case')} at {version}: {counts or 'no evidence'}")
     said += [f"your model {model.name}: {model.floor}" for model in upgrade.models]
@@ -252,7 +241,7 @@ def render_page(upgrade: Upgrade) -> str:
     """Return the page; what the report does not have is not shown."""
     title, where, answer, exit_code = _titles(upgrade)
     folder = FileSystemLoader(Path(__file__).parent / "templates")
-    bars, slowest = list(_bars(upgrade.performance)), "slowest change of latency"
+    bars, slowest = list(_bars(upgrade)), "slowest change of latency"
     uses, change = len(upgrade.api.must_change), "code to change: none was named (--code)"
     tiles = [
         (str(sum(reason.weight is Weight.AGAINST for reason in upgrade.reasons)), "blockers"),
@@ -270,13 +259,13 @@ def render_page(upgrade: Upgrade) -> str:
     return html_page.render_page(page, [body], style=style, script=html_page.COPY)
 
 
-def _bars(lines: Sequence[PerformanceLine]) -> Iterator[dict[str, Any]]:
+def _bars(upgrade: Upgrade) -> Iterator[dict[str, Any]]:
     """Yield what is drawn of the latencies that can be compared, the slowest change first.
 
     A case's latency before is 1; the widest of all bars and spreads, at most 4, takes all the room.
     """
     both = [
-        (line, line.before, line.after) for line in lines
+        (line, line.before, line.after) for line in upgrade.performance
         if line.measure == "latency" and line.before and line.after and line.ratio and not line.why_not
         and all(map(math.isfinite, (line.ratio, line.before.low, line.after.high)))
     ]  # fmt: skip

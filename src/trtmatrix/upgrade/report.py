@@ -140,7 +140,7 @@ class FindingLine:
 class FactLine:
     """A reason, or a fact beside the findings; ``known``: how it is known (``"read"``, ``"measured"``)."""
 
-    topic: str
+    topic: str = ""
     text: str
     weight: Weight = Weight.NOTE
     known: str = Evidence.NONE.value
