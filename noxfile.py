@@ -228,16 +228,9 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(venv_backend="virtualenv")
 def torch_tests(session: nox.Session) -> None:
-    """Compare our graphs with what torch's own exporter writes (CPU torch)."""
+    """Run the tests that need torch (for the CPU): tests/torch, and tests/models in real containers."""
     session.install("-e", ".", *_group("test"), *_group("torch"))
-    session.run("python", "-m", "pytest", "-q", "tests/torch", *session.posargs)
-
-
-@nox.session(venv_backend="virtualenv")
-def model_tests(session: nox.Session) -> None:
-    """Run models that torch exports through the whole path, in real containers (CPU torch)."""
-    session.install("-e", ".", *_group("test"), *_group("torch"))
-    session.run("python", "-m", "pytest", "-q", "tests/models", *session.posargs)
+    session.run("python", "-m", "pytest", "-q", *(session.posargs or ("tests/torch", "tests/models")))
 
 
 @nox.session

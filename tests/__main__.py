@@ -150,7 +150,7 @@ SUITES = (
     Suite(name="unit", seconds=1200, command=(*BOTH_CORES, "tests/unit"), quick=True),
     Suite(name="border", seconds=400, command=(*BOTH_CORES, "tests/border"), quick=True),
     Suite(name="nox", seconds=400, command=(*PYTEST, "tests/nox"), quick=True),
-    Suite(name="numerics", seconds=700, command=(*BOTH_CORES, "tests/numerics")),
+    Suite(name="numerics", seconds=250, command=(*BOTH_CORES, "tests/numerics")),
     Suite(name="slurm", seconds=1200, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
     Suite(name="hostile", seconds=1000, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
@@ -176,12 +176,12 @@ SUITES = (
     Suite(name="bundles", seconds=900, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
     Suite(name="browser", seconds=500, command=(*BY_FILE, "tests/browser"), lacking=_browser),
     Suite(
-        name="torch", seconds=800, lacking=_torch,
-        command=(sys.executable, "-m", "nox", "-s", "torch_tests", "--", "-n", "2"),
+        name="torch", seconds=500, lacking=_torch,
+        command=(sys.executable, "-m", "nox", "-s", "torch_tests", "--", "-n", "2", "tests/torch"),
     ),
-    Suite(
-        name="models", seconds=900, lacking=_models,
-        command=(sys.executable, "-m", "nox", "-s", "model_tests"),
+    Suite(  # in the environment that the suite before has made
+        name="models", seconds=300, lacking=_models,
+        command=(sys.executable, "-m", "nox", "-R", "-s", "torch_tests", "--", *BY_FILE[4:], "tests/models"),
     ),
 )  # fmt: skip
 

@@ -5,6 +5,8 @@ They are made from the test image's own base, so `docker/test/build` comes first
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import platform
 import subprocess
@@ -64,18 +66,17 @@ def make_spoilt(name: str, code: str) -> str:
 def make_image(name: str, base: str, text: str, fill: Callable[[Path], object], inputs: str) -> str:
     """Return an image that is built by a Dockerfile's text over a folder, made now if it is not there."""
     client = docker.from_env()
-    parent = client.images.get(base).id
-    digest = hashlib.sha256(f"{text}{inputs}{parent}".encode()).hexdigest()
-    try:
-        if client.images.get(name).labels.get(LABEL) == digest:
-            return name
-    except docker.errors.ImageNotFound:
-        pass
-    with tempfile.TemporaryDirectory() as context:
-        folder = Path(context)
-        (folder / "Dockerfile").write_text(text)
-        fill(folder)
-        client.images.build(path=context, tag=name, labels={LABEL: digest}, rm=True, network_mode="none")
+    with (cache_folder() / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other workers want it too
+        digest = hashlib.sha256(f"{text}{inputs}{client.images.get(base).id}".encode()).hexdigest()
+        with contextlib.suppress(docker.errors.ImageNotFound):
+            if client.images.get(name).labels.get(LABEL) == digest:
+                return name
+        with tempfile.TemporaryDirectory() as context:
+            folder = Path(context)
+            (folder / "Dockerfile").write_text(text)
+            fill(folder)
+            client.images.build(path=context, tag=name, labels={LABEL: digest}, rm=True, network_mode="none")
     return name
 
 

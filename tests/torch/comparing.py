@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
@@ -12,6 +14,20 @@ from onnx import helper, numpy_helper
 import torch
 
 Array = NDArray[Any]
+REPROS = Path(__file__).parents[2] / "repros"
+TOLD = frozenset({"precision", "level", "buffers", "native", "keep_fp32"})
+"""What a case tells the builder alone; of its precision the graph has the type."""
+
+
+def distinct(repro: Any, **most: int) -> dict[str, dict[str, Any]]:
+    """Params of the first case of each graph and each reference, its sizes being at most these."""
+    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    for case in repro.cases():
+        params = {**case["params"]}
+        params |= {name: min(params[name], size) for name, size in most.items()}
+        key = {name: value for name, value in params.items() if name not in TOLD}
+        found.setdefault(f"{key} {params['precision'] == 'fp16'}", (case["id"], params))
+    return dict(found.values())
 
 
 def tensors(arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
@@ -36,6 +52,13 @@ def same(mine: onnx.ModelProto, theirs: onnx.ModelProto) -> None:
     assert described(mine) == described(theirs)
     names = [[(node.name, node.domain) for node in model.graph.node] for model in (mine, theirs)]
     assert names[0] == names[1]
+
+
+def agree(reference: Array, expected: torch.Tensor) -> None:
+    """The reference is in float64 and is what torch computed in it."""
+    assert reference.dtype == np.float64
+    right = expected.detach().numpy()
+    np.testing.assert_allclose(reference, right, rtol=1e-12, atol=1e-12 * np.abs(right).max())
 
 
 def described(model: onnx.ModelProto) -> list[Any]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from onnx import numpy_helper
-from tests.torch.comparing import exported, same, tensors
+from tests.torch.comparing import REPROS, agree, distinct, exported, same, tensors
 from torch.nn import functional
 
 import torch
@@ -16,10 +14,8 @@ from torch import Tensor, nn
 from trtprobe.cell import load_repro
 
 NAME = "nvidia::MultiscaleDeformableAttnPlugin_TRT"
-
-
-REPRO = load_repro(Path(__file__).parents[2] / "repros" / "deformable_plugin.py")
-CASES = {case["id"]: case["params"] for case in REPRO.cases()}
+REPRO = load_repro(REPROS / "deformable_plugin.py")
+CASES = distinct(REPRO)
 
 
 class Plugin(torch.autograd.Function):  # type: ignore[misc]  # no torch where the types are checked
@@ -52,28 +48,6 @@ class Attention(nn.Module):  # type: ignore[misc]
         return Plugin.apply(value, shapes, starts, sampling_locations, attention_weights)
 
 
-Case = tuple[dict[str, Any], dict[str, Any]]
-
-
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest) -> Case:
-    """A case's params, and what it prepares."""
-    params = CASES[request.param]
-    return params, REPRO.prepare(params)
-
-
-def test_graph_equals_torchs_export(case: Case) -> None:
-    params, made = case
-    constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
-    assert list(constants) == ["spatial_shapes", "level_start_index"]
-    cast = params["constants"] == "cast"  # with constant folding torch does the cast itself
-    module = Attention(*constants.values(), cast=cast)
-    theirs = exported(module, tensors(made["inputs"]), ["y"], fold=not cast)
-    same(made["model"], theirs)
-    imports = [(opset.domain, opset.version) for opset in made["model"].opset_import]
-    assert imports == [(opset.domain, opset.version) for opset in theirs.opset_import]
-
-
 def by_grid_sample(inputs: dict[str, Tensor], levels: list[list[int]]) -> Tensor:
     """Deformable attention as models without the plugin write it, in float64."""
     value, places, weights = (tensor.double() for tensor in inputs.values())
@@ -91,10 +65,17 @@ def by_grid_sample(inputs: dict[str, Tensor], levels: list[list[int]]) -> Tensor
     return y.reshape(batch, heads, channels, queries).permute(0, 3, 1, 2)
 
 
-def test_reference_is_grid_samples_in_float64(case: Case) -> None:
-    params, made = case
+@pytest.mark.parametrize("name", CASES)
+def test_graph_is_torchs_export_and_reference_grid_samples_in_float64(name: str) -> None:
+    params = CASES[name]
+    made = REPRO.prepare(params)
+    constants = tensors({w.name: numpy_helper.to_array(w) for w in made["model"].graph.initializer})
+    assert list(constants) == ["spatial_shapes", "level_start_index"]
+    cast = params["constants"] == "cast"  # with constant folding torch does the cast itself
+    inputs = tensors(made["inputs"])
+    theirs = exported(Attention(*constants.values(), cast=cast), inputs, ["y"], fold=not cast)
+    same(made["model"], theirs)
+    imports = [[(o.domain, o.version) for o in model.opset_import] for model in (made["model"], theirs)]
+    assert imports[0] == imports[1]
     levels = [[int(n) for n in level.split("x")] for level in params["levels"].split()]
-    expected = by_grid_sample(tensors(made["inputs"]), levels).numpy()
-    reference = made["reference"]["y"]
-    assert reference.dtype == np.float64
-    np.testing.assert_allclose(reference, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    agree(made["reference"]["y"], by_grid_sample(inputs, levels))

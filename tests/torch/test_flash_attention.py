@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-from numpy.typing import NDArray
-from tests.torch.comparing import exported, same, tensors
+from tests.torch.comparing import REPROS, Array, agree, distinct, exported, same, tensors
 from torch.nn import functional
 
 import torch
@@ -15,19 +11,9 @@ from torch import Tensor, nn
 from trtmatrix.authoring import core_attention as core
 from trtprobe.cell import load_repro
 
-Array = NDArray[Any]
-REPRO = Path(__file__).parents[2] / "repros" / "flash_attention.py"
-
-
-repro = load_repro(REPRO)
-CASES = {case["id"]: case["params"] for case in repro.cases()}
-
-
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest) -> tuple[Any, dict[str, Any]]:
-    """The case's row of KINDS, and what it prepares."""
-    params = CASES[request.param]
-    return repro.KINDS[params["kind"]], repro.prepare(params)
+REPRO = load_repro(REPROS / "flash_attention.py")
+CASES = distinct(REPRO, batch=2, heads=2, queries=96, keys=96)
+"""Sizes are cut; heads, kinds of masks and types are the cases' own."""
 
 
 class Core(nn.Module):  # type: ignore[misc]  # no torch where the types are checked
@@ -44,25 +30,6 @@ class Core(nn.Module):  # type: ignore[misc]  # no torch where the types are che
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
 
 
-def test_graph_equals_torchs_export(case: tuple[Any, dict[str, Any]]) -> None:
-    (form, _, _), made = case
-    module = Core(form, made["inputs"]["q"].shape[-1] ** -0.5)
-    theirs = exported(module, tensors(made["inputs"]), ["y"])
-    same(made["model"], theirs)
-    softmax = next(n for n in theirs.graph.node if n.op_type == "Softmax")
-    assert list(softmax.output) == [core.PROBABILITIES]
-
-
-def test_reference_is_torchs_in_float64(case: tuple[Any, dict[str, Any]]) -> None:
-    (_, meant, _), made = case
-    q, k, v = (torch.from_numpy(made["inputs"][n]).double() for n in "qkv")
-    causal = meant == "causal"
-    mask = None if causal else mask_meant(meant, made["inputs"])
-    y = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
-    error = torch.linalg.vector_norm(y - torch.from_numpy(made["reference"]["y"]))
-    assert error <= 1e-12 * torch.linalg.vector_norm(y)
-
-
 def mask_meant(name: str, inputs: dict[str, Array]) -> Tensor | None:
     """The mask written with other words than the repro's."""
     batch, keys = inputs["k"].shape[0], inputs["k"].shape[2]
@@ -76,3 +43,20 @@ def mask_meant(name: str, inputs: dict[str, Array]) -> Tensor | None:
     falling = (steps * (-4.0 / width)).to(torch.from_numpy(inputs["q"]).dtype).double()
     falling[steps >= width] = -torch.inf
     return torch.stack([falling[keys - 1 - row : 2 * keys - 1 - row] for row in range(keys)])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_graph_is_torchs_export_and_reference_torchs_in_float64(name: str) -> None:
+    params = CASES[name]
+    (form, meant, _), made = REPRO.KINDS[params["kind"]], REPRO.prepare(params)
+    theirs = exported(Core(form, made["inputs"]["q"].shape[-1] ** -0.5), tensors(made["inputs"]), ["y"])
+    same(made["model"], theirs)
+    softmax = next(n for n in theirs.graph.node if n.op_type == "Softmax")
+    assert list(softmax.output) == [core.PROBABILITIES]
+    q, k, v = (torch.from_numpy(made["inputs"][n]).double() for n in "qkv")
+    causal = meant == "causal"
+    mask = None if causal else mask_meant(meant, made["inputs"])
+    agree(
+        made["reference"]["y"],
+        functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal),
+    )

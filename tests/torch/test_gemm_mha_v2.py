@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.torch.comparing import exported, same, tensors
+from tests.torch.comparing import REPROS, agree, distinct, exported, same, tensors
 from torch.nn import functional
 
 import torch
 from torch import Tensor, nn
 from trtprobe.cell import load_repro
 
-REPRO = load_repro(Path(__file__).parents[2] / "repros" / "gemm_mha_v2.py")
-CASES = {case["id"]: case["params"] for case in REPRO.cases()}
+REPRO = load_repro(REPROS / "gemm_mha_v2.py")
+CASES = distinct(REPRO, length=24)
+"""Lengths are cut; heads, formulations, masks and types are the cases' own."""
 
 
 class Block(nn.Module):  # type: ignore[misc]  # no torch where the types are checked
@@ -70,31 +69,14 @@ def seeded(params: dict[str, Any]) -> Block:
     return block
 
 
-Case = tuple[dict[str, Any], dict[str, Any]]
-
-
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest) -> Case:
-    """A case's params, and what it prepares."""
-    params = CASES[request.param]
-    return params, REPRO.prepare(params)
-
-
-def test_graph_equals_torchs_export(case: Case) -> None:
-    params, made = case
-    if params["lost"] == "mask":
-        params = {**params, "mask": "none"}
-    same(made["model"], exported(seeded(params), tensors(made["inputs"]), ["y"]))
-
-
-def test_reference_is_torchs_in_float64(case: Case) -> None:
-    params, made = case
+@pytest.mark.parametrize("name", CASES)
+def test_graph_is_torchs_export_and_reference_torchs_in_float64(name: str) -> None:
+    params = CASES[name]
+    made = REPRO.prepare(params)
+    module = seeded({**params, "mask": "none"} if params["lost"] == "mask" else params)
+    same(made["model"], exported(module, tensors(made["inputs"]), ["y"]))
     right = {**params, "lost": "", "formulation": "explicit"}
     inputs = (REPRO.prepare(right) if params["lost"] else made)["inputs"]
     x, *mask = (torch.from_numpy(array) for array in inputs.values())
     masks = [m if m.dtype == torch.bool else m.double() for m in mask]
-    with torch.no_grad():
-        expected = seeded(right).double()(x.double(), *masks).numpy()
-    reference = made["reference"]["y"]
-    assert reference.dtype == np.float64
-    np.testing.assert_allclose(reference, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    agree(made["reference"]["y"], seeded(right).double()(x.double(), *masks))

@@ -1,24 +1,18 @@
-"""The tracker's graphs are torch's own exports of its modules, and its reference is torch's in float64.
-
-Needs torch 2.13.0 on the CPU; `nox -s torch_tests` makes that environment.
-"""
+"""The tracker's graphs are torch's own exports of its modules, and its reference is torch's in float64."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from tests.torch.comparing import described, exported, tensors
+from tests.torch.comparing import REPROS, agree, described, distinct, exported, tensors
 
 import torch
 from trtprobe.cell import load_repro
 
-REPRO = load_repro(Path(__file__).parents[2] / "repros" / "mha_tracker.py")
-SMALL = {"length": 27, "batch": 2, "embed": 64, "heads": 8, "hidden": 96}
-CASES = {case["id"]: {**case["params"], **SMALL} for case in REPRO.cases()}
+REPRO = load_repro(REPROS / "mha_tracker.py")
+CASES = distinct(REPRO, length=27, embed=64, hidden=96)
 OUTPUTS = {"alone": ["y"], "whole": ["output_embed", "enc_mem"]}
 
 
@@ -57,30 +51,21 @@ def with_casts(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "control-lost" not in name])
-def test_graph_equals_torchs_export(name: str) -> None:
+@pytest.mark.parametrize("name", CASES)
+def test_graph_is_torchs_export_and_reference_torchs_in_float64(name: str) -> None:
     params = CASES[name]
-    expected = theirs(params)
-    if name == "whole-softmax32-fp16":
-        expected = with_casts(expected)
-    assert described(REPRO.prepare(params)["model"]) == described(expected)
-
-
-@pytest.mark.parametrize("name", ["whole-fp32", "alone-fp16"])
-def test_graph_equals_torchs_export_at_full_size(name: str) -> None:
-    params = {case["id"]: case["params"] for case in REPRO.cases()}[name]
-    assert described(REPRO.prepare(params)["model"]) == described(theirs(params))
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_reference_is_torchs_in_float64(case: str) -> None:
-    params = CASES[case]
     made, module = REPRO.prepare(params), params["module"]
+    if "control-lost" not in name:
+        expected = theirs(params)
+        if name == "whole-softmax32-fp16":
+            expected = with_casts(expected)
+        assert described(made["model"]) == described(expected)
     in_float64, inputs = loaded(params, torch.float64)
-    with torch.no_grad():
-        outputs = in_float64(**inputs)
-    outputs = (outputs,) if module == "alone" else outputs
-    for name, output in zip(OUTPUTS[module], outputs, strict=True):
-        expected = output.numpy()
-        error = np.linalg.norm(made["reference"][name] - expected) / np.linalg.norm(expected)
-        assert error < 1e-12
+    outputs = in_float64(**inputs)
+    for output, y in zip(OUTPUTS[module], (outputs,) if module == "alone" else outputs, strict=True):
+        agree(made["reference"][output], y)
+
+
+def test_graph_is_torchs_export_at_full_size() -> None:
+    params = next(case["params"] for case in REPRO.cases() if case["id"] == "whole-fp32")
+    assert described(REPRO.prepare(params)["model"]) == described(theirs(params))

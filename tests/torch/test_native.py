@@ -1,7 +1,4 @@
-"""The rows that export inside the image: the repros' own run(), with this torch, on ONNX Runtime.
-
-Needs torch 2.13.0 on the CPU; `nox -s torch_tests` makes that environment.
-"""
+"""The rows that export inside the image: the repros' own run(), with this torch, on ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -12,12 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from tests.torch.comparing import described
+from tests.torch.comparing import REPROS, described
 
 from trtprobe import native
 from trtprobe.cell import load_repro, run_and_measure
 
-REPROS = Path(__file__).parents[2] / "repros"
 SMALL = {
     "sdpa_scale": {"batch": 2, "length": 24, "heads": 4, "head_size": 16},
     "mha_tracker": {"length": 27, "embed": 64, "hidden": 96},
