@@ -67,14 +67,6 @@ older: [{names: [F.g], write: "h", removed: "8.0", source: a}]
 """
 
 
-def test_a_good_file_is_read() -> None:
-    table = parse_change_table(GOOD, "t.yaml")
-    assert set(table.replacements) == {"A.b", "D"}
-    assert table.of("D.member") == table.replacements["D"]
-    (behaviour,) = table.behaviours
-    assert (behaviour.since, behaviour.source, behaviour.url) == ("", "A (inferred)", "https://a")
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -83,24 +75,15 @@ def test_a_good_file_is_read() -> None:
     ],
 )  # fmt: skip
 def test_a_table_of_another_shape_is_refused(old: str, new: str) -> None:
-    assert old in GOOD
+    assert set(parse_change_table(GOOD, "t.yaml").replacements) == {"A.b", "D"}
     with pytest.raises(ConfigError) as caught:
         parse_change_table(GOOD.replace(old, new), "t.yaml")
     assert all(problem.startswith("t.yaml:") for problem in caught.value.problems)
 
 
-def test_every_entry_of_the_table_has_its_shape() -> None:
+def test_releases_are_quoted_and_flags_are_flags() -> None:
     versions = {version for kept in KEPT.replacements.values() for version in (kept.deprecated, kept.removed)}
-    versions |= {item.since for item in KEPT.behaviours} | {item.since for item in KEPT.flags}
-    assert all(re.fullmatch(r"(\d+\.\d+(\.\d+)*)?", version) for version in versions), "releases are quoted"
-    assert all(kept.names and kept.write for kept in KEPT.replacements.values())
-    assert all(item.topic and item.text for item in KEPT.behaviours)
-    for item in KEPT.flags:
-        assert item.since
-        assert item.kind in RULED
-        assert all(re.fullmatch(r"--[A-Za-z]\w*", flag) for flag in item.names)
-    raw = yaml.safe_load(TABLE.read_text(encoding="utf-8"))
-    entries = [*raw["replacements"], *raw["behaviours"], *raw["flags"], *raw["older"]]
-    known = {entry.get("known", "read") for entry in entries}
-    assert known <= {"read", "measured", "inferred", "recalled"}
-    assert all(re.fullmatch("(https://.+)?", source["url"]) for source in raw["sources"].values())
+    versions |= {item.since for item in (*KEPT.behaviours, *KEPT.flags)}
+    assert all(re.fullmatch(r"(\d+\.\d+(\.\d+)*)?", version) for version in versions)
+    assert all(item.since and item.kind in RULED for item in KEPT.flags)
+    assert all(re.fullmatch(r"--[A-Za-z]\w*", flag) for item in KEPT.flags for flag in item.names)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bench.code_corpus import CORPUS
 
-from trtmatrix.api.report import WIDTH, count_uses, render_api_text, render_sarif
+from trtmatrix.api.report import count_uses, render_api_text, render_sarif
 from trtmatrix.api.section import make_api_section
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
 from trtmatrix.cli import entry as cli
@@ -52,12 +52,6 @@ def test_without_code_it_is_the_difference_by_kind(tmp_path: Path) -> None:
     assert text.index("\nREMOVED") < text.index("\nDEPRECATED") < text.index("\nADDED")
     assert "\n  ICudaEngine.num_bindings\n" in text
     assert all(behaviour.text.split()[-1] in text for behaviour in section.behaviours)
-
-
-@pytest.mark.parametrize("code", [(), (CORPUS,)])
-def test_no_line_is_wider_than_it_must_be(tmp_path: Path, code: tuple[Path, ...]) -> None:
-    text = render_api_text(make_api_section(tmp_path, "8.6.1", "10.8.0", code))
-    assert not [line for line in text.splitlines() if len(line) > WIDTH and "https://" not in line]
 
 
 def test_uses_by_file_the_worst_first_a_name_once_a_file_and_explained_once() -> None:
@@ -117,13 +111,9 @@ def test_nothing_found_is_said_and_behaviour_that_the_code_does_not_meet_is_not(
 
 
 def test_it_is_never_zero_where_cpp_was_seen_and_not_read() -> None:
-    section = section_of(use(GONE, 1, "a.cpp", why="C++ is searched by name only"), unread=(CPP,))
-    text = render_api_text(section)
-    assert "0 uses must change" not in text
-    assert "In what was read no use must change, 0 should, 1 possible" in text
+    text = render_api_text(section_of(use(GONE, 1, "a.cpp", why="searched by name only"), unread=(CPP,)))
+    assert text.startswith("In what was read no use must change, 0 should, 1 possible")
     assert "3 C++ files searched by name only" in " ".join(text.split())
-    some = section_of(use(GONE, 1), unread=(CPP,))
-    assert count_uses(some).endswith("(2 files looked at; 3 C++ files searched by name only)")
 
 
 def test_a_version_without_a_surface_says_what_reads_it(tmp_path: Path) -> None:
@@ -167,12 +157,8 @@ MOVE = ["upgrade", "--from", "10.8.0", "--to", "11.4.0"]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of a user's own, without matrix.yaml, with code that goes on and code that does not."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {
-        "fine/a.py": FINE,
-        "broken/a.py": BROKEN,
-        "none/a.txt": "x",
-        "old/a.py": PYTHON_2,
-    }.items():
+    files = {"fine/a.py": FINE, "broken/a.py": BROKEN, "none/a.txt": "x", "old/a.py": PYTHON_2}
+    for name, text in files.items():
         file = tmp_path / name
         file.parent.mkdir()
         file.write_text(text)
@@ -181,27 +167,21 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("words", "code", "told"),
     [
-        (["--api"], 0), (["--api", "--code", "fine"], 0), (["--api", "--code", "broken"], 11),
-        (["--api", "--code", "fine", "--code", "broken"], 11), (["--api", "--code", "none"], 12),
-        (["--api", "--code", "fine", "--code", "old"], 12), (["--api", "--code", "broken", "--json"], 11),
-        (["--code", "broken"], 2), (["--api", "-o", "a.html"], 2), ([], 2),
-        (["--api", "-o", "a.sarif"], 2),
+        ("--api", 0, ""), ("--api --code fine", 0, ""), ("--api --code broken", 11, ""),
+        ("--api --code fine --code broken", 11, ""), ("--api --code none", 12, ""),
+        ("--api --code fine --code old", 12, ""), ("--api --code broken --json", 11, ""),
+        ("--code broken", 2, ""), ("--api -o a.html", 2, ""), ("", 2, ""), ("--api -o a.sarif", 2, ""),
+        ("--to 11.9.0 --api", 2, "--to 11.9.0: its API is not known; known are 8.5.3.1,"),
+        ("--to 10.8.0 --api", 2, "10.8.0 and 10.8.0: a difference takes two versions of one product"),
     ],
 )  # fmt: skip
-def test_the_exit_code_says_whether_code_must_change(words: list[str], code: int) -> None:
-    assert cli.run([*MOVE, *words]) == code
-
-
-@pytest.mark.usefixtures("here")
-def test_what_cannot_be_asked_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    for words, told in (
-        (["--to", "11.9.0", "--api"], "--to 11.9.0: its API is not known; known are 8.5.3.1,"),
-        (["--to", "10.8.0", "--api"], "10.8.0 and 10.8.0: a difference takes two versions of one product"),
-    ):
-        assert cli.run(["upgrade", "--from", "10.8.0", *words]) == 2
-        assert told in capsys.readouterr().err
+def test_the_exit_code_says_whether_code_must_change(
+    words: str, code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*MOVE, *words.split()]) == code
+    assert told in capsys.readouterr().err
 
 
 def test_with_a_matrix_too_a_release_beyond_it_needs_no_entry(
@@ -213,10 +193,13 @@ def test_with_a_matrix_too_a_release_beyond_it_needs_no_entry(
     assert "REMOVED BuilderFlag.FP16" in out
     assert "python migrate.py DIR" in out, "NVIDIA's own script"
     assert "python -m modelopt.onnx.autocast" in out
-    assert cli.run(MOVE) == 2
-    assert "--api, with --code DIR" in capsys.readouterr().err
-    assert cli.run(["upgrade", "--from", "9.3.0", "--to", "11.4.0", "--api"]) == 0
-    assert cli.run(["upgrade", "--from", "tensorrt-rtx-1.4", "--to", "11.4.0", "--api"]) == 2
+    for words, told in (
+        (MOVE, "--api, with --code DIR"),
+        (["upgrade", "--from", "10.8.0", "--to", "11.9.0", "--api"], "--to 11.9.0: not listed; known are"),
+        (["upgrade", "--from", "tensorrt-rtx-1.4", "--to", "11.4.0", "--api"], "two versions of one product"),
+    ):  # fmt: skip
+        assert cli.run(words) == 2
+        assert told in capsys.readouterr().err
 
 
 # SARIF: what GitHub's code scanning and the standard ask for
@@ -228,10 +211,9 @@ def test_sarif_has_what_code_scanning_needs(here: Path) -> None:
     log = json.loads(Path("a.sarif").read_text())
     assert (log["version"], "$schema" in log) == ("2.1.0", True)
     (run,) = log["runs"]
-    assert all(
-        rule["shortDescription"]["text"] and rule["help"]["text"] for rule in run["tool"]["driver"]["rules"]
-    )
-    ids = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    rules = run["tool"]["driver"]["rules"]
+    assert all(rule["shortDescription"]["text"] and rule["help"]["text"] for rule in rules)
+    ids = [rule["id"] for rule in rules]
     assert len(ids) == len(set(ids))
     assert all(ids[result["ruleIndex"]] == result["ruleId"] for result in run["results"])
     first = run["results"][0]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.api.compare import compare_surfaces, find_behaviours, find_older
-from trtmatrix.api.scan import LARGEST, Scan, kind_of_file, read_code, scan_code
+from trtmatrix.api.scan import LARGEST, Scan, read_code, scan_code
 from trtmatrix.api.section import read_change_table, read_surfaces
 from trtmatrix.api.types import Behaviour, Certainty, ChangeKind
 
@@ -47,17 +47,8 @@ def test_corpus_file(name: str, whole: Scan) -> None:
     assert found == [each for each in expected_uses(FILES) if each.file == name]
 
 
-def test_traps_expect_nothing() -> None:
-    assert not [each for each in expected_uses(FILES) if each.file.startswith("traps/")]
-
-
-def test_possible_uses_say_why(whole: Scan) -> None:
-    for use in whole.uses:
-        assert bool(use.why) == (use.certainty is Certainty.POSSIBLE)
-        assert use.text
-
-
-def test_a_behaviour_is_told_once_a_report(whole: Scan) -> None:
+def test_possible_uses_say_why_and_a_behaviour_is_told_once_a_report(whole: Scan) -> None:
+    assert all(bool(use.why) == (use.certainty is Certainty.POSSIBLE) and use.text for use in whole.uses)
     once = [use for use in whole.uses if use.change.kind is ChangeKind.BEHAVIOUR]
     assert [use.change.name for use in once] == ["plans"]
 
@@ -69,17 +60,14 @@ def test_a_behaviour_is_told_once_a_report(whole: Scan) -> None:
     "text",
     [
         "from helpers import optional_import\ntrt, there = optional_import('tensorrt', '8.5')",
-        "import mod\ntrt = mod.lazy_import('tensorrt>=8.5')",
+        "import mod\ntrt = mod.lazy_import('tensorrt>=8.5')", "import tensorrt\ntrt = tensorrt.tensorrt",
         "import pytest\ntrt = pytest.importorskip('tensorrt')",
-        "import tensorrt\ntrt = tensorrt.tensorrt",
         "class A:\n    import tensorrt as trt\ntrt = A.trt",
     ],
-)
+)  # fmt: skip
 def test_ways_to_the_bindings(text: str) -> None:
-    assert told(scan(f"{text}\ntrt.BuilderFlag.STRICT_TYPES\n"))[-1][1:] == (
-        "sure",
-        "BuilderFlag.STRICT_TYPES",
-    )
+    (*_, last) = told(scan(f"{text}\ntrt.BuilderFlag.STRICT_TYPES\n"))
+    assert last[1:] == ("sure", "BuilderFlag.STRICT_TYPES")
 
 
 @pytest.mark.parametrize(
@@ -96,24 +84,20 @@ def test_ways_to_the_bindings(text: str) -> None:
         ("try:\n    engine.set_tensor_address\nexcept Exception:\n    engine.num_bindings", "possible"),
         ("if int(trt.__version__.split('.')[0]) >= 10: raise E\nengine.num_bindings", "possible"),
         ("if own(trt.__version__): raise E\nengine.num_bindings", "sure"),
-        (
-            "from importlib.metadata import version\nif version('tensorrt') < '10': engine.num_bindings",
-            "possible",
-        ),
+        ("from importlib.metadata import version\nif version('tensorrt') < '10': engine.num_bindings",
+         "possible"),
         ("match engine:\n    case None: pass\n    case _: engine.num_bindings", "sure"),
         ("async def f():\n    async with engine as e:\n        return e.num_bindings", "sure"),
         ("def f(*a): return a[0].num_bindings", "sure"),
         ("old = v(trt.__version__) < v('10')\nif old: engine.num_bindings", "possible"),
-        (
-            "class V:\n    def __init__(s, t): s.t = t\nif V(trt.__version__) < V('9'): engine.num_bindings",
-            "possible",
-        ),
+        ("class V:\n  def __init__(s, t): s.t = t\nif V(trt.__version__) < V('9'): engine.num_bindings",
+         "possible"),
         ("def old(): engine.num_bindings\nif trt.__version__[0] == '8': old()", "possible"),
         ("old = False\nif trt.__version__ < '10': old = True\nif old: engine.num_bindings", "possible"),
         ("old, new = trt.__version__ < '10', 1\nif old: engine.num_bindings", "possible"),
         ("def is_old(): return v(trt.__version__)[0] < 10\nif is_old(): engine.num_bindings", "possible"),
     ],
-)
+)  # fmt: skip
 def test_ways_to_an_engine(text: str, certainty: str) -> None:
     found = scan(f"{ENGINE}import contextlib\n{text}\n")
     named = [use.certainty.value for use in found.uses if use.change.name == "ICudaEngine.num_bindings"]
@@ -161,11 +145,8 @@ def test_indexing_by_name_is_gone(key: str) -> None:
     text = f"{ENGINE}for name in engine:\n    engine[{key}]\n"
     assert (4, "sure", "ICudaEngine.__getitem__") in told(scan(text))
     assert not told(scan(text.replace(key, "0")))
-
-
-def test_indexing_something_that_is_only_called_an_engine_is_possible() -> None:
     text = f"{TRT}def f(engine): return engine['x']\n"
-    assert told(scan(text)) == [(2, "possible", "ICudaEngine.__getitem__")]
+    assert told(scan(text)) == [(2, "possible", "ICudaEngine.__getitem__")], "it may be something else"
 
 
 def test_a_use_that_only_became_read_only() -> None:
@@ -199,32 +180,21 @@ def test_what_else_hands_out_objects_and_older_names(text: str, name: str) -> No
 @pytest.mark.parametrize(
     ("text", "flips"),
     [
-        ('trt.__version__ >= "8.2"', 'trt.__version__ >= "8.2"'.replace('"', "'")),
-        ('"8.2" <= trt.__version__', "'8.2' <= trt.__version__"),
-        ('trt.__version__[0] < "8"', "trt.__version__[0] < '8'"),
-        ('trt.__version__ >= "10.10"', "trt.__version__ >= '10.10'"),
-        ('trt.__version__.split(".") < ["9", "1"]', "trt.__version__.split('.') < ['9', '1']"),
-        ('trt.__version__ >= "10.1"', ""),
-        ("int(trt.__version__[0])", "int(trt.__version__[0])"),
-        ("int(trt.__version__[:3])", "int(trt.__version__[:3])"),
-        ("trt.__version__.startswith('1')", "trt.__version__.startswith('1')"),
-        ("trt.__version__.startswith('8')", ""),
-        ("trt.__version__[0] == '7'", ""),
-        ("float(trt.__version__[:3]) < 8.2", ""),
-        ("int(trt.__version__.split('.')[0]) < 8", ""),
-        ("tuple(map(int, trt.__version__.split('.')[:2])) < (8, 2)", ""),
-        ("[int(x) for x in trt.__version__.split('.')][0] < 8", ""),
-        ("Version(trt.__version__) < Version('8.2')", ""),
+        ("trt.__version__ >= '8.2'", True), ("'8.2' <= trt.__version__", True),
+        ("trt.__version__[0] < '8'", True),
+        ("trt.__version__ >= '10.10'", True), ("trt.__version__ >= '10.1'", False),
+        ("trt.__version__.split('.') < ['9', '1']", True), ("int(trt.__version__[:3])", True),
+        ("trt.__version__.startswith('1')", True), ("trt.__version__.startswith('8')", False),
+        ("float(trt.__version__[:3]) < 8.2", False), ("int(trt.__version__.split('.')[0]) < 8", False),
+        ("tuple(map(int, trt.__version__.split('.')[:2])) < (8, 2)", False),
+        ("[int(x) for x in trt.__version__.split('.')][0] < 8", False),
+        ("Version(trt.__version__) < Version('8.2')", False),
+        ("trt.__version__" + ".replace('.', '..')" * 60 + " < '9'", False),  # it grows without end
     ],
-)
-def test_tests_of_the_version_that_flip(text: str, flips: str) -> None:
-    found = scan(f"from packaging.version import Version\n{TRT}{text}\n")
-    assert told(found) == ([(3, "sure", f"version test {flips}")] if flips else [])
-
-
-def test_a_text_that_grows_without_end_is_left_alone() -> None:
-    grown = "trt.__version__" + ".replace('.', '..')" * 60
-    assert not told(scan(f"{TRT}{grown} < '9'\n"))
+)  # fmt: skip
+def test_tests_of_the_version_that_flip(text: str, flips: bool) -> None:
+    found = scan(f"from packaging.version import Version\n{TRT}if {text}: pass\n")
+    assert told(found) == [(3, "sure", f"version test {text}")] * flips
 
 
 def test_an_assertion_about_the_version_guards_what_follows() -> None:
@@ -269,6 +239,9 @@ def test_shell(text: str, expected: list[int]) -> None:
         (".github/workflows/ci.yml", "jobs:\n  - run: trtexec --explicitBatch\n", 2, "sure"),
         ("ci.yml", "script:\n  - |\n    trtexec --onnx=a \\\n      --explicitBatch\n", 4, "sure"),
         ("README.md", "```\ntrtexec --explicitBatch\n```\nA=1 other --explicitBatch\n", 2, "possible"),
+        ("a/DockerfileCuda117", "RUN trtexec --explicitBatch\n", 1, "sure"),
+        ("x.dockerfile", "RUN trtexec --explicitBatch\n", 1, "sure"),
+        ("run", "#!/bin/bash\ntrtexec --explicitBatch\n", 2, "sure"),
         ("Makefile", "TRTEXEC := trtexec\nall:\n\t$(TRTEXEC) --explicitBatch\n", 3, "sure"),
         ("a.py", "import os\nos.system('trtexec --explicitBatch %s' % x)\n", 2, "sure"),
         ("a.py", "cmd = f'{BIN}/trtexec --onnx={x} --explicitBatch'\n", 1, "sure"),
@@ -310,37 +283,20 @@ def test_pins_and_images(name: str, text: str, found: str) -> None:
     assert [(use.change.name, use.certainty.value) for use in uses] == ([(found, "sure")] if found else [])
 
 
-def test_a_test_that_flips_is_told_once() -> None:
-    found = scan(f"{TRT}if int(trt.__version__[0]) >= 7: pass\n")
-    assert told(found) == [(2, "sure", "version test int(trt.__version__[0]) >= 7")]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("builder->setMaxWorkspaceSize(1);", "set_memory_pool_limit"),
-        ("nvuffparser::createUffParser();", "OnnxParser"),
-        ("engine->destroy();", "delete"),
-        ("build(EngineCapability::kSAFE_GPU);", "EngineCapability.SAFETY"),
-    ],
-)
-def test_cpp_is_told_what_to_write_instead(text: str, name: str) -> None:
+def test_cpp_is_searched_by_name_and_told_what_to_write_instead() -> None:
+    instead = {
+        "builder->setMaxWorkspaceSize(1);": "set_memory_pool_limit",
+        "nvuffparser::createUffParser();": "OnnxParser",
+        "engine->destroy();": "delete", "build(EngineCapability::kSAFE_GPU);": "EngineCapability.SAFETY",
+        "n = e->getNbBindings();": "num_io_tensors",
+    }  # fmt: skip
     surfaces, table = read_surfaces(Path("nowhere")), read_change_table()
     changes = (*compare_surfaces(OLD, NEW, table), *find_older(surfaces.versions.values(), OLD, NEW, table))
-    found = scan_code({"a.cpp": f'#include "NvInfer.h"\n{text}\n'}, OLD, NEW, changes)
-    assert [name in use.change.replacement for use in found.uses] == [True]
-
-
-def test_cpp_is_searched_by_name_and_told_of() -> None:
-    text = (
-        '#include "NvInfer.h"\nn = e->getNbBindings();\ncontext->enqueueV2(b, s, 0);\ncontext->destroy();\n'
-    )
-    found = scan(text, "a.cpp")
-    assert [(use.line, use.change.name, use.certainty.value) for use in found.uses] == [
-        (2, "C++ getNbBindings", "possible"),
-        (3, "C++ enqueueV2", "possible"),
-        (4, "C++ destroy", "possible"),
-    ]  # fmt: skip
+    text = "\n".join(['#include "NvInfer.h"', *instead, ""])
+    found = scan_code({"a.cpp": text}, OLD, NEW, changes)
+    assert [(use.line, use.certainty) for use in found.uses] == [(n, Certainty.POSSIBLE) for n in range(2, 7)]
+    for use, words in zip(found.uses, instead.values(), strict=True):
+        assert words in use.change.replacement
     assert found.unread[0][0] == "1 C++ file"
     assert not scan(text.replace("NvInfer", "Other"), "a.cpp").uses
 
@@ -363,22 +319,6 @@ def test_from_10_to_11() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "kind"),
-    [
-        ("a/Dockerfile.gpu", "", "script"), ("a/DockerfileCuda117", "", "script"),
-        ("x.dockerfile", "", "script"),
-        ("Makefile", "", "script"), ("run", "#!/bin/bash\n", "script"),
-        ("run", "#!/usr/bin/env python3\n", "Python"), ("run", "text", ""), ("a.txt", "", ""),
-        ("dockerfile.py", "", "Python"), ("A.IPYNB", "", "notebook"),
-        ("a.cuh", "", "C++"),
-        ("requirements/gpu.txt", "", "list of packages"), ("README.md", "", "text"),
-    ],
-)  # fmt: skip
-def test_kinds_of_files(name: str, first: str, kind: str) -> None:
-    assert kind_of_file(name, first) == kind
-
-
-@pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
         ("a.py", "import tensorrt as trt\ntrt.Dims\nprint trt.Dims.num_bindings\n", "line 3"),
@@ -395,23 +335,16 @@ def test_what_does_not_parse_is_told_and_the_rest_is_read(name: str, text: str, 
 
 
 def test_folder_is_read_without_what_is_not_its_own_or_cannot_matter(tmp_path: Path) -> None:
-    for name in (
-        "pkg/a.py",
-        ".git/b.py",
-        "node_modules/b.py",
-        "lib/site-packages/b.py",
-        "env/mine.py",
-        "venv/b.py",
-    ):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(TRT)
+    left_out = [f"{tmp_path}/{name}" for name in (".git", "lib/site-packages", "node_modules", "venv")]
+    for name in (*left_out, "env", "pkg"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a.py").write_text(TRT)
     (tmp_path / "venv/pyvenv.cfg").write_text("")
     (tmp_path / "run").write_text("#!/bin/sh\ntrtexec\n")
     (tmp_path / "other.py").write_text("import torch\n")
     found = read_code([tmp_path])
-    assert sorted(found.texts) == [f"{tmp_path}/{name}" for name in ("env/mine.py", "pkg/a.py", "run")]
+    assert sorted(found.texts) == [f"{tmp_path}/{name}" for name in ("env/a.py", "pkg/a.py", "run")]
     assert found.seen == 4
-    left_out = [f"{tmp_path}/{name}" for name in (".git", "lib/site-packages", "node_modules", "venv")]
     assert sorted(name for name, _ in found.unread) == left_out
 
 
