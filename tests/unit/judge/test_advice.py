@@ -53,43 +53,20 @@ def test_a_surprise_and_nothing_else_has_advice(control: Control | None, evidenc
 
 
 EXPLAINED = {
-    "a bug": (
-        entry_of(Verdict.FAIL),
-        "confirmed by 4 builds; look at the reason, try its work-arounds (a, b, c, …), file it upstream",
-    ),
-    "not as reported": (
+    "confirmed by 4 builds; look at the reason, try its work-arounds (a, b, c, …)": entry_of(Verdict.FAIL),
+    "another GPU or driver (L4); confirm it (--rebuilds 4), then change the expectation in repros/sdpa_":
         entry_of(Verdict.PASS, Verdict.FAIL, builds=1),
-        "the report may be of another GPU or driver (L4); confirm it (--rebuilds 4), then change the "
-        "expectation in repros/sdpa_scale.py",
-    ),
-    "flaky": (
-        entry_of(Verdict.FLAKY, workarounds=()),
-        "--rebuilds 10 shows the rate; take it for a FAIL, file it upstream",
-    ),
-    "negative control": (
-        entry_of(Verdict.PASS, control=Control.NEGATIVE),
-        "the defect that was put in was not seen: nothing of the repro sdpa-scale at 10.7.0 in tf32 can be "
-        "believed",
-    ),
-    "positive control": (
-        entry_of(Verdict.FAIL, control=Control.POSITIVE),
-        "what must be right is not: nothing at 10.7.0 can be believed; ask doctor, look at the driver",
-    ),
-    "a graph": (
-        entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
-        "no TensorRT is involved: the graph or the reference of repros/sdpa_scale.py is wrong, mend it first",
-    ),
-    "recorded": (
-        entry_of(Verdict.FAIL, evidence=Evidence.RECORDED),
-        "run it here, with the present repro and driver, before you believe it",
-    ),
-}
+    "--rebuilds 10 shows the rate; take it for a FAIL": entry_of(Verdict.FLAKY, workarounds=()),
+    "the defect that was put in was not seen": entry_of(Verdict.PASS, control=Control.NEGATIVE),
+    "what must be right is not: nothing at 10.7.0 can be": entry_of(Verdict.FAIL, control=Control.POSITIVE),
+    "no TensorRT is involved: the graph or": entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
+    "run it here, with the present repro and driver": entry_of(Verdict.FAIL, evidence=Evidence.RECORDED),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", EXPLAINED)
-def test_the_advice_fits_the_surprise(name: str) -> None:
-    entry, text = EXPLAINED[name]
-    assert advise(entry) == text
+@pytest.mark.parametrize("words", EXPLAINED)
+def test_the_advice_fits_the_surprise(words: str) -> None:
+    assert words in advise(EXPLAINED[words])
 
 
 @pytest.mark.parametrize("product", Product)

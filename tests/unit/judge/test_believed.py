@@ -76,22 +76,22 @@ def test_onnx_runtime_speaks_of_its_own_graph_only(name: str) -> None:
 
 def test_a_control_of_another_version_time_or_driver_does_not_count() -> None:
     before = entry(BASE, Verdict.PASS, gpu={"driver": "1"})
-    assert believed(before, entry(RIGHT, Verdict.FAIL, "10.8.0", gpu={"driver": "1"})) == before.outcome
-    assert believed(before, entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED)) == before.outcome
-    assert believed(before, entry(WRONG, Verdict.PASS, gpu={"driver": "2"})) == before.outcome
-    assert believed(before, entry(WRONG, Verdict.PASS, gpu={"driver": "1"})).verdict is Verdict.INVALID
+    for other, counts in (
+        (entry(RIGHT, Verdict.FAIL, "10.8.0", gpu={"driver": "1"}), False),
+        (entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED), False),
+        (entry(WRONG, Verdict.PASS, gpu={"driver": "2"}), False),
+        (entry(WRONG, Verdict.PASS, gpu={"driver": "1"}), True),
+    ):
+        assert (believed(before, other).verdict is Verdict.INVALID) is counts
     recorded = replace(before, evidence=Evidence.RECORDED)
-    assert (
-        believed(recorded, entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED)).verdict is Verdict.INVALID
-    )
+    wrong = entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED)
+    assert believed(recorded, wrong).verdict is Verdict.INVALID
 
 
 def test_what_was_only_reported_is_no_control_and_needs_none() -> None:
-    failed = entry(RIGHT, Verdict.FAIL)
-    reported = replace(failed, record=None, evidence=Evidence.REPORTED)
-    before = entry(BASE, Verdict.PASS)
+    failed, before = entry(RIGHT, Verdict.FAIL), entry(BASE, Verdict.PASS)
+    reported, said = (replace(each, record=None, evidence=Evidence.REPORTED) for each in (failed, before))
     assert believed(before, reported) == before.outcome
-    said = replace(before, record=None, evidence=Evidence.REPORTED)
     assert believed(said, failed) == said.outcome
 
 

@@ -79,13 +79,10 @@ def test_a_surprise_goes_in_both_directions_and_needs_an_answer(verdict: Verdict
 @pytest.mark.parametrize(
     ("case", "version", "index"),
     [
-        ("sdpa-tf32", "10.7.0", 0),
-        ("sdpa-fp16", "10.7.0", 1),
-        ("explicit", "10.7.0", None),
-        ("sdpa-tf32", "tensorrt-rtx-1.4", 3),
-        ("sdpa-tf32", "onnxruntime-1.31.1", None),
+        ("sdpa-tf32", "10.7.0", 0), ("sdpa-fp16", "10.7.0", 1), ("explicit", "10.7.0", None),
+        ("sdpa-tf32", "tensorrt-rtx-1.4", 3), ("sdpa-tf32", "onnxruntime-1.31.1", None),
     ],
-)
+)  # fmt: skip
 def test_the_first_expectation_that_fits_counts(case: str, version: str, index: int | None) -> None:
     expectations = (
         make_expectation(Verdict.FAIL, "==10.7.0", "sdpa-tf32", "other"),
@@ -104,21 +101,16 @@ UNKNOWN = Gpu(slug="my-l40s", name="NVIDIA L40S")
 @pytest.mark.parametrize(
     ("gpus", "compute", "gpu", "fits"),
     [
-        ((), "", L4, True),
-        (("*l4",), "", L4, True),
-        (("*L4",), "", H200, False),
+        ((), "", L4, True), (("*l4",), "", L4, True), (("*L4",), "", H200, False),
         (("*L4",), "", UNKNOWN, False),
-        (("*L4",), "", NO_GPU, True),
-        ((), "==9.0", UNKNOWN, True),
+        (("*L4",), "", NO_GPU, True), ((), "==9.0", UNKNOWN, True), (("*L4",), ">=9", L4, False),
         ((), ">8", Gpu(slug="a", name="A", compute="10.0"), True),
-        (("*L4",), ">=9", L4, False),
     ],
-)
+)  # fmt: skip
 def test_an_expectation_may_be_of_some_gpus_alone(
     gpus: tuple[str, ...], compute: str, gpu: Gpu, fits: bool
 ) -> None:
-    said = make_expectation(gpus=gpus, compute=specified(compute))
-    other = make_expectation(Verdict.PASS)
+    said, other = make_expectation(gpus=gpus, compute=specified(compute)), make_expectation(Verdict.PASS)
     cell = make_cell(make_repro(expectations=(said, other)), gpu=gpu)
     assert find_expectation(cell) is (said if fits else other)
 
@@ -142,20 +134,16 @@ def test_current_means_the_same_digests_board_and_driver(
 
 
 def test_nothing_is_current_on_a_gpu_that_is_not_here_but_on_the_cpu() -> None:
-    there = make_cell(gpu=ELSEWHERE)
+    there, cpu = make_cell(gpu=ELSEWHERE), make_cell(version="onnxruntime-1.31.1")
     assert not is_current(record(cell=there, digests=CURRENT), CURRENT, there)
-    cpu = make_cell(version="onnxruntime-1.31.1")
     assert is_current(record(cell=cpu, digests=CURRENT, gpu={}), CURRENT, cpu)
-    assert not is_current(record(cell=cpu, digests={}, gpu={}), CURRENT, cpu)
 
 
 def test_a_change_makes_a_local_record_recorded_and_an_older_current_one_is_preferred() -> None:
-    old = Stored(record=record("2025-01-01T00:00:00.000Z", "r1", digests=CURRENT), local=True)
-    new = Stored(record=record("2025-02-01T00:00:00.000Z", "r2", digests={}), local=True)
-    (entry,) = make_entries([CELL], [new, old], {CELL.id: CURRENT}, [])
-    assert (entry.evidence, entry.record) == (Evidence.MEASURED, old.record)
-    (entry,) = make_entries([CELL], [new], {CELL.id: CURRENT}, [])
-    assert (entry.evidence, entry.record) == (Evidence.RECORDED, new.record)
+    old, new = at(1, digests=CURRENT), at(2, digests={})
+    for stored, evidence, shown in (([new, old], Evidence.MEASURED, old), ([new], Evidence.RECORDED, new)):
+        (entry,) = make_entries([CELL], stored, {CELL.id: CURRENT}, [])
+        assert (entry.evidence, entry.record) == (evidence, shown.record)
 
 
 def at(minute: int, value: float = 175.0, local: bool = True, **more: Any) -> Stored:
@@ -228,19 +216,15 @@ def test_an_engine_that_another_cell_built_is_doubted_as_a_shared_process_is(whe
 
 def test_what_was_set_aside_is_not_shown_though_it_is_the_newest_here() -> None:
     again = at(1, confirms="r2", local=False, **ALONE)
-    doubted = at(2, 1373.0, **SHARED)
-    (entry,) = make_entries([CELL], [doubted, again], {}, [])
-    assert entry.record is again.record
-    assert entry.records == (again.record,)
+    (entry,) = make_entries([CELL], [at(2, 1373.0, **SHARED), again], {}, [])
+    assert (entry.record, entry.records) == (again.record, (again.record,))
 
 
 def test_what_was_executed_now_is_marked_and_an_exclusion_is_kept() -> None:
     reason = Excluded(cell=CELL, why=Exclusion.NO_ENGINE)
-    stored = [Stored(record=record(run="now"), local=True)]
-    (entry,) = make_entries([CELL], stored, {}, [reason], frozenset({"now"}))
-    assert entry.executed
-    assert entry.excluded is reason
-    (entry,) = make_entries([CELL], stored, {}, [], frozenset({"before"}))
+    (entry,) = make_entries([CELL], [at(1)], {}, [reason], frozenset({"r1"}))
+    assert (entry.executed, entry.excluded) == (True, reason)
+    (entry,) = make_entries([CELL], [at(1)], {}, [], frozenset({"before"}))
     assert not entry.executed
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trtmatrix.judge.differences import Difference, Samples, Tensor, compare_outputs
@@ -37,9 +37,11 @@ def compare(before: Samples, after: Samples) -> Difference:
     return found
 
 
-@given(
-    st.lists(st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=9), min_size=1, max_size=4), st.data()
-)
+ROWS = st.lists(st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=9), min_size=1, max_size=4)
+
+
+@settings(max_examples=40)
+@given(ROWS, st.data())
 def test_figures_are_those_of_all_samples_together(rows: list[list[float]], data: st.DataObject) -> None:
     a = [np.array(row, np.float32) for row in rows]
     b = [x + np.array(data.draw(st.lists(st.sampled_from([0, 0.5, -2]), min_size=x.size, max_size=x.size)),
@@ -62,11 +64,7 @@ def test_figures_are_those_of_all_samples_together(rows: list[list[float]], data
     [
         ([1.0, math.nan, math.inf], [1.0, math.nan, math.inf], "bitwise equal"),
         ([0.0], [-0.0], ""),
-        (
-            np.array([1], np.int32),
-            np.array([1], np.int64),
-            "int32 at 8.6.1, int64 at 10.8.0: compared as numbers",
-        ),
+        (np.int32([1]), np.int64([1]), "int32 at 8.6.1, int64 at 10.8.0: compared as numbers"),
     ],
 )
 def test_what_is_equal_is_said_so_only_where_each_bit_is(before: Any, after: Any, note: str) -> None:
@@ -86,11 +84,7 @@ def test_nan_at_one_version_is_counted_and_is_no_small_error(odd: float) -> None
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        (
-            samples(np.zeros((2, 3))),
-            samples(np.zeros((3, 2))),
-            "float64 [2, 3] at 8.6.1, float64 [3, 2] at 10.8.0",
-        ),
+        (samples(np.zeros((2, 3))), samples(np.zeros((3, 2))), "float64 [2, 3] at 8.6.1, float64 [3, 2] at"),
         ([None], samples([1.0]), "not kept or not given at 8.6.1"),
         (samples([1.0]), [], "not kept or not given at 10.8.0"),
         ([None], [None], "not kept or not given at 8.6.1 and 10.8.0"),

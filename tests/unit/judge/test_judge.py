@@ -50,31 +50,24 @@ def test_every_way_to_end_has_one_outcome(ended: str, bug_is: frozenset[Cause]) 
             assert outcome == Outcome(verdict=Verdict.NO_VERDICT, cause=Cause(ended), reason="why")
 
 
-REMARKS = [
-    ("fused", Verdict.PASS, ""),
-    ("plain", Verdict.FAIL, "right, but plain, not fused"),
-    ("?", Verdict.INVALID, "right, but it cannot be seen whether fused"),
-    ("", Verdict.INVALID, "right, but it cannot be seen whether fused"),
-]
-
-
-@pytest.mark.parametrize(("remark", "verdict", "reason"), REMARKS)
+@pytest.mark.parametrize(
+    ("remark", "verdict", "reason"),
+    [
+        ("fused", Verdict.PASS, ""), ("plain", Verdict.FAIL, "right, but plain, not fused"),
+        ("?", Verdict.INVALID, "right, but it cannot be seen whether fused"),
+        ("", Verdict.INVALID, "right, but it cannot be seen whether fused"),
+    ],
+)  # fmt: skip
 def test_the_remark_decides_where_the_numbers_pass(remark: str, verdict: Verdict, reason: str) -> None:
     case = make_case(remarks=frozenset({"fused"}))
     right = {**measurements({"y": {"sum_abs": 1.0}}), "remark": remark}
+    wrong = {**measurements({"y": {"sum_abs": 1e6}}), "remark": remark}
     failed = int(verdict is Verdict.FAIL)
     assert judged(case, measurements=right) == Outcome(
         verdict=verdict, reason=reason, builds=1, failed=failed
     )
-    wrong = {**measurements({"y": {"sum_abs": 1e6}}), "remark": remark}
     assert judged(case, measurements=wrong).reason == "sum_abs 1e+06 > 690"
-    assert judged(make_case(), measurements=right).verdict is Verdict.PASS, (
-        "any will do where none is asked for"
-    )
-
-
-def test_only_tensorrt_is_asked_for_a_remark() -> None:
-    case = make_case(remarks=frozenset({"fused"}))
+    assert judged(measurements=right).verdict is Verdict.PASS, "any will do where none is asked for"
     record = make_record(make_cell(case=case, version="onnxruntime-1.31.1"))
     outcome = one(record, case, make_version("onnxruntime-1.31.1"))
     assert outcome == Outcome(verdict=Verdict.PASS), "nothing is built there"
@@ -98,14 +91,11 @@ def test_nan_where_the_reference_is_finite_fails_below_every_limit(count: float)
 @pytest.mark.parametrize(
     ("pinned", "known", "seen", "agrees"),
     [
-        ("10.7.0.23", Known.READ, "10.7.0.23", True),
-        ("10.7.0.23", Known.READ, "10.7.0", True),
-        ("10.7.0.23", Known.READ, "10.7.0.24", False),
-        ("10.7.0.23", Known.RECALLED, "10.7.0.24", True),
-        ("10.7.0.23", Known.INFERRED, "10.7.1.23", False),
-        ("9.2.0.5", Known.READ, "9.2.0.post12.dev5", True),
+        ("10.7.0.23", Known.READ, "10.7.0.23", True), ("10.7.0.23", Known.READ, "10.7.0", True),
+        ("10.7.0.23", Known.READ, "10.7.0.24", False), ("10.7.0.23", Known.RECALLED, "10.7.0.24", True),
+        ("10.7.0.23", Known.INFERRED, "10.7.1.23", False), ("9.2.0.5", Known.READ, "9.2.0.post12.dev5", True),
     ],
-)
+)  # fmt: skip
 def test_another_library_than_the_pinned_one_gives_no_verdict(
     pinned: str, known: Known, seen: str, agrees: bool
 ) -> None:
@@ -120,63 +110,49 @@ def test_another_library_than_the_pinned_one_gives_no_verdict(
 RIGHT, WRONG = 175.0, 1373.0
 
 
-def pooled(*engines: tuple[float, ...]) -> Outcome:
-    """Judge records of one cell, each with so many engines, the newest first."""
-    cell = make_cell()
-    runs = (f"20250102t030405-0000000{i}" for i in range(9))
-    records = [
-        make_record(cell, values[0], others=values[1:], run=run)
-        for run, values in zip(runs, engines, strict=False)
-    ]
-    return judge(records, cell.case, cell.version, cell.repro)
-
-
 @pytest.mark.parametrize(
     ("engines", "verdict", "builds", "failed"),
     [
-        ([(RIGHT, RIGHT, RIGHT)], Verdict.PASS, 3, 0),
-        ([(WRONG,) * 3, (WRONG,)], Verdict.FAIL, 4, 4),
-        ([(RIGHT,) * 3, (WRONG,)], Verdict.FLAKY, 4, 1),
-        ([(RIGHT, WRONG)], Verdict.FLAKY, 2, 1),
+        ([(RIGHT, RIGHT, RIGHT)], Verdict.PASS, 3, 0), ([(WRONG,) * 3, (WRONG,)], Verdict.FAIL, 4, 4),
+        ([(RIGHT,) * 3, (WRONG,)], Verdict.FLAKY, 4, 1), ([(RIGHT, WRONG)], Verdict.FLAKY, 2, 1),
     ],
-)
+)  # fmt: skip
 def test_every_engine_of_every_comparable_record_counts(
     engines: list[tuple[float, ...]], verdict: Verdict, builds: int, failed: int
 ) -> None:
-    outcome = pooled(*engines)
+    cell = make_cell()
+    runs = (f"20250102t030405-0000000{i}" for i in range(9))
+    records = [make_record(cell, first, others=more, run=run)
+               for run, (first, *more) in zip(runs, engines, strict=False)]  # fmt: skip
+    outcome = judge(records, cell.case, cell.version, cell.repro)
     assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, builds, failed)
 
 
 def test_the_newest_decides_whether_there_is_a_verdict() -> None:
     cell = make_cell()
-    crashed = make_record(cell, ended="crashed", run="20250102t030406-00000000")
-    old = make_record(cell)
+    crashed, old = make_record(cell, ended="crashed", run="20250102t030406-00000000"), make_record(cell)
     assert judge([crashed, old], cell.case, cell.version, cell.repro).cause is Cause.CRASHED
     outcome = judge([old, crashed], cell.case, cell.version, cell.repro)
     assert (outcome.verdict, outcome.builds) == (Verdict.PASS, 1), "what did not run is no engine"
 
 
-def test_processes_count_as_engines() -> None:
-    cell = make_cell()
-    for value, verdict, failed in ((RIGHT, Verdict.PASS, 0), (WRONG, Verdict.FAIL, 3)):
-        outcome = judge([make_record(cell, value, processes=3)], cell.case, cell.version, cell.repro)
-        assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, 3, failed)
+@pytest.mark.parametrize(("value", "verdict", "failed"), [(RIGHT, Verdict.PASS, 0), (WRONG, Verdict.FAIL, 3)])
+def test_processes_count_as_engines(value: float, verdict: Verdict, failed: int) -> None:
+    outcome = judged(value=value, processes=3)
+    assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, 3, failed)
 
 
-def test_an_older_record_is_judged_by_the_calibrated_floor() -> None:
+@pytest.mark.parametrize(("rel_l2", "verdict"), [(4e-3, Verdict.PASS), (8.1e-3, Verdict.FAIL)])
+def test_an_older_record_is_judged_by_the_calibrated_floor(rel_l2: float, verdict: Verdict) -> None:
     noise = {"precision": "tf32", "outputs": {"y": {"tf32": 1e-3}}}
     data = {"schema": 1, "seeds": 21, "cases": {"k": {"noise": noise, "envelope": {}}}}
-    case = make_case(limits={}, noise_key="k")
-    cell = make_cell(case=case)
-    for rel_l2, verdict in ((4e-3, Verdict.PASS), (8.1e-3, Verdict.FAIL)):
-        record = make_record(cell, rel_l2=rel_l2)
-        calibration = parse_calibration(data)
-        assert judge([record], case, cell.version, cell.repro, calibration).verdict is verdict
-        assert judge([record], case, cell.version, cell.repro).verdict is Verdict.INVALID
-        own = make_record(cell, rel_l2=rel_l2, noise={**noise, "outputs": {"y": {"tf32": 0.1}}})
-        assert judge([own], case, cell.version, cell.repro, calibration).verdict is Verdict.PASS, (
-            "its own counts"
-        )
+    cell = make_cell(case=make_case(limits={}, noise_key="k"))
+    rest = (cell.case, cell.version, cell.repro)
+    old, calibration = make_record(cell, rel_l2=rel_l2), parse_calibration(data)
+    assert judge([old], *rest, calibration).verdict is verdict
+    assert judge([old], *rest).verdict is Verdict.INVALID
+    own = make_record(cell, rel_l2=rel_l2, noise={**noise, "outputs": {"y": {"tf32": 0.1}}})
+    assert judge([own], *rest, calibration).verdict is Verdict.PASS, "its own counts"
 
 
 @pytest.mark.parametrize(

@@ -61,15 +61,11 @@ def judged(build: Measured, **subject: Any) -> Outcome:
 @pytest.mark.parametrize(
     ("floors", "verdict"),
     [
-        (0.0, Verdict.PASS),
-        (PASS_FACTOR, Verdict.PASS),
-        (PASS_FACTOR * 1.01, Verdict.INVALID),
-        (FAIL_FACTOR * 0.99, Verdict.INVALID),
-        (FAIL_FACTOR, Verdict.FAIL),
-        (math.inf, Verdict.FAIL),
+        (0.0, Verdict.PASS), (PASS_FACTOR, Verdict.PASS), (PASS_FACTOR * 1.01, Verdict.INVALID),
+        (FAIL_FACTOR * 0.99, Verdict.INVALID), (FAIL_FACTOR, Verdict.FAIL), (math.inf, Verdict.FAIL),
         (math.nan, Verdict.FAIL),
     ],
-)
+)  # fmt: skip
 def test_the_norm_is_held_against_the_floor(floors: float, verdict: Verdict) -> None:
     assert judged(make_build(floors)).verdict is verdict
 
@@ -78,11 +74,8 @@ def test_an_error_that_truncation_would_explain_passes_and_says_so() -> None:
     outcome = judged(make_build(5.8))
     assert outcome.verdict is Verdict.PASS
     assert "tf32-truncated, which no GPU has shown yet" in outcome.reason
-
-
-def test_truncation_explains_nothing_where_a_known_defect_was_not_looked_for() -> None:
     outcome = judged(replace(make_build(5.8), signatures={}))
-    assert outcome.verdict is Verdict.INVALID
+    assert outcome.verdict is Verdict.INVALID, "a known defect was not looked for"
     assert "no signature of lost-scale" in outcome.reason
 
 
@@ -103,19 +96,14 @@ def test_a_known_bug_is_not_named_at_another_c_but_its_shape_is(c: float) -> Non
     assert "the shape of lost-scale, 9 times its size" in reason
 
 
-def two_defects(first: tuple[float, float], second: tuple[float, float]) -> Outcome:
+def test_where_two_known_defects_fit_as_well_both_are_named() -> None:
+    pairs = {"lost-scale": (1.0, 0.97), "lost-mask": (1.01, 0.96)}
     noise = make_noise(
-        defects={"lost-scale": {"y": 8 * FLOOR}, "lost-mask": {"y": 8 * FLOOR}},
-        c={"lost-scale": {"tf32": 0.0}, "lost-mask": {"tf32": 0.0}},
+        defects={name: {"y": 8 * FLOOR} for name in pairs}, c={name: {"tf32": 0.0} for name in pairs}
     )
-    pairs = {"lost-scale": first, "lost-mask": second}
     signatures = {name: {"y": {"c": c, "explained": share}} for name, (c, share) in pairs.items()}
     build = replace(make_build(8.0), signatures=signatures)
-    return judge_build(build, make_subject(noise, defects=("lost-scale", "lost-mask")))
-
-
-def test_where_two_known_defects_fit_as_well_both_are_named() -> None:
-    reason = two_defects((1.0, 0.97), (1.01, 0.96)).reason
+    reason = judge_build(build, make_subject(noise, defects=tuple(pairs))).reason
     assert "#4333" in reason
     assert " or consistent with: the mask ignored" in reason
 
@@ -183,15 +171,21 @@ def test_a_negative_control_must_fail_by_what_was_put_in() -> None:
     assert "c = 0.5 of lost-scale instead of 1" in outcome.reason
 
 
-def test_trials_say_what_they_exclude() -> None:
-    build = Measured(outputs={}, scalars={"wrong": 0, "trials": 30})
+@pytest.mark.parametrize(
+    ("wrong", "verdict", "reason"),
+    [
+        (
+            0,
+            Verdict.PASS,
+            "none of 30 trials: a rate above 9.5% is excluded with 95%, if they are independent",
+        ),
+        (1, Verdict.FAIL, "wrong 1 > 0 (of 30 trials)"),
+    ],
+)
+def test_trials_say_what_they_exclude(wrong: int, verdict: Verdict, reason: str) -> None:
+    build = Measured(outputs={}, scalars={"wrong": wrong, "trials": 30})
     outcome = judged(build, limits={"wrong": 0.0}, defects=())
-    assert outcome.verdict is Verdict.PASS
-    assert (
-        "none of 30 trials: a rate above 9.5% is excluded with 95%, if they are independent" in outcome.reason
-    )
-    outcome = judged(replace(build, scalars={"wrong": 1, "trials": 30}), limits={"wrong": 0.0}, defects=())
-    assert (outcome.verdict, outcome.reason) == (Verdict.FAIL, "wrong 1 > 0 (of 30 trials)")
+    assert (outcome.verdict, outcome.reason) == (verdict, reason)
 
 
 def test_a_limit_that_was_not_measured_is_invalid_and_one_that_is_nan_fails() -> None:

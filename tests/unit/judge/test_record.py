@@ -43,17 +43,12 @@ def test_a_bare_nan_is_neither_written_nor_read(value: float) -> None:
         parse_record(json.dumps({"schema": SCHEMA, "a": value}), "f")
 
 
-@pytest.mark.parametrize("schema", [2, 10**6])
-def test_a_newer_record_is_refused_with_the_remedy(schema: int) -> None:
-    with pytest.raises(NewerRecordError, match="update trtmatrix"):
+@pytest.mark.parametrize("schema", ["2", "1000000", "0", "true", "1.0", "null"])
+def test_any_other_schema_is_refused_and_a_newer_one_with_the_remedy(schema: str) -> None:
+    newer = schema.isdigit() and schema != "0"
+    with pytest.raises(RecordError, match="update trtmatrix" if newer else "expected 1") as caught:
         parse_record(TEXT.replace('"schema": 1', f'"schema": {schema}'), "f")
-
-
-@pytest.mark.parametrize("schema", ["0", "true", "1.0", "null"])
-def test_any_other_schema_is_refused(schema: str) -> None:
-    with pytest.raises(RecordError, match="expected 1") as caught:
-        parse_record(TEXT.replace('"schema": 1', f'"schema": {schema}'), "f")
-    assert not isinstance(caught.value, NewerRecordError)
+    assert isinstance(caught.value, NewerRecordError) is newer
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from pathlib import Path
 from xml.etree.ElementTree import fromstring as read_xml
 
 import pytest
-from builders import make_case, make_cell, make_repro
+from upgrade.test_upgrade_performance import NEW_CELL, OLD_CELL, timed
 from upgrades import NEW, OLD, ask, entries_for, own
 
 from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import NO_FLOOR
 from trtmatrix.model.outcomes import Integers
 from trtmatrix.suite.model import Cause
@@ -70,21 +71,16 @@ def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
     upgrade = answer(model("mine-0"), model("mine-1", "good3", "bad3"), model("odd", mistake="no such file"))
     rows = [[words_of(value) for value in row] for row in model_table(upgrade).rows]
     assert [row[:2] for row in rows] == [["odd", "mistake"], ["mine-1", "don't"], ["mine-0", "go"]]
-    for text in (
-        render_text(upgrade),
-        render_markdown(upgrade),
-        render_page(upgrade),
-        render_screen(upgrade, 80),
-    ):
+    texts = [render(upgrade) for render in (render_text, render_markdown, render_page)]
+    for text in (*texts, render_screen(upgrade, 80)):
         assert "no such file" in text
         assert text.index("mine-1") < text.index("mine-0")
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_sixty_models_fit_on_a_screen(width: int) -> None:
-    models = [
-        model(f"model-{n:02}-of-a-long-name-{n:02}", "good3", "bad3" if n % 2 else "good3") for n in range(60)
-    ]
+    names = [f"model-{n:02}-of-a-long-name-{n:02}" for n in range(60)]
+    models = [model(name, "good3", "bad3" if n % 2 else "good3") for n, name in enumerate(names)]
     lines = render_screen(answer(*models), width).splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= width
@@ -129,8 +125,6 @@ def test_integers_are_judged_by_what_noise_cannot_explain(
         Integers(output="class", version=version, count=9, differ=3, beyond=number)
         for version, number in zip((OLD, NEW), beyond, strict=True)
     )
-    from trtmatrix.judge.differences import Difference
-
     apart = Difference(
         output="class", max_abs=3, mean_abs=1, rel_l2=1, worst_sample=0, samples=1, integers=True
     )
@@ -162,14 +156,10 @@ def test_what_was_accepted_is_no_reason_to_stop(tmp_path: Path) -> None:
 
 
 def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
-    from upgrade.test_upgrade_performance import timed
-
-    case = make_case()
-    repro = make_repro(case)
-    cells = (make_cell(repro, case, OLD), make_cell(repro, case, NEW))
-    fast, slow = (Entries([timed(cells[0], (1.0,) * 3), timed(cells[1], (t,) * 3)]) for t in (1.0, 2.0))
-    quick = own("good3", "good3")
-    quick = replace(quick, entries=fast, limit=1.1, section=replace(quick.section, name="m", repro=repro.id))
+    fast, slow = (Entries([timed(OLD_CELL, (1.0,) * 3), timed(NEW_CELL, (t,) * 3)]) for t in (1.0, 2.0))
+    quick = model("m")
+    section = replace(quick.section, repro=OLD_CELL.repro.id)
+    quick = replace(quick, entries=fast, limit=1.1, section=section)
     now = answer(replace(quick, entries=slow), model("odd", mistake="gone"))
     assert now.models[0].decision is DONT
     since = compare_with(now, accepted(tmp_path, quick))
@@ -197,13 +187,8 @@ def test_junit_has_a_case_a_model_or_a_finding() -> None:
     (suite,) = read_xml(render_junit(upgrade))  # noqa: S314 - our own text
     ended = {case.get("name"): [child.tag for child in case if child.tag != "properties"] for case in suite}
     assert ended == {"good": [], "worse": ["failure"], "silent": ["skipped"], "odd": ["error"]}
-    assert suite.attrib | {"name": ""} == {
-        "name": "",
-        "tests": "4",
-        "failures": "1",
-        "errors": "1",
-        "skipped": "1",
-    }
+    counts = {"tests": "4", "failures": "1", "errors": "1", "skipped": "1"}
+    assert suite.attrib | {"name": ""} == {"name": "", **counts}
     entries = entries_for({"sdpa": "good3"}, {"sdpa": "bad3"})
     (suite,) = read_xml(render_junit(decide(ask(entries))))  # noqa: S314 - our own text
     assert [(case.get("classname"), case.get("name"), case[-1].tag) for case in suite] == [

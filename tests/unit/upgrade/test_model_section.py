@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_record, make_repro
-from model.test_own_model import arguments
+from model.test_own_model import Opened, opened
 from onnxmodels import mlp, saved
 from upgrades import answer, own
 
-from trtmatrix.cli.options import read_options
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
 from trtmatrix.judge.record import Record, record_from
-from trtmatrix.model.own_model import ModelOptions, open_model
-from trtmatrix.plan.context import ProjectOptions, open_context
+from trtmatrix.model.own_model import ModelOptions
+from trtmatrix.plan.context import Context
 from trtmatrix.suite.model import CellId, Evidence, Product
 from trtmatrix.upgrade.model_section import (
     floor_words,
@@ -29,7 +28,9 @@ from trtmatrix.upgrade.model_section import (
     with_cpu,
 )
 from trtmatrix.upgrade.render import render_text
-from trtmatrix.upgrade.report import SampleFigure, Weight
+from trtmatrix.upgrade.report import ModelSection, SampleFigure, Weight
+
+__all__ = ["opened"]
 
 OUTPUTS = {"y": "out/y"}
 TOLD = {
@@ -79,11 +80,10 @@ def sampled(*errors: float, noise: Any = None, bad: int = -1) -> Record:
     return record_from(data)
 
 
-def entry(*records: Record, evidence: Evidence = Evidence.MEASURED) -> Entry:
+def entry(*records: Record) -> Entry:
     case = make_case(keep=True, limits={})
-    return Entry(
-        cell=make_cell(make_repro(case), case), evidence=evidence, record=records[0], records=records
-    )
+    cell = make_cell(make_repro(case), case)
+    return Entry(cell=cell, evidence=Evidence.MEASURED, record=records[0], records=records)
 
 
 def only(*entries: Entry) -> SampleFigure:
@@ -99,6 +99,9 @@ def test_samples_are_told_in_floors_with_the_worst_named() -> None:
     assert (found.output, found.version, found.unit, found.samples) == ("out/y", "10.7.0", "floors", 4)
     assert found.worst_sample == 1
     assert [found.median, found.p90, found.worst] == pytest.approx([1.0, 2.0, 2.0])
+    found = only(entry(sampled(1e-4, 1e-4, 1e-4, 1e-4, noise=FLOORS, bad=2)))
+    assert (found.worst, found.worst_sample) == (math.inf, 2), "NaN is infinitely wrong"
+    assert found.median < 1.1
 
 
 def test_a_floor_that_hides_too_much_is_no_unit() -> None:
@@ -108,24 +111,21 @@ def test_a_floor_that_hides_too_much_is_no_unit() -> None:
         assert only(entry(sampled(1e-4, 1e-4, noise=noise))).unit == unit
 
 
-def test_what_is_nan_is_infinitely_wrong() -> None:
-    found = only(entry(sampled(1e-4, 1e-4, 1e-4, 1e-4, noise=FLOORS, bad=2)))
-    assert (found.worst, found.worst_sample) == (math.inf, 2)
-    assert found.median < 1.1
+@pytest.fixture
+def made(opened: Opened, tmp_path: Path) -> tuple[Context, ModelSection]:
+    """A model that is open, and its section where nothing has run."""
+    context, options = opened(saved(mlp(), tmp_path / "my.onnx")), ModelOptions(model=tmp_path / "my.onnx")
+    return context, make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
 
 
-def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
-    args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
-    options = read_options(ModelOptions, args)
-    context = open_model(open_context(read_options(ProjectOptions, args)), options)
-    section = make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
+def test_a_section_is_made_of_what_there_is(made: tuple[Context, ModelSection]) -> None:
+    context, section = made
     assert (section.name, section.floor) == ("my.onnx", NO_FLOOR)
     assert dict(section.facts)["inputs"] == "x float32 [batch, 64]"
     assert dict(section.facts)["samples"].startswith("1, drawn with seed 0")
     assert section.reference == "none: nothing has run"
-    assert [line.case for line in section.cases] == [
-        case.id for case in context.repros[section.repro].repro.cases
-    ]
+    (case,) = context.repros[section.repro].repro.cases
+    assert [line.case for line in section.cases] == [case.id]
 
 
 @pytest.mark.parametrize(
@@ -139,12 +139,9 @@ def test_a_section_is_made_of_what_there_is(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_the_cpu_says_of_a_model_is_a_note_beside_a_move_of_tensorrt(
-    tmp_path: Path, fields: dict[str, Any], told: str
+    made: tuple[Context, ModelSection], fields: dict[str, Any], told: str
 ) -> None:
-    args = arguments(tmp_path / "cache", "--model", str(saved(mlp(), tmp_path / "my.onnx")))
-    options = read_options(ModelOptions, args)
-    context = open_model(open_context(read_options(ProjectOptions, args)), options)
-    section = make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
+    context, section = made
     (case,) = context.repros[section.repro].repro.cases
     cpu = CellId(repro=section.repro, case=case.id, version="onnxruntime-1.31.1", gpu="cpu")
     newest = make_record(cpu, product="onnxruntime", noise=NOISE, **fields)
@@ -155,8 +152,7 @@ def test_what_the_cpu_says_of_a_model_is_a_note_beside_a_move_of_tensorrt(
     (line,) = section.on_cpu
     assert line.text.startswith(told)
     assert line.weight is Weight.NOTE
-    asked = [own("good3", "good3"), own("good3", "bad3")]
-    for mine in asked:
+    for mine in (own("good3", "good3"), own("good3", "bad3")):
         alone = answer(mine)
         beside = answer(replace(mine, section=replace(mine.section, on_cpu=section.on_cpu)))
         assert beside.decision is alone.decision, "it never decides"

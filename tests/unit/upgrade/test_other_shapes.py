@@ -7,15 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_cell, make_entry, make_record
-from upgrades import NEW, OLD, ask
+from builders import make_case, make_cell, make_record
 
 from trtmatrix.judge.judge import judge
 from trtmatrix.suite.model import Cause, Verdict
-from trtmatrix.tables.render_text import render_text
-from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.render import render_text as render_report
-from trtmatrix.upgrade.report import Decision
 from trtprobe.answer import measure_all
 
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
@@ -51,12 +46,3 @@ def test_the_probe_names_every_output_of_another_shape_and_measures_the_others()
     assert list(found["outputs"]) == ["y"]
     record = make_record(CELL, ended="probe failed", detail="; ".join(odd))
     assert judge([record], CELL.case, CELL.version, CELL.repro).reason == SHAPES
-
-
-def test_a_table_and_the_question_of_an_upgrade_say_so() -> None:
-    good = make_entry(make_cell(CELL.repro, version=OLD))
-    bad = make_entry(make_cell(CELL.repro, version=NEW), ended="probe failed", detail=f"y: {SAID}")
-    assert f"FAIL: y: {WRONG}" in " ".join(render_text([bad], width=160).split())
-    upgrade = decide(ask([good, bad]))
-    assert upgrade.decision is Decision.DONT
-    assert f"y: {WRONG}" in " ".join(render_report(upgrade).split())

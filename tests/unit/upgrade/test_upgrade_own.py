@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from upgrades import FLOOR, NEW, OLD, answer, ask, entries_for, own
 
-from trtmatrix.api import section
 from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
-from trtmatrix.cli import entry as cli
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome, Integers
@@ -31,12 +28,9 @@ RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
 @pytest.mark.parametrize(
     ("mine", "decision"),
     [
-        (own("good3", "good3"), Decision.GO),
-        (own("unknown", "good3"), Decision.GO),
-        (own("good3", "unknown"), Decision.NOT_ENOUGH),
-        (own("good3", "void"), Decision.NOT_ENOUGH),
-        (own("good3", "bad3"), Decision.DONT),
-        (own("unknown", "unsupported by this version"), Decision.DONT),
+        (own("good3", "good3"), Decision.GO), (own("unknown", "good3"), Decision.GO),
+        (own("good3", "unknown"), Decision.NOT_ENOUGH), (own("good3", "void"), Decision.NOT_ENOUGH),
+        (own("good3", "bad3"), Decision.DONT), (own("unknown", "unsupported by this version"), Decision.DONT),
         (own("bad3", "bad3"), Decision.NOT_ENOUGH),
         (own("good3", "good3", NO_FLOOR), Decision.GO),  # its outputs are the reference's own numbers
         (own("good3", "good3", NO_FLOOR, PASSED), Decision.GO),
@@ -45,7 +39,7 @@ RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
         (own("good3", "good3", FLOOR, RAISED), Decision.NOT_ENOUGH),
         (own("void", "void", NO_FLOOR, PASSED), Decision.NOT_ENOUGH),  # one build
     ],
-)
+)  # fmt: skip
 def test_the_model_speaks_for_itself(mine: Own, decision: Decision) -> None:
     assert answer(mine).decision is decision
 
@@ -61,29 +55,39 @@ SAME, OTHER = difference("idx", 0.0, integers=True), difference("idx", 1.0, inte
 FLOATS = difference("y", 0.0, integers=False)
 
 
+def silent(
+    reason: str, floors: float | None, differences: tuple[Difference, ...], unit: str = "floors",
+    integers: tuple[Integers, ...] = (),
+) -> Upgrade:  # fmt: skip
+    """The report on a model that says nothing for a reason; its output y is so many floors off."""
+    mine = own("void", "void", differences=differences)
+    (line,) = mine.section.cases
+    line = replace(line, after=replace(line.after, reason=reason, builds=3))
+    figure = SampleFigure(
+        output="y", version=NEW, unit=unit, median=0, p90=0, worst=floors or 0, worst_sample=0, samples=1
+    )
+    samples = (figure,) if floors else ()
+    return answer(
+        replace(mine, section=replace(mine.section, cases=(line,), samples=samples, integers=integers))
+    )
+
+
 @pytest.mark.parametrize(
     ("differences", "floors", "reason", "decision"),
     [
-        ((SAME,), None, NO_FLOOR, Decision.GO),
-        ((OTHER,), None, NO_FLOOR, Decision.NOT_ENOUGH),
+        ((SAME,), None, NO_FLOOR, Decision.GO), ((OTHER,), None, NO_FLOOR, Decision.NOT_ENOUGH),
         ((FLOATS,), None, NO_FLOOR, Decision.NOT_ENOUGH),
         ((SAME, FLOATS), None, NO_FLOOR_OF, Decision.NOT_ENOUGH),
         ((SAME, FLOATS), 3.0, NO_FLOOR_OF, Decision.GO),
         ((SAME, FLOATS), 5.0, NO_FLOOR_OF, Decision.NOT_ENOUGH),
         ((SAME, FLOATS), 3.0, "the noise floor 0.5 is above 0.1", Decision.NOT_ENOUGH),
     ],
-)
+)  # fmt: skip
 def test_integers_that_are_equal_at_both_versions_are_evidence(
     differences: tuple[Difference, ...], floors: float | None, reason: str, decision: Decision
 ) -> None:
     """What says nothing against the reference says this much: the move does not change it."""
-    mine = own("void", "void", differences=differences)
-    line = replace(mine.section.cases[0], after=replace(mine.section.cases[0].after, reason=reason, builds=3))
-    figure = SampleFigure(
-        output="y", version=NEW, unit="floors", median=0, p90=0, worst=floors or 0, worst_sample=0, samples=1
-    )
-    section = replace(mine.section, cases=(line,), samples=(figure,) if floors else ())
-    upgrade = answer(replace(mine, section=section))
+    upgrade = silent(reason, floors, differences)
     assert upgrade.decision is decision
     told = any("idx: equal at both versions" in reason.text for reason in upgrade.reasons)
     assert told is (decision is Decision.GO)
@@ -107,34 +111,22 @@ def test_ties_of_integers_are_evidence_beside_outputs_within_their_floors(
     integers: tuple[Integers, ...], unit: str, floors: float, decision: Decision
 ) -> None:
     """A tie's floor is as large as the integer and hides all; what noise explains is found without it."""
-    mine = own("void", "void", differences=(SAME, FLOATS))
     reason = f"the noise floor 1 is above 0.1: {HIDES}"
-    line = replace(mine.section.cases[0], after=replace(mine.section.cases[0].after, reason=reason, builds=3))
-    figure = SampleFigure(
-        output="y", version=NEW, unit=unit, median=0, p90=0, worst=floors, worst_sample=0, samples=1
-    )
-    section = replace(mine.section, cases=(line,), samples=(figure,), integers=integers)
-    assert answer(replace(mine, section=section)).decision is decision
+    assert silent(reason, floors, (SAME, FLOATS), unit, integers).decision is decision
 
 
 @pytest.mark.parametrize(
     ("finding", "decision"),
     [
-        ("unknown", Decision.GO),
-        ("good1", Decision.GO),
-        ("said good", Decision.GO),
-        ("bad1", Decision.DONT),
-        ("said bad", Decision.DONT),
+        ("unknown", Decision.GO), ("good1", Decision.GO), ("said good", Decision.GO),
+        ("bad1", Decision.DONT), ("said bad", Decision.DONT),
     ],
-)
+)  # fmt: skip
 def test_beside_a_model_what_is_unknown_of_the_findings_is_a_note_and_what_is_bad_counts(
     finding: str, decision: Decision
 ) -> None:
     assert answer(own("good3", "good3"), finding).decision is decision
-
-
-def test_the_findings_alone_never_speak_for_a_model() -> None:
-    assert answer(own("good3", "unknown"), "good3").decision is Decision.NOT_ENOUGH
+    assert answer(own("good3", "unknown"), "good3").decision is Decision.NOT_ENOUGH, "they never speak for it"
     assert answer(own("bad3", "bad3"), "good3").decision is Decision.NOT_ENOUGH
 
 
@@ -146,29 +138,30 @@ def use(kind: ChangeKind, certainty: Certainty, line: int = 7) -> ApiUse:
     return ApiUse(file="run.py", line=line, change=change(kind), certainty=certainty, text="e.num_bindings")
 
 
+SEEN = ApiSection(code=("src",), files=3)
+GONE = use(ChangeKind.REMOVED, Certainty.SURE)
+
+
 @pytest.mark.parametrize(
     ("section", "decision"),
     [
-        (ApiSection(code=("src",), files=3), Decision.GO),
-        (
-            ApiSection(code=("src",), files=3, uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)),
-            Decision.GO,
-        ),
-        (ApiSection(code=("src",), files=3, uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
-        (
-            ApiSection(code=("src",), files=3, uses=(use(ChangeKind.REMOVED, Certainty.SURE),)),
-            Decision.GO_WITH_WORKAROUNDS,
-        ),
-        (ApiSection(code=("src",), files=3, unread=(("a.py", "line 3"),)), Decision.GO),
+        (SEEN, Decision.GO), (replace(SEEN, unread=(("a.py", "line 3"),)), Decision.GO),
+        (replace(SEEN, uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)), Decision.GO),
+        (replace(SEEN, uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
+        (replace(SEEN, uses=(GONE,)), Decision.GO_WITH_WORKAROUNDS),
         (ApiSection(code=("src",)), Decision.NOT_ENOUGH),
         (ApiSection(lacking="no surface of 9.3.0"), Decision.NOT_ENOUGH),
     ],
-)
+)  # fmt: skip
 def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, decision: Decision) -> None:
     entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
     upgrade = decide(ask(entries, api=section, code=(Path("src"),)))
     assert upgrade.decision is decision
     assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
+    first = "change your code first (exit code 11), the first line in run.py:7"
+    assert (upgrade.exit_code == 11, first in told(upgrade)) == (
+        (True, True) if GONE in section.uses else (False,) * 2
+    )
 
 
 def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
@@ -244,26 +237,3 @@ def test_the_report_and_its_screen_say_so() -> None:
     screen = " ".join(render_screen(both, 80).split())
     assert f"your model: Mul ×2 (/a, /b): a constant factor; broken in both {OLD} and {NEW}" in screen
     assert f"{OLD}, {NEW}: nothing known against it" in told(answer(looked_at(UNSEEN)))
-
-
-ROOT = Path(__file__).parents[3]
-
-
-def test_code_that_must_change_decides_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    change = ApiChange(name="ICudaEngine.num_bindings", kind=ChangeKind.REMOVED, replacement="num_io_tensors")
-    use = ApiUse(file="run.py", line=3, change=change, certainty=Certainty.SURE)
-
-    def make_api_section(*_: Any) -> ApiSection:
-        return ApiSection(changes=(change,), code=("src",), uses=(use,), files=1)
-
-    monkeypatch.setattr(section, "make_api_section", make_api_section)
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
-    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
-    words = ["upgrade", "--full", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4", "--code", "src"]
-    assert cli.run(words) == 11, "go, don't or not enough: the code must change first"
-    out = capsys.readouterr().out
-    assert "change your code first (exit code 11), the first line in run.py:3" in " ".join(out.split())
-    assert "REMOVED ICudaEngine.num_bindings" in out
