@@ -83,7 +83,7 @@ def test_a_table_of_another_shape_is_refused(old: str, new: str) -> None:
 
 def test_releases_are_quoted_and_flags_are_flags() -> None:
     versions = {version for kept in KEPT.replacements.values() for version in (kept.deprecated, kept.removed)}
-    versions |= {item.since for item in (*KEPT.behaviours, *KEPT.flags)}
+    versions |= {item.since for item in KEPT.behaviours} | {item.since for item in KEPT.flags}
     assert all(re.fullmatch(r"(\d+\.\d+(\.\d+)*)?", version) for version in versions)
     assert all(item.since and item.kind in RULED for item in KEPT.flags)
     assert all(re.fullmatch(r"--[A-Za-z]\w*", flag) for item in KEPT.flags for flag in item.names)

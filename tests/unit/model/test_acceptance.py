@@ -66,22 +66,16 @@ def check(body: str) -> str:
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
-    ("body", "passed", "figure", "label"),
+    ("body", "said"),
     [
-        ("return True", True, None, ""),
-        ("return False, 0.5", False, 0.5, ""),
-        ("return [True, 3, 'agree\\nment']", True, 3.0, "agree ment"),
-        ("import numpy as np; return np.bool_(True), np.float32(0.5), 'x'", True, 0.5, "x"),
-        ("after[0]['logits/out'][:] = 0; return after[0]['logits/out'].sum() == 0", True, None, ""),
+        ("return True", {"passed": True}), ("return False, 0.5", {"passed": False, "figure": 0.5}),
+        ("return [True, 3, 'agree\\nment']", {"passed": True, "figure": 3.0, "label": "agree ment"}),
+        ("import numpy as np; return np.bool_(True), np.float32(0.5)", {"passed": True, "figure": 0.5}),
+        ("after[0]['logits/out'][:] = 0; return after[0]['logits/out'].sum() == 0", {"passed": True}),
     ],
-)
-def test_what_a_script_may_say(
-    body: str, passed: bool, figure: float | None, label: str, tmp_path: Path
-) -> None:
-    outcome = run(tmp_path, check(body))
-    assert outcome == CheckOutcome(
-        script=str(tmp_path / "accept.py"), passed=passed, figure=figure, label=label
-    )
+)  # fmt: skip
+def test_what_a_script_may_say(body: str, said: dict[str, Any], tmp_path: Path) -> None:
+    assert run(tmp_path, check(body)) == CheckOutcome(script=str(tmp_path / "accept.py"), **said)
 
 
 @pytest.mark.usefixtures("here")
@@ -112,10 +106,7 @@ def test_every_sample_comes_in_order_with_its_own_names_and_dtypes(tmp_path: Pat
             check("return before[0]['logit']"),
             "accept.py:2: check() raised KeyError: 'logit' at: return before",
         ),
-        (
-            check("return None"),
-            "check() returned None (NoneType): it must return True or False, (passed, figure)",
-        ),
+        (check("return None"), "returned None (NoneType): it must return True or False, (passed, figure)"),
         (check("return before[0]['logits/out'] == 1"), "did you mean .all()?"),
         (check("return True, float('nan')"), "the figure nan, which is no finite number"),
         ("x = 1\nimport no_such_module\n", "accept.py:2: loading it raised ModuleNotFoundError"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnxmodels import FLOAT, INT64, make_model, node, saved
 
 from trtmatrix.model.integers import compare_integers
 from trtmatrix.model.outcomes import Integers
@@ -25,21 +24,12 @@ Ints = NDArray[np.int64]
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["scores"]),
-        helper.make_node("ArgMax", ["scores"], ["kept"], axis=-1, keepdims=1),
-        helper.make_node("Squeeze", ["kept", "last"], ["class"]),
-    ]
-    last = numpy_helper.from_array(np.array([-1]), "last")
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [32, 64])],
-        [helper.make_tensor_value_info("class", TensorProto.INT64, [32])],
-        [numpy_helper.from_array(W, "w"), last],
-    )  # fmt: skip
-    onnx.save(
-        helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 16)]),
-        tmp_path / "m.onnx",
-    )
-    return tmp_path / "m.onnx"
+        node("MatMul", "x w", "scores"), node("ArgMax", "scores", "kept", axis=-1, keepdims=1),
+        node("Squeeze", "kept last", "class"),
+    ]  # fmt: skip
+    inputs, outputs = {"x": (FLOAT, [32, 64])}, {"class": (INT64, [32])}
+    made = make_model(nodes, inputs, outputs, {"w": W, "last": np.array([-1])}, opset=16)
+    return saved(made, tmp_path / "m.onnx")
 
 
 def compare(model: Path, *engines: Ints) -> Integers:

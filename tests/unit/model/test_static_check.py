@@ -262,8 +262,8 @@ class TestCommand:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         for model, version, said in (
-            (large(50), "10.8.0", "10.8.0: nothing known against it."),
-            (split("n"), "8.6.0", "1 node that may fail"),
+            (large(50), "10.8.0", "nothing known"),
+            (split("n"), "8.6.0", "may fail"),
         ):
             assert cli.run(["check", str(saved(model, tmp_path / "my.onnx")), "--trt", version]) == 0
             assert said in capsys.readouterr().out
@@ -272,21 +272,18 @@ class TestCommand:
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         whole = ModelProto()
-        names = (
-            "reduce-max", "scatter-nd-add", "resize-linear", "split-uneven", "shape-scale",
-            "gridsample-linear",
-        )  # fmt: skip
         for loaded, case in cases_of("parser_drops"):
-            if case.id in names:
+            if re.match(
+                "reduce-max$|scatter-nd-add|resize-linear$|split-uneven|shape-scale|gridsample-l", case.id
+            ):
                 model = loaded.module.prepare(dict(case.params))["model"]
                 whole.MergeFrom(onnx.compose.add_prefix(model, f"{case.id}/"))
         del whole.opset_import[1:]
         whole.opset_import[0].version = 20
         file = str(saved(whole, tmp_path / "my.onnx"))
         assert cli.run(["check", file]) == 1
-        screen = capsys.readouterr().out
-        assert len(screen.splitlines()) <= 40
-        assert max(map(len, screen.splitlines())) <= 80
+        lines = (screen := capsys.readouterr().out).splitlines()
+        assert (len(lines) <= 40, max(map(len, lines)) <= 80) == (True, True)
         assert "more groups of nodes: --full" in screen
         assert cli.run(["check", file, "--full"]) == 1
         full = capsys.readouterr().out
@@ -299,12 +296,9 @@ class TestCommand:
         assert (data["exit_code"], data["versions"], data["nodes"]) == (1, ["8.6.0"], 50)
         (group,) = data["groups"]
         assert len(group["nodes"]) == 5
-        assert group["at"] == [
-            {
-                "version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200",
-                "sure": True, "depends": "", "source": "https://github.com/NVIDIA/TensorRT/issues/3467",
-            }
-        ]  # fmt: skip
+        source = "https://github.com/NVIDIA/TensorRT/issues/3467"
+        told = {"version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200", "source": source}
+        assert group["at"] == [{**told, "sure": True, "depends": ""}]
 
     def test_mistakes_are_told_with_what_to_do(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
-from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved
+from onnxmodels import FLOAT, INT64, make_model, mlp, node, normal, saved
 
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.sessions import Session
@@ -39,32 +39,27 @@ def test_a_convolution_is_written_out(name: str, bias: bool, tmp_path: Path) -> 
     assert 0 < computed.own_error["y"] < 1e-6
 
 
-def reference(model: ModelProto, tmp_path: Path, **feeds: Array) -> tuple[dict[str, Array], str]:
-    computed = compute(saved(model, tmp_path / "m.onnx"), [feeds], "fp32")
-    return dict(computed.references[0]), computed.precision
-
-
 def test_what_onnx_runtime_has_no_float64_kernel_for_the_evaluator_computes(tmp_path: Path) -> None:
     nodes = [node("Erf", "x", "e"), node("MatMul", "e w", "y")]
     w, x = normal(64, 64, seed=1), normal(8, 64)
     model = make_model(nodes, {"x": (FLOAT, [8, 64])}, {"y": (FLOAT, [8, 64])}, {"w": w})
-    found, precision = reference(model, tmp_path, x=x)
-    assert precision == "float64"
-    erf = np.vectorize(math.erf)(x.astype(np.float64))
-    assert np.allclose(found["y"], erf @ w.astype(np.float64), atol=1e-6)  # its erf is good to 2e-8
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": x}], "fp32")
+    assert computed.precision == "float64"
+    right = np.vectorize(math.erf)(x.astype(np.float64)) @ w.astype(np.float64)
+    assert np.allclose(computed.references[0]["y"], right, atol=1e-6)  # its erf is good to 2e-8
 
 
 def test_quantizing_stays_in_float32_and_rounds(tmp_path: Path) -> None:
-    weights = {"s": np.float32(0.1), "z": np.int8(0)}
+    weights = {"s": np.float32(0.1), "z": np.int8(0), "w": normal(16, 16, seed=1)}
     nodes = [
         node("MatMul", "x w", "m"), node("QuantizeLinear", "m s z", "q"),
         node("DequantizeLinear", "q s z", "y"),
     ]  # fmt: skip
-    weights["w"] = normal(16, 16, seed=1)
     model = make_model(nodes, {"x": (FLOAT, [4, 16])}, {"y": (FLOAT, [4, 16])}, weights)
-    found, precision = reference(model, tmp_path, x=normal(4, 16))
-    assert precision == "float64 (DequantizeLinear, QuantizeLinear in float32)"
-    assert np.allclose(found["y"] / np.float32(0.1), np.round(found["y"] / np.float32(0.1)), atol=1e-6)
+    computed = compute(saved(model, tmp_path / "m.onnx"), [{"x": normal(4, 16)}], "fp32")
+    assert computed.precision == "float64 (DequantizeLinear, QuantizeLinear in float32)"
+    steps = computed.references[0]["y"] / np.float32(0.1)
+    assert np.allclose(steps, np.round(steps), atol=1e-6)
 
 
 def branching() -> ModelProto:
@@ -80,21 +75,19 @@ def branching() -> ModelProto:
     return make_model([made], inputs, {"y": (FLOAT, [4, 64])}, {"w": normal(64, 64, seed=1)})
 
 
-@pytest.mark.parametrize("flag", [True, False])
-def test_a_branch_is_computed_in_float64_too(flag: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("flag", "near"), [(True, {"rtol": 1e-12, "atol": 0}), (False, {"rtol": 1e-6, "atol": 1e-7})]
+)
+def test_a_branch_is_computed_in_float64_too(flag: bool, near: dict[str, Any], tmp_path: Path) -> None:
     x, w = normal(4, 64), normal(64, 64, seed=1)
-    computed = compute(
-        saved(branching(), tmp_path / "m.onnx"), [{"x": x, "flag": np.array(flag)}], "fp16-flag"
-    )
+    feeds = [{"x": x, "flag": np.array(flag)}]
+    computed = compute(saved(branching(), tmp_path / "m.onnx"), feeds, "fp16-flag")
     assert computed.precision == "float64"
     function = np.tanh if flag else np.vectorize(math.erf)
     wide = function(x.astype(np.float64) @ w.astype(np.float64))
-    assert np.allclose(
-        computed.references[0]["y"], wide, rtol=1e-12 if flag else 1e-6, atol=0 if flag else 1e-7
-    )
+    assert np.allclose(computed.references[0]["y"], wide, **near)
     errors = computed.errors[0]["y"]
-    assert 1e-5 < errors["fp16"] < 1e-2
-    assert errors["fp32"] < 1e-6
+    assert (1e-5 < errors["fp16"] < 1e-2, errors["fp32"] < 1e-6) == (True, True)
 
 
 def test_a_half_graph_is_rounded_to_half_and_its_reference_is_of_its_weights(tmp_path: Path) -> None:
@@ -121,14 +114,10 @@ def test_steps_that_no_member_left_have_no_floor(tmp_path: Path) -> None:
     assert computed.errors[0]["m"]
 
 
-def old() -> ModelProto:
-    nodes = [node("MatMul", "x w", "m"), node("ReduceMean", "m", "y", axes=[1])]
-    return make_model(
-        nodes, {"x": (FLOAT, [4, 64])}, {"y": (FLOAT, [4, 1])}, {"w": normal(64, 64, seed=1)}, opset=9
-    )
-
-
 def test_an_old_opset_is_computed_as_it_is(tmp_path: Path) -> None:
-    computed = compute(saved(old(), tmp_path / "m.onnx"), [{"x": normal(4, 64)}], "tf32")
+    nodes = [node("MatMul", "x w", "m"), node("ReduceMean", "m", "y", axes=[1])]
+    inputs, outputs = {"x": (FLOAT, [4, 64])}, {"y": (FLOAT, [4, 1])}
+    old = make_model(nodes, inputs, outputs, {"w": normal(64, 64, seed=1)}, opset=9)
+    computed = compute(saved(old, tmp_path / "m.onnx"), [{"x": normal(4, 64)}], "tf32")
     assert computed.precision == "float64"
     assert 1e-5 < computed.errors[0]["y"]["tf32"] < 1e-2

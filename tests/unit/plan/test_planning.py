@@ -59,26 +59,16 @@ def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
     assert text.count("on any of 2 equal boards; the command names the first") == 3
 
 
-def test_controls_that_go_along_are_counted() -> None:
+def test_controls_that_go_along_or_are_not_run_and_reasons_are_counted() -> None:
     beside = "  1 of those to run were not selected: they control the others (--no-controls)\n"
     assert beside in printed(ASKED, replace(BESIDE, companion=True))
     assert "not selected" not in printed(ASKED, BESIDE)
-
-
-def test_controls_that_are_not_run_are_told_apart() -> None:
-    excluded = tuple(
-        Excluded(cell=cell, why=Exclusion.NO_GPU)
-        for cell in (replace(BESIDE, companion=True), LEFT_OUT, LEFT_OUT)
-    )
-    lines = printed(ASKED, excluded=excluded).splitlines()
-    assert lines[-2:] == [
-        "not run: 2 cells: no NVIDIA GPU here",
-        "controls not run: 1 cells: no NVIDIA GPU here",
-    ]
-
-
-def test_why_its_cells_are_run_is_counted() -> None:
     assert "  2 cells because: no record\n" in printed(ASKED, BESIDE)
+    cells = (replace(BESIDE, companion=True), LEFT_OUT, LEFT_OUT)
+    excluded = tuple(Excluded(cell=cell, why=Exclusion.NO_GPU) for cell in cells)
+    assert printed(ASKED, excluded=excluded).splitlines()[-2:] == [
+        "not run: 2 cells: no NVIDIA GPU here", "controls not run: 1 cells: no NVIDIA GPU here",
+    ]  # fmt: skip
 
 
 def test_an_image_that_several_versions_want_is_had_once() -> None:

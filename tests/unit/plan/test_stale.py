@@ -52,75 +52,45 @@ def changed(**digests: str) -> Entry:
     return entry({"digests": {**NOW, **digests}})
 
 
-SINCE = "since 2026-11-20"
-FEW = Options(rebuilds=3)
-DOUBT = "it is not believed yet: 3 engines alone first (FAIL (1 build))"
-
-REASONS: dict[str, tuple[Entry, Options, str | None]] = {
-    "no record": (make_unknown(CELL), PLAIN, "no record"),
-    "another repro": (
-        changed(repro="0" * 32 + "b" * 32), PLAIN, f"repro sdpa-scale changed {SINCE}",
-    ),
-    "another way to build": (
-        changed(repro="a" * 32 + "0" * 32), PLAIN,
-        f"what repros are built with (trtmatrix.authoring) changed {SINCE}",
-    ),
-    "another case": (
-        changed(case="0"), PLAIN, f"parameters of sdpa-scale/sdpa-tf32 changed {SINCE}",
-    ),
-    "asked otherwise": (
-        changed(asked="0"), PLAIN,
-        f"defects, engines or time limit of sdpa-scale/sdpa-tf32 changed {SINCE}",
-    ),
-    "another probe": (changed(probe="0"), PLAIN, f"probe changed {SINCE}"),
-    "another image": (
-        changed(image="sha256:" + "0" * 64), PLAIN,
-        f"image of 10.7.0 000000000000 → ffffffffffff changed {SINCE}",
-    ),
-    "another runtime": (
-        changed(runtime="host"), PLAIN, f"runtime host → container changed {SINCE}",
-    ),
-    "another driver": (
-        entry({"gpu": {**GPU, "driver": "535.1"}}), PLAIN,
-        f"driver 535.1 → 580.159 changed {SINCE}",
-    ),
-    "another board": (
-        entry({"gpu": {**GPU, "variant": "1g.18gb"}}), PLAIN,
-        f"GPU's variant 1g.18gb → none changed {SINCE}",
-    ),
-    "a record without digests": (
-        entry({"digests": {}}), PLAIN,
-        "repro sdpa-scale; parameters of sdpa-scale/sdpa-tf32; "
-        "defects, engines or time limit of sdpa-scale/sdpa-tf32; probe; image of 10.7.0 ? → ffffffffffff; "
-        f"runtime ? → container changed {SINCE}",
-    ),
-    "elsewhere": (
-        entry({}, local=False), PLAIN, "its records were published, not measured here",
-    ),
-    "trouble": (
-        entry({"ended": Cause.LAUNCHER_FAILED.value}), PLAIN,
-        "the last run ended by what may pass: launcher failed",
-    ),
-    "few engines": (
-        entry({}), FEW, "1 engine of the 3 asked for (--rebuilds)",
-    ),
-    "doubted": (entry({"value": 9999.0, **SHARED}), PLAIN, DOUBT),
-    "confirmed": (
-        entry({"value": 9999.0, **SHARED}, {"value": 9999.0, "others": (9999.0,) * 2, "confirms": "r0"}),
-        PLAIN, None,
-    ),
-    "rerun": (entry({}), Options(rerun=True), "--rerun"),
-    "served": (entry({}), PLAIN, None),
-    "a crash is a fact": (entry({"ended": "crashed"}), PLAIN, None),
-    "cannot run here": (entry({"value": 9999.0, **SHARED}, excluded=True), PLAIN, None),
+FEW, ALONE = Options(rebuilds=3), {"value": 9999.0, "others": (9999.0,) * 2, "confirms": "r0"}
+DOUBTED: dict[str, Any] = {"value": 9999.0, **SHARED}
+CHANGES: dict[str, Entry] = {
+    "repro sdpa-scale": changed(repro="0" * 32 + "b" * 32),
+    "what repros are built with (trtmatrix.authoring)": changed(repro="a" * 32 + "0" * 32),
+    "parameters of sdpa-scale/sdpa-tf32": changed(case="0"),
+    "defects, engines or time limit of sdpa-scale/sdpa-tf32": changed(asked="0"),
+    "probe": changed(probe="0"),
+    "image of 10.7.0 000000000000 → ffffffffffff": changed(image="sha256:" + "0" * 64),
+    "runtime host → container": changed(runtime="host"),
+    "driver 535.1 → 580.159": entry({"gpu": {**GPU, "driver": "535.1"}}),
+    "GPU's variant 1g.18gb → none": entry({"gpu": {**GPU, "variant": "1g.18gb"}}),
+    "repro sdpa-scale; parameters of sdpa-scale/sdpa-tf32; defects, engines or time limit of "
+    "sdpa-scale/sdpa-tf32; probe; image of 10.7.0 ? → ffffffffffff; runtime ? → container":
+    entry({"digests": {}}),
 }  # fmt: skip
+REASONS: list[tuple[Entry, Options, bool, str]] = [
+    *((item, PLAIN, True, f"{what} changed since 2026-11-20") for what, item in CHANGES.items()),
+    (make_unknown(CELL), PLAIN, True, "no record"),
+    (entry({}, local=False), PLAIN, True, "its records were published, not measured here"),
+    (entry({"ended": Cause.LAUNCHER_FAILED.value}), PLAIN, True,
+     "the last run ended by what may pass: launcher failed"),
+    (entry({}), FEW, True, "1 engine of the 3 asked for (--rebuilds)"),
+    (entry(DOUBTED), PLAIN, True,
+     "it is not believed yet: 3 engines alone first (FAIL (1 build))"),
+    (entry({}), Options(rerun=True), True, "--rerun"),
+    (entry(DOUBTED, ALONE), PLAIN, False, "confirmed"), (entry({}), PLAIN, False, "served"),
+    (entry({"ended": "crashed"}), PLAIN, False, "a fact"),
+    (entry(DOUBTED, excluded=True), PLAIN, False, "not here"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REASONS)
-def test_every_reason_is_told_and_what_has_one_is_not_served(name: str) -> None:
-    shown, options, words = REASONS[name]
-    assert find_reasons([shown], options, {shown.cell.id: NOW}).get(shown.cell.id) == words
-    assert bool(find_reasons([shown], options)) is (words is not None)
+@pytest.mark.parametrize(("shown", "options", "again", "words"), REASONS, ids=[words for *_, words in REASONS])
+def test_every_reason_is_told_and_what_has_one_is_not_served(
+    shown: Entry, options: Options, again: bool, words: str
+) -> None:
+    reason = find_reasons([shown], options, {shown.cell.id: NOW}).get(shown.cell.id)
+    assert reason == (words if again else None)
+    assert bool(find_reasons([shown], options)) is again
 
 
 class Desk:
@@ -136,13 +106,9 @@ class Desk:
         loaded = {item.repro.id: item for item in read_repros(self.file.parent)}
         matrix, selection = replace(make_matrix(), versions=(self.version,)), Selection()
         context = Context(
-            project=self.project,
-            matrix=matrix,
-            repros=loaded,
-            selection=selection,
-            pythons=(),
+            project=self.project, matrix=matrix, repros=loaded, selection=selection, pythons=(),
             controls=False,
-        )
+        )  # fmt: skip
         host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
         cells = expand(matrix, context.plain_repros, [NO_GPU], selection)
         plan = make_plan(cells, host, selection, Pull.NEVER)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from builders import H200, make_case, make_cell, make_control, make_matrix, make_repro
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import UsageError
@@ -44,6 +44,10 @@ SELECTIONS = st.builds(
 GPUS = st.lists(st.sampled_from((H200, L4)), max_size=4)
 
 
+FEWER = settings(max_examples=40)
+
+
+@FEWER
 @given(SELECTIONS, GPUS)
 def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
     selection: Selection, gpus: list[Gpu]
@@ -62,31 +66,25 @@ def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
     assert found == [cell for cell in every if cell in set(found)]
 
 
-CONTROLLED = [
-    (
-        ("sdpa-scale", "sdpa-tf32"),
-        "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200 sdpa-scale/control-tf32@10.7.0#h200 "
-        "sdpa-scale/sdpa-tf32@onnxruntime-1.31.1#cpu",
-    ),
-    (
-        ("sdpa-scale", "sdpa-fp16"),
-        "controls/right-fp16@10.7.0#h200 sdpa-scale/sdpa-fp16@onnxruntime-1.31.1#cpu",
-    ),
-    (("sdpa-scale", "control-tf32"), "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200"),
-    (
-        ("controls", "right-tf32"),
-        "controls/right-tf32@onnxruntime-1.31.1#cpu controls/wrong-tf32@10.7.0#h200",
-    ),
-    (("streams", "two-streams"), ""),
-]
+COMMON = "controls/right-tf32@10.7.0#h200 controls/wrong-tf32@10.7.0#h200"
 
 
-@pytest.mark.parametrize(("row", "ids"), CONTROLLED)
-def test_what_controls_a_cell(row: tuple[str, str], ids: str) -> None:
-    (cell,) = [
-        cell for cell in expand(MATRIX, REPROS, [H200], Selection(versions=("10.7.0",)))
-        if (cell.repro.id, cell.case.id) == row
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("repro", "case", "ids"),
+    [
+        ("sdpa-scale", "sdpa-tf32",
+         f"{COMMON} sdpa-scale/control-tf32@10.7.0#h200 sdpa-scale/sdpa-tf32@onnxruntime-1.31.1#cpu"),
+        ("sdpa-scale", "sdpa-fp16",
+         "controls/right-fp16@10.7.0#h200 sdpa-scale/sdpa-fp16@onnxruntime-1.31.1#cpu"),
+        ("sdpa-scale", "control-tf32", COMMON),
+        ("controls", "right-tf32",
+         "controls/right-tf32@onnxruntime-1.31.1#cpu controls/wrong-tf32@10.7.0#h200"),
+        ("streams", "two-streams", ""),
+    ],
+)  # fmt: skip
+def test_what_controls_a_cell(repro: str, case: str, ids: str) -> None:
+    every = expand(MATRIX, REPROS, [H200], Selection(versions=("10.7.0",)))
+    (cell,) = [cell for cell in every if (cell.repro.id, cell.case.id) == (repro, case)]
     assert sorted(map(str, ControlMap(REPROS, MATRIX.versions).of(cell))) == ids.split()
 
 
@@ -104,33 +102,33 @@ def test_the_negative_control_that_is_most_like_the_cell_is_taken() -> None:
     assert {cell.case for cell in ControlMap([repro], []).of(make_cell(repro))} == {"six"}
 
 
+@FEWER
 @given(SELECTIONS, GPUS)
 def test_only_what_was_selected_is_there_and_all_of_it(selection: Selection, gpus: list[Gpu]) -> None:
     try:
         cells = expand(MATRIX, REPROS, gpus, selection)
     except UsageError:
         return
-    for cell in cells:
-        wanted = {cell.version.name, cell.version.product.value}
-        assert not selection.versions or wanted & set(selection.versions)
-        assert not selection.repros or cell.repro.id in selection.repros
-        assert cell.version.product in cell.case.products
-        runtimes = set(selection.runtimes)
-        assert not runtimes or "host" in runtimes or cell.version.runtime in runtimes
-        assert cell.gpu in (gpus if cell.version.product is Product.TENSORRT else [CPU])
-    every = expand(MATRIX, REPROS, gpus, Selection())
     rows = {(r.id, c.id) for r, c in select_cases(select_repros(REPROS, selection), selection)}
     columns = {version.name for version in select_versions(MATRIX, selection)}
-    expected = {
+    every = expand(MATRIX, REPROS, gpus, Selection())
+    assert {cell.id for cell in cells} == {
         cell.id for cell in every
         if (cell.repro.id, cell.case.id) in rows and cell.version.name in columns
     }  # fmt: skip
-    assert {cell.id for cell in cells} == expected
+    for cell in cells:
+        assert not selection.versions or {cell.version.name, cell.version.product.value} & set(
+            selection.versions
+        )
+        assert not selection.repros or cell.repro.id in selection.repros
+        assert not (wanted := set(selection.runtimes)) or wanted & {"host", cell.version.runtime}
+        assert cell.gpu in (gpus if cell.version.product is Product.TENSORRT else [CPU])
 
 
 PARTS = st.from_regex(r"[a-z0-9]+([.-]+[a-z0-9]+){0,3}", fullmatch=True)
 
 
+@FEWER
 @given(st.builds(CellId, repro=PARTS, case=PARTS, version=PARTS, gpu=PARTS))
 def test_an_id_reads_as_it_is_printed(cell: CellId) -> None:
     assert CellId.parse(str(cell)) == cell

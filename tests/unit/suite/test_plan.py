@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from builders import H200, make_case, make_cell, make_repro, make_version
 
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
-from trtmatrix.suite.model import Exclusion, Gpu
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, find_image, host_python, make_plan
 
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -26,16 +25,9 @@ BUILDS = replace(HOST, builds_images=True)
 NAMED = Selection(versions=("10.7.0",))
 
 
-def on(**change: Any) -> Gpu:
-    return replace(H200, **change)
-
-
-def with_engine(engine: Engine) -> Host:
-    return Host(engine=engine, gpus=(H200,))
-
-
-EMPTY = with_engine(replace(HERE_ENGINE, images={}))
-MADE = with_engine(replace(HERE_ENGINE, images={"own/x:1": "sha256:1"}))
+EMPTY, MADE = (
+    Host(engine=replace(HERE_ENGINE, images=images), gpus=(H200,)) for images in ({}, {"own/x:1": "sha256:1"})
+)
 
 
 @pytest.mark.parametrize(
