@@ -84,7 +84,9 @@ REASONS: list[tuple[Entry, Options, bool, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shown", "options", "again", "words"), REASONS, ids=[words for *_, words in REASONS])
+@pytest.mark.parametrize(
+    ("shown", "options", "again", "words"), REASONS, ids=[words for *_, words in REASONS]
+)
 def test_every_reason_is_told_and_what_has_one_is_not_served(
     shown: Entry, options: Options, again: bool, words: str
 ) -> None:
