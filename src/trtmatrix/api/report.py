@@ -56,16 +56,14 @@ def say_kind(use: ApiUse) -> str:
 
 
 def render_api_text(section: ApiSection) -> str:
-    """Return what changes in the API as text."""
-    return "\n".join(_wrap(tell_api(section))) + "\n"
+    """Return what changes in the API as text: the uses in code where code was named, else the difference.
 
-
-def tell_api(section: ApiSection) -> list[Line]:
-    """Return what changes in the API: the uses in code where code was named, else the difference itself."""
-    if section.lacking:
-        return [(0, f"No difference to show: {section.lacking}")]
+    Texts are broken at blanks, code excepted; an address that is longer stays whole.
+    """
     sources: dict[str, int] = {}
     lines = [*(_uses(section, sources) if section.code else _changes(section, sources))]
+    if section.lacking:
+        lines = [(0, f"No difference to show: {section.lacking}")]
     found = [
         (each, [use for use in section.uses if use.change == each.change]) for each in section.behaviours
     ]
@@ -80,7 +78,14 @@ def tell_api(section: ApiSection) -> list[Line]:
         ("Read from NVIDIA's own bindings:", section.surfaces),
     ):
         lines += [(0, ""), (0, title), *((2, text) for text in texts)] if texts else []
-    return lines
+    wrapped = list[str]()
+    for depth, text in lines:
+        wrapped += textwrap.wrap(
+            text if text.startswith("| ") else " ".join(text.split()), WIDTH,
+            initial_indent=" " * depth, subsequent_indent=" " * (depth + 2),
+            break_long_words=False, break_on_hyphens=False,
+        ) or [""]  # fmt: skip
+    return "\n".join(wrapped) + "\n"
 
 
 def _uses(section: ApiSection, sources: dict[str, int]) -> Iterator[Line]:
@@ -146,18 +151,6 @@ def _number(told: ApiChange | Behaviour, sources: dict[str, int]) -> str:
 
 def _place(use: ApiUse) -> str:
     return f"cell {use.cell}, line {use.line}" if use.cell else f"line {use.line}"
-
-
-def _wrap(lines: Iterable[Line]) -> list[str]:
-    """Break texts at blanks, code excepted; an address that is longer stays whole."""
-    wrapped: list[str] = []
-    for depth, text in lines:
-        wrapped += textwrap.wrap(
-            text if text.startswith("| ") else " ".join(text.split()), WIDTH,
-            initial_indent=" " * depth, subsequent_indent=" " * (depth + 2),
-            break_long_words=False, break_on_hyphens=False,
-        ) or [""]  # fmt: skip
-    return wrapped
 
 
 def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str:

@@ -24,9 +24,22 @@ from trtmatrix.suite.cells import unlisted_version
 
 def bisect_command(options: BisectOptions) -> ExitCode:
     """Search, and print the report; the exit code says whether an edge was found."""
-    check_options(options)
+    command = options.shell_command
+    sought = {"--case": options.wanted_case, "--exec": command, "--model": options.model.model}
+    asked = [name for name, value in sought.items() if value is not None]
+    if len(asked) != 1:
+        what = f"{' and '.join(asked)} are two things" if asked else "nothing is looked for"
+        raise UsageError(f"{what}: name one of --case CASE, --model FILE.onnx, --exec COMMAND")
+    stored = {
+        "--no-run": options.no_run, "--gpu": options.wanted_gpu, "--pull": options.pull,
+        "--rebuilds": options.rebuilds,
+    }  # fmt: skip
+    for option, value in stored.items():
+        if command is not None and value:
+            raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
+    check_outputs([options.output] if options.output else [], (".md",))
     kind = UserImages if options.image else Versions
-    asker: Asker = (kind if options.shell_command is None else ShellCommand)(options)
+    asker: Asker = (kind if command is None else ShellCommand)(options)
     names = [candidate.name for candidate in asker.candidates]
     if len(names) < 2:
         raise UsageError(
@@ -84,24 +97,6 @@ def run_search(asker: Asker, search: Search, *, can_run: bool) -> tuple[Report, 
     if not cut_short and report.is_found:
         code = ExitCode.AS_EXPECTED
     return replace(report, commands=asker.commands(report)), code
-
-
-def check_options(options: BisectOptions) -> None:
-    """Refuse what makes no sense together, before anything is read."""
-    command, output = options.shell_command, options.output
-    given = {"--case": options.wanted_case, "--exec": command, "--model": options.model.model}
-    asked = [name for name, value in given.items() if value is not None]
-    if len(asked) != 1:
-        what = f"{' and '.join(asked)} are two things" if asked else "nothing is looked for"
-        raise UsageError(f"{what}: name one of --case CASE, --model FILE.onnx, --exec COMMAND")
-    stored = {
-        "--no-run": options.no_run, "--gpu": options.wanted_gpu, "--pull": options.pull,
-        "--rebuilds": options.rebuilds,
-    }  # fmt: skip
-    for option, value in stored.items():
-        if command is not None and value:
-            raise UsageError(f"{option}: nothing is stored of a command, and it takes what it needs itself")
-    check_outputs([output] if output else [], (".md",))
 
 
 def _make_public(markdown: str, options: BisectOptions, report: Report) -> str:

@@ -114,23 +114,19 @@ def _render(report: Issue, script: str) -> str:
         "FRAMEWORKS": plain(on_cpu) or "Not tried.",
         "CAPTURE": _read_form("capture") if capture else "",
     }  # fmt: skip
+    where = f"GPU {facts['gpu']}" if facts.get("gpu") else "the CPU"
+    kind = KINDS.get(report.found.manner.kind) or report.found.manner.what.capitalize()
+    product = report.library
+    if is_torch:
+        product = f"Torch-TensorRT {facts.get('torch_tensorrt', '')}".rstrip() + f" ({product})"
+    title = f"{kind} failure of {product} when running {report.subject} on {where}"
+    title = " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
     form = _read_form("pytorch" if is_torch else "nvidia")
-    filled = re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
-    return f"Title: {_title(report, is_torch=is_torch)}\n\n{filled}"
+    return f"Title: {title}\n\n" + re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
 
 
 def _read_form(name: str) -> str:
     return (FORMS / f"{name}.md").read_text(encoding="utf-8")
-
-
-def _title(report: Issue, *, is_torch: bool) -> str:
-    where = f"GPU {report.facts['gpu']}" if report.facts.get("gpu") else "the CPU"
-    kind = KINDS.get(report.found.manner.kind) or report.found.manner.what.capitalize()
-    product = report.library
-    if is_torch:
-        product = f"Torch-TensorRT {report.facts.get('torch_tensorrt', '')}".rstrip() + f" ({product})"
-    title = f"{kind} failure of {product} when running {report.subject} on {where}"
-    return " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
 
 
 def _description(report: Issue) -> str:

@@ -93,7 +93,12 @@ class MinimiseOptions:
 
 def minimise_command(options: MinimiseOptions) -> ExitCode:
     """Make the model of a failing cell smaller, as long as it fails in the same way."""
-    check_installed()
+    lacking = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
+    if lacking:
+        raise UsageError(
+            f"{' and '.join(lacking)} not installed: minimise reduces graphs by NVIDIA's Polygraphy\n"
+            f"  pip install {' '.join(NEEDED.values())}, or run nox -s minimise, which installs them"
+        )
     cell = read_cell_id(options.cell)
     start = find_start(find_cell(cell, options.project, options.model))
     target = options.to or Path(f"minimised-{cell.case}")
@@ -347,16 +352,6 @@ def _plain(manner: Manner) -> Manner:
 
 def _tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def check_installed() -> None:
-    """Raise :class:`UsageError` where Polygraphy, or what it edits graphs with, is not installed."""
-    lacking = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if lacking:
-        raise UsageError(
-            f"{' and '.join(lacking)} not installed: minimise reduces graphs by NVIDIA's Polygraphy\n"
-            f"  pip install {' '.join(NEEDED.values())}, or run nox -s minimise, which installs them"
-        )
 
 
 def fold_to_static(failing: FailingModel) -> FailingModel:

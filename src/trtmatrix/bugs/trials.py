@@ -134,9 +134,7 @@ def find_start(found: Found) -> Start:
             f"{cell}: the defect of this control was put into its graph, not into the version: whatever is "
             "smaller would be compared with itself and be right\n  name a cell that fails by its version"
         )
-    manner, outcome = manner_of(entry, found.calibration), entry.outcome
-    if manner is None or outcome is None:
-        raise UsageError(f"{cell}: its records do not say in which way it fails: run it again by --rerun")
+    manner, outcome = found.manner, entry.outcome
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, case)
     recipe = read_recipe(found.loaded.file, case.params, folder, entry.cell.version.product)
     if recipe is None or recipe.marked:
@@ -171,7 +169,7 @@ def find_start(found: Found) -> Start:
         build={name: value for name, value in build.items() if value not in (None, False, ())},
         bug_is=tuple(sorted(cause.value for cause in case.bug_is)),
     )  # fmt: skip
-    every = outcome.failed >= outcome.builds
+    every = outcome is not None and outcome.failed >= outcome.builds
     return Start(found=found, manner=manner, model=model, asked=asked, every=every)
 
 

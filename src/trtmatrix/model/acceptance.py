@@ -140,12 +140,13 @@ def _raised(doing: str, error: BaseException, script: Path) -> str:
     return f"{script.name}:{line}: {doing} {what} at: {source[:120]}"
 
 
-def read_answer(said: object) -> dict[str, Any]:
+def read_answer(said: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the script returned
     """Read what ``check`` returned: a bool, or (passed, figure), or (passed, figure, label).
 
-    NumPy's bools and numbers will do. :class:`Refused` where it is anything else.
+    NumPy's bools and numbers, and arrays without dimensions, will do; else :class:`Refused`.
     """
-    parts = [_plain(part) for part in said] if isinstance(said, (tuple, list)) else [_plain(said)]
+    given = said if isinstance(said, (tuple, list)) else [said]
+    parts = [p.item() if hasattr(p, "item") and getattr(p, "shape", None) == () else p for p in given]
     match parts:
         case [bool() as passed]:
             return {"passed": passed}
@@ -161,8 +162,3 @@ def read_answer(said: object) -> dict[str, Any]:
         f"check() returned {' '.join(repr(said).split())[:120]} ({type(said).__name__}): it must return True "
         f'or False, (passed, figure) or (passed, figure, "label"){hint}'
     )
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever the script returned
-    """Return NumPy's scalars, and arrays without dimensions, as Python's own."""
-    return value.item() if hasattr(value, "item") and getattr(value, "shape", None) == () else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
@@ -113,13 +113,12 @@ def check_model(
 
 def _groups(
     wirings: Sequence[Wiring], repro: str, said: Facts, rule: Rule, versions: Sequence[str], compute: str
-) -> list[NodeGroup]:
-    """Return a rule's nodes by operator, those apart of which the file does not tell everything."""
+) -> Iterator[NodeGroup]:
+    """Yield a rule's nodes by operator, those apart of which the file does not tell everything."""
     at = {version: item for version in versions if (item := rule.at_version(release_of(version), compute))}
     places: dict[tuple[str, bool], list[NodeProto]] = {}
     for place in find_places(wirings, rule) if at else ():
         places.setdefault((place.node.op_type, place.unsure), []).append(place.node)
-    found = []
     for (operator, unsure), nodes in places.items():
         known = []
         for version, item in at.items():
@@ -129,11 +128,10 @@ def _groups(
                 version=version, effect=item.effect, known=item.basis, source=item.source or rule.source,
                 on=item.on, depends=", and ".join(depends),
             ))  # fmt: skip
-        found.append(NodeGroup(
+        yield NodeGroup(
             repro=repro, upstream=said.upstream, operator=operator, what=rule.what, instead=rule.instead,
             nodes=tuple(node.name or node.output[0] for node in nodes), at=tuple(known),
-        ))  # fmt: skip
-    return found
+        )  # fmt: skip
 
 
 def check_json(check: StaticCheck) -> dict[str, Any]:

@@ -108,7 +108,22 @@ def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
         for chain, unsure in chains:
             told = next((n for n, step in zip(chain, rule.graph, strict=True) if step.named), chain[-1])
             last.setdefault(id(chain[-1]), Place(chain=chain, node=told, unsure=unsure))
-        found += _together(wiring, rule, list(last.values()))
+        places = list(last.values())
+        if rule.same is not None:  # they share that input with another
+            names = [wiring.input_of(place.node, rule.same) for place in places]
+            places = [place for place, name in zip(places, names, strict=True) if names.count(name) > 1]
+        elif rule.differ is not None:  # they differ in the axis that this input is
+            known, axes = list[Place](), set[int]()
+            for place in places:
+                value, shape = (
+                    wiring.value(wiring.input_of(place.node, rule.differ)),
+                    wiring.shape(place.node),
+                )
+                if value is not None and value.size == 1:  # counted from the front where the rank is known
+                    known.append(place)
+                    axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))
+            places = known if len(axes) > 1 else []
+        found += places
     return found
 
 
@@ -165,22 +180,6 @@ def _text(value: object) -> object:
 def _type(wiring: Wiring, node: NodeProto, index: int) -> str:
     kind = wiring.known.types.get(wiring.input_of(node, index), 0)
     return str(TensorProto.DataType.Name(kind)).lower()
-
-
-def _together(wiring: Wiring, rule: Rule, places: list[Place]) -> list[Place]:
-    """Return the places that share an input with another, or that differ in an input's value, as asked."""
-    if rule.same is not None:
-        names = [wiring.input_of(place.node, rule.same) for place in places]
-        return [place for place, name in zip(places, names, strict=True) if names.count(name) > 1]
-    if rule.differ is None:
-        return places
-    known, axes = list[Place](), set[int]()
-    for place in places:
-        value, shape = wiring.value(wiring.input_of(place.node, rule.differ)), wiring.shape(place.node)
-        if value is not None and value.size == 1:  # counted from the front where the rank is known
-            known.append(place)
-            axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))
-    return known if len(axes) > 1 else []
 
 
 def _holds(wiring: Wiring, node: NodeProto, first: NodeProto, condition: Condition) -> bool | None:

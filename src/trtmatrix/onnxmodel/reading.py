@@ -96,7 +96,13 @@ def read_model(path: Path) -> ModelFile:
     total = sha256(digest_file(path).encode())
     for name, file in sorted(files.items()):
         total.update(f"\n{name} {digest_file(file)}".encode())
-    quantized, others = _quantized(model)
+    places = {"QuantizeLinear": "output", "DequantizeLinear": "input"}
+    rounding = [node for node in all_nodes(model) if node.op_type in places]
+    types = known_of(infer(model).graph).types if rounding else {}
+    kinds = {types.get(getattr(node, places[node.op_type])[0], TensorProto.UINT8) for node in rounding}
+    plain = kinds & {TensorProto.INT8, TensorProto.UINT8}
+    others = sorted(_dtype(kind) for kind in kinds - plain - FP8)  # of which a build is not told
+    quantized = ("int8",) * bool(plain) + ("fp8",) * bool(kinds & FP8)
     integers = [tensor.name for tensor in inputs if tensor.dtype in {"int32", "int64"}]
     sets = find_shape_inputs(model, integers)
     return ModelFile(
@@ -181,17 +187,6 @@ def _dtype(kind: int) -> str:
     """Return NumPy's name of a type, ONNX's where NumPy has none."""
     name = str(TensorProto.DataType.Name(kind)).lower()
     return {"float": "float32", "double": "float64"}.get(name, name)
-
-
-def _quantized(model: ModelProto) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what Q/DQ nodes quantize to: as a build is told of it, and the types that it is not told of."""
-    places = {"QuantizeLinear": "output", "DequantizeLinear": "input"}
-    nodes = [node for node in all_nodes(model) if node.op_type in places]
-    types = known_of(infer(model).graph).types if nodes else {}
-    kinds = {types.get(getattr(node, places[node.op_type])[0], TensorProto.UINT8) for node in nodes}
-    plain = kinds & {TensorProto.INT8, TensorProto.UINT8}
-    found = (*(("int8",) if plain else ()), *(("fp8",) if kinds & FP8 else ()))
-    return found, tuple(sorted(_dtype(kind) for kind in kinds - plain - FP8))
 
 
 def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterator[str]:
