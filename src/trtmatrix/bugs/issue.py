@@ -98,6 +98,7 @@ def _render(report: Issue, script: str) -> str:
         for e in report.found.others
         if e.cell.version.product is Product.ONNXRUNTIME and e.outcome and e.record
     )
+    # Was the latest release tried, and if not, which was the newest that was?
     version, known = report.found.entry.cell.version.name, newest_known(report.found.product)
     tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]
     name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (version, None)

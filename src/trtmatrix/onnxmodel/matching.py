@@ -115,10 +115,8 @@ def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
         elif rule.differ is not None:  # they differ in the axis that this input is
             known, axes = list[Place](), set[int]()
             for place in places:
-                value, shape = (
-                    wiring.value(wiring.input_of(place.node, rule.differ)),
-                    wiring.shape(place.node),
-                )
+                value = wiring.value(wiring.input_of(place.node, rule.differ))
+                shape = wiring.shape(place.node)
                 if value is not None and value.size == 1:  # counted from the front where the rank is known
                     known.append(place)
                     axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))
