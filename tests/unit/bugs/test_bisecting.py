@@ -116,6 +116,11 @@ def three(value: float = 175.0) -> Entry:
     return make_entry(value=value, others=(value, value))
 
 
+def only_built(*bug: Cause) -> Entry:
+    cell = make_cell(case=make_case(bug_is=frozenset(bug)), version="tensorrt-rtx-1.7")
+    return make_entry(cell, ended="built")
+
+
 @pytest.mark.parametrize(
     ("entry", "can_run", "answer"),
     [
@@ -129,6 +134,8 @@ def three(value: float = 175.0) -> Entry:
         (lambda: make_unknown(excluded=Exclusion.NO_GPU), False, CANNOT_SAY),
         (lambda: make_entry(ended="crashed"), True, CANNOT_SAY),
         (lambda: make_entry(ended="image missing"), True, None),  # it may be there now
+        (only_built, True, CANNOT_SAY),
+        (lambda: only_built(Cause.BUILD_FAILED), True, GOOD),
     ],
 )
 def test_what_a_stored_record_answers(
@@ -136,16 +143,6 @@ def test_what_a_stored_record_answers(
 ) -> None:
     reply = stored(entry(), 3, can_run=can_run)
     assert (reply.answer if reply else None) is answer
-
-
-@pytest.mark.parametrize(("bug", "answer"), [((), CANNOT_SAY), ((Cause.BUILD_FAILED,), GOOD)])
-def test_what_is_only_built_is_good_where_building_was_the_bug(
-    bug: tuple[Cause, ...], answer: Answer
-) -> None:
-    cell = make_cell(case=make_case(bug_is=frozenset(bug)), version="tensorrt-rtx-1.7")
-    reply = stored(make_entry(cell, ended="built"))
-    assert reply is not None
-    assert reply.answer is answer
 
 
 def test_a_published_record_answers_and_one_before_a_change_does_not() -> None:
@@ -169,9 +166,8 @@ def bisect(tmp_path: Path, *words: str) -> int:
 
 
 def test_a_case_is_looked_up_in_stored_records_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     assert bisect(tmp_path, "--case", "controls/matmul-softmax-fp32", "--gpu", "H200", "--no-run") == 1
     said = capsys.readouterr().out
     assert "controls/matmul-softmax-fp32 (" in said
@@ -181,7 +177,6 @@ def test_a_case_is_looked_up_in_stored_records_alone(
 def test_a_report_for_others_says_nothing_private(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     monkeypatch.setenv("HOME", "/home/wilhelmina")
     command = f"test ! -e /home/wilhelmina/model || exit 9; {NOT_ODD}"
     file = tmp_path / "found.md"
@@ -213,9 +208,8 @@ def test_what_cannot_be_asked_is_said(
 
 
 def test_versions_of_which_nothing_is_known_are_searched_only_where_they_are_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     rows = []
     for ends in ((), ("--good", "11.2.1")):
         bisect(tmp_path, "--case", "sdpa-tf32", "--gpu", "L4", "--no-run", "--json", *ends)
@@ -225,17 +219,12 @@ def test_versions_of_which_nothing_is_known_are_searched_only_where_they_are_nam
     assert rows[1] - rows[0] == {"11.2.1"}
 
 
-@pytest.mark.parametrize(
-    ("code", "answer"), [(0, GOOD), (1, BAD), (124, BAD), (125, CANNOT_SAY), (126, BAD), (127, BAD)]
-)
-def test_exit_codes_are_read_as_git_does(code: int, answer: Answer) -> None:
-    assert read_exit_code(code, "10.7.0") is answer
-
-
-@pytest.mark.parametrize("code", [128, 255, -9])
-def test_codes_that_end_the_search(code: int) -> None:
-    with pytest.raises(MachineryError, match=r"10\.7\.0: the command ended with .* ends the search"):
-        read_exit_code(code, "10.7.0")
+def test_exit_codes_are_read_as_git_does_and_some_end_the_search() -> None:
+    answers = {0: GOOD, 1: BAD, 124: BAD, 125: CANNOT_SAY, 126: BAD, 127: BAD}
+    assert {code: read_exit_code(code, "10.7.0") for code in answers} == answers
+    for code in (128, 255, -9):
+        with pytest.raises(MachineryError, match=r"10\.7\.0: the command ended with .* ends the search"):
+            read_exit_code(code, "10.7.0")
 
 
 def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:

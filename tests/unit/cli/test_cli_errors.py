@@ -58,9 +58,13 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
 ) -> None:
     (project / "matrix.yaml").write_text(GOOD.replace('"10.7.0"\n', "10.10\n"))
     (project / "repros" / "other.py").write_text("FACTS = {}\n1 / 0\n")
+    (project / "repros" / "none.py").write_text(SOURCE.replace("def run", "def ran"))
+    (project / "repros" / "no_literal.py").write_text(SOURCE.replace('"a title"', "str(1)"))
     text = refused(capsys, project, command)
     assert "matrix.yaml:5: versions[0].version: " in text
     assert "repros/other.py:2: does not load" in text
+    assert "no function run()" in text
+    assert "no_literal.py:1: FACTS must be a literal" in text
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,8 @@ def pack(tmp_path: Path) -> Path:
 
 
 def unpack(pack: Path, *words: str) -> int:
-    return cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}", "--no-venv", *words])
+    words = words if any(word.startswith("--python") for word in words) else ("--no-venv", *words)
+    return cli.run(["unpack", str(pack), f"--into={pack.parent / 'into'}", *words])
 
 
 def flip(file: Path, place: int) -> None:
@@ -136,6 +137,8 @@ def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
 ) -> None:
     for name in ("lost+found", ".Trash-1000", "System Volume Information"):
         (pack / name).mkdir()  # as a disk has them at its root
+    assert unpack(pack, "--check") == 0
+    assert (engine.asked, (pack.parent / "into").exists()) == ([], False)
     assert unpack(pack) == 0
     assert engine.loaded == LOADED
     assert engine.held == {IMAGE.id: IMAGE.id, "a/b:1": IMAGE.id}
@@ -148,12 +151,9 @@ def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
     assert (engine.loaded, tree_of(pack.parent / "into")) == (LOADED, before)
 
 
-def test_check_looks_at_every_byte_and_loads_nothing(pack: Path, engine: StandIn) -> None:
-    assert unpack(pack, "--check") == 0
-    assert (engine.asked, (pack.parent / "into").exists()) == ([], False)
-
-
 REFUSED: dict[str, tuple[dict[str, object], int, str]] = {
+    "one behind a network": ({"host": "tcp://127.0.0.1:2375"}, 2, "opens no connection"),
+    "one behind a shell": ({"host": "ssh://user@host"}, 2, "opens no connection"),
     "a name of another's": ({"held": {"a/b:1": "sha256:beef"}}, 2, "docker tag a/b:1 OTHER"),
     "another platform": ({"info": "linux/aarch64"}, 2, "linux/arm64"),
     "Podman's platform": ({"info": "linux/arm64", "podman": True}, 2, "linux/arm64"),
@@ -164,12 +164,15 @@ REFUSED: dict[str, tuple[dict[str, object], int, str]] = {
 
 @pytest.mark.parametrize("how", REFUSED)
 def test_an_engine_that_cannot_have_the_images_is_told_of(
-    how: str, pack: Path, engine: StandIn, capfd: pytest.CaptureFixture[str]
+    how: str, pack: Path, engine: StandIn, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts, code, words = REFUSED[how]
     engine.set(**facts)
+    if host := facts.get("host"):
+        monkeypatch.setenv("DOCKER_HOST", str(host))
     assert unpack(pack) == code
     assert words in capfd.readouterr().err
+    assert "host" not in facts or engine.asked == []
     assert not (pack.parent / "into").exists()
 
 
@@ -185,17 +188,6 @@ def test_without_an_engine_the_rest_is_unpacked(
     assert "THE IMAGES WERE NOT LOADED" in told
     assert ("neither docker nor podman" if how == "not installed" else "usermod -aG docker") in told
     assert (pack.parent / "into" / "matrix.yaml").is_file()
-
-
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:2375", "ssh://user@host"])
-def test_an_engine_behind_a_network_is_refused(
-    address: str, pack: Path, engine: StandIn, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setenv("DOCKER_HOST", address)
-    assert unpack(pack) == ExitCode.USAGE
-    assert "opens no connection" in capfd.readouterr().err
-    assert engine.asked == []
 
 
 def test_a_file_that_somebody_changed_is_never_overwritten(
@@ -216,13 +208,12 @@ def test_a_file_that_somebody_changed_is_never_overwritten(
 def test_what_the_wheels_cannot_be_used_with_is_told_before_anything_is_loaded(
     pack: Path, engine: StandIn, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["unpack", str(pack), f"--into={pack.parent / 'into'}", f"--python={pack}/no-python"]
-    assert cli.run(words) == ExitCode.USAGE
+    assert unpack(pack, f"--python={pack}/no-python") == ExitCode.USAGE
     assert "for Python 3.12" in capfd.readouterr().err
     (engine.bin / "uname").unlink()
     (engine.bin / "uname").write_text('#!/bin/sh\n[ "$1" = -m ] && echo aarch64 || echo Linux\n')
     (engine.bin / "uname").chmod(0o755)
-    assert cli.run(words) == ExitCode.USAGE
+    assert unpack(pack, f"--python={pack}/no-python") == ExitCode.USAGE
     assert "are of linux/arm64" in capfd.readouterr().err
     assert engine.loaded == []
 
@@ -234,7 +225,6 @@ def test_an_environment_of_somebody_else_is_left_as_it_is(
     own = pack.parent / "into" / ".venv" / "mine.txt"
     own.parent.mkdir(parents=True)
     own.write_text("x")
-    words = ["unpack", str(pack), f"--into={pack.parent / 'into'}", f"--python={sys.executable}"]
-    assert cli.run(words) == ExitCode.USAGE
+    assert unpack(pack, f"--python={sys.executable}") == ExitCode.USAGE
     assert "this script did not make it" in capfd.readouterr().err
     assert (own.read_text(), engine.loaded) == ("x", [])

@@ -49,12 +49,9 @@ def test_cuda_visible_devices_leaves_the_gpus_that_it_names(chosen: str, indices
     assert [gpu.index for gpu in visible_gpus(boards, chosen)] == indices
 
 
-@pytest.mark.parametrize("name", ["T4", "Tesla T4", "tesla-t4", "NVIDIA T4", "t4"])
-def test_a_gpu_of_this_host_comes_before_the_table(name: str) -> None:
-    assert named_gpus([name], HERE) == (HERE[0],)
-
-
-def test_of_several_alike_the_first_is_taken_and_each_name_counts_once() -> None:
+def test_a_gpu_of_this_host_comes_before_the_table_and_of_several_alike_the_first() -> None:
+    for name in ("T4", "Tesla T4", "tesla-t4", "NVIDIA T4", "t4"):
+        assert named_gpus([name], HERE) == (HERE[0],)
     assert named_gpus(["L4", "NVIDIA L4", "nvidia-l4", "T4"], HERE) == (HERE[1], HERE[0])
     assert len(named_gpus(["H100", "NVIDIA H100 80GB HBM3"], HERE)) == 1
     assert named_gpus([], HERE) == ()
@@ -74,50 +71,39 @@ NODE = tuple(Gpu(slug="nvidia-l4", name="NVIDIA L4", index=n, uuid=f"GPU-{n}") f
 
 
 @pytest.mark.parametrize(
-    ("shown", "environment", "chosen"),
+    ("shown", "environment", "chosen", "reason"),
     [
-        (1, {}, [0]),
-        (1, {"SLURM_JOB_GPUS": "3"}, [0]),  # confined to its own device, which NVML numbers from 0
-        (4, {"SLURM_JOB_GPUS": "2"}, [2]),
-        (4, {"SLURM_STEP_GPUS": "1"}, [1]),
-        (4, {"SLURM_JOB_GPUS": "0,2-3"}, [0, 2, 3]),
-        (2, {"SLURM_JOB_GPUS": "6,7"}, [0, 1]),
+        (1, {}, [0], ""),
+        (1, {"SLURM_JOB_GPUS": "3"}, [0], ""),  # confined to its own device, which NVML numbers from 0
+        (4, {"SLURM_JOB_GPUS": "2"}, [2], ""),
+        (4, {"SLURM_STEP_GPUS": "1"}, [1], ""),
+        (4, {"SLURM_JOB_GPUS": "0,2-3"}, [0, 2, 3], ""),
+        (2, {"SLURM_JOB_GPUS": "6,7"}, [0, 1], ""),
+        (4, {}, [], "does not say which of them"),
+        (4, {"SLURM_JOB_GPUS": "5"}, [], "GPUs 0, 1, 2, 3 and SLURM_JOB_GPUS ('5') does not say"),
+        (4, {"SLURM_JOB_GPUS": "1", "CUDA_VISIBLE_DEVICES": "MIG-5"}, [], "a part of a GPU"),
     ],
 )
-def test_a_job_has_its_own_gpus(shown: int, environment: dict[str, str], chosen: list[int]) -> None:
-    gpus, reason = job_gpus(NODE[:shown], environment, "node1")
-    assert ([gpu.index for gpu in gpus], reason) == (chosen, "")
-    assert {gpu.host for gpu in gpus} == {sha256(b"node1").hexdigest()[:16]}
-
-
-@pytest.mark.parametrize(
-    ("environment", "reason"),
-    [
-        ({}, "does not say which of them"),
-        ({"SLURM_JOB_GPUS": "5"}, "GPUs 0, 1, 2, 3 and SLURM_JOB_GPUS ('5') does not say"),
-        ({"SLURM_JOB_GPUS": "1", "CUDA_VISIBLE_DEVICES": "MIG-5"}, "a part of a GPU"),
-    ],
-)
-def test_where_that_is_not_known_it_has_none(environment: dict[str, str], reason: str) -> None:
-    gpus, told = job_gpus(NODE, environment, "node1")
-    assert gpus == ()
-    assert reason in told
-
-
-@pytest.mark.parametrize(
-    ("own", "files", "kills"),
-    [
-        ("0::/system.slice/slurmstepd.scope/job_7/step_batch/user/task_0", {
-            "system.slice/slurmstepd.scope/job_7/memory.events": "oom 3\noom_kill 2\n",
-        }, 2),
-        ("0::/user.slice/session-1.scope", {"user.slice/session-1.scope/memory.events": "oom_kill 9\n"}, 0),
-    ],
-)  # fmt: skip
-def test_kills_for_memory_are_counted_in_the_cgroup_of_the_job_alone(
-    tmp_path: Path, own: str, files: dict[str, str], kills: int
+def test_a_job_has_its_own_gpus_or_none_where_they_are_not_known(
+    shown: int, environment: dict[str, str], chosen: list[int], reason: str
 ) -> None:
-    (tmp_path / "own").write_text(own)
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    gpus, told = job_gpus(NODE[:shown], environment, "node1")
+    assert ([gpu.index for gpu in gpus], bool(told)) == (chosen, bool(reason))
+    assert reason in told
+    assert {gpu.host for gpu in gpus} <= {sha256(b"node1").hexdigest()[:16]}
+
+
+@pytest.mark.parametrize(
+    ("place", "below", "kills"),
+    [
+        ("system.slice/slurmstepd.scope/job_7", "/step_batch/user/task_0", 2),
+        ("user.slice/session-1.scope", "", 0),
+    ],
+)
+def test_kills_for_memory_are_counted_in_the_cgroup_of_the_job_alone(
+    place: str, below: str, kills: int, tmp_path: Path
+) -> None:
+    (tmp_path / "own").write_text(f"0::/{place}{below}")
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "memory.events").write_text("oom 3\noom_kill 2\n")
     assert count_oom_kills(tmp_path / "own", tmp_path) == kills

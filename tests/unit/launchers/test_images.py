@@ -42,12 +42,8 @@ class StandInEngine:
             raise docker.errors.ImageNotFound(image)
         return type("Image", (), {"id": f"sha256:{image}"})()
 
-    def pull(
-        self, image: str, *, stream: bool, decode: bool, platform: str | None
-    ) -> Iterator[dict[str, Any]]:
-        assert stream
-        assert decode
-        assert platform is None
+    def pull(self, image: str, **how: object) -> Iterator[dict[str, Any]]:
+        assert how == {"stream": True, "decode": True, "platform": None}
         self.pulls += 1
         yield {"id": "a1", "status": "Downloading", "progressDetail": {"current": 1, "total": 2}}
         time.sleep(0.1)

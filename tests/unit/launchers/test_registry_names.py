@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.child_containers import child_command
-from trtmatrix.launchers.child_runtimes import Pyxis
+from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
 from trtmatrix.launchers.container import Limits, make_container_spec
 from trtmatrix.launchers.references import Reference, Trouble, explain_trouble, parse_reference, read_file
 from trtmatrix.suite.model import CPU
@@ -90,27 +90,16 @@ def write_tar(file: Path, **listings: object) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("listings", "ids"),
-    [
-        ({"manifest": [{"Config": f"{CONFIG}.json"}]}, (f"sha256:{CONFIG}",)),
-        (
-            {
-                "manifest": [{"Config": f"blobs/sha256/{CONFIG}"}],
-                "index": {"manifests": [{"digest": MANIFEST}]},
-            },
-            (f"sha256:{CONFIG}", MANIFEST),
-        ),
-    ],
-)
-def test_a_tar_is_known_by_the_ids_that_engines_give_its_image(
-    tmp_path: Path, listings: dict[str, object], ids: tuple[str, ...]
-) -> None:
-    origin = read_file(write_tar(tmp_path / "i.tar", **listings), tmp_path / "cache")
-    assert origin.pin is not None
-    assert origin.pin.ids == ids
-    assert origin.is_file
-    assert origin.reference == str(tmp_path / "i.tar")
+def test_a_tar_is_known_by_the_ids_that_engines_give_its_image(tmp_path: Path) -> None:
+    index = {"manifests": [{"digest": MANIFEST}]}
+    for config, more, ids in (
+        (f"{CONFIG}.json", {}, ()),
+        (f"blobs/sha256/{CONFIG}", {"index": index}, (MANIFEST,)),
+    ):
+        file = write_tar(tmp_path / "i.tar", manifest=[{"Config": config}], **more)
+        origin = read_file(file, tmp_path / "cache")
+        assert origin.pin is not None
+        assert (origin.pin.ids, origin.is_file, origin.reference) == ((f"sha256:{CONFIG}", *ids), True, file)
 
 
 @pytest.mark.parametrize(
@@ -133,19 +122,14 @@ def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:
     assert read_file(str(file), tmp_path / "cache").pin != first.pin
 
 
-@pytest.mark.parametrize(
-    ("reference", "uris"),
-    [
-        ("nvcr.io/nvidia/x:1", ["docker://nvcr.io#nvidia/x:1"]),
-        ("lab/x:1", ["docker://lab/x:1"]),
-        (
-            f"host:5000/x:1@{MANIFEST}",
-            [f"docker://host:5000#x@{MANIFEST}", f"docker://host:5000#x:{MANIFEST}"],
-        ),
-    ],
-)
-def test_enroot_has_its_own_form_of_a_name(reference: str, uris: list[str]) -> None:
-    assert [words[-1] for words in Pyxis().pull_commands(reference, "x")] == uris
+def test_enroot_and_apptainer_have_their_own_forms_of_a_name() -> None:
+    for reference, *uris in (
+        ("nvcr.io/nvidia/x:1", "docker://nvcr.io#nvidia/x:1"), ("lab/x:1", "docker://lab/x:1"),
+        (f"h:5000/x:1@{MANIFEST}", f"docker://h:5000#x@{MANIFEST}", f"docker://h:5000#x:{MANIFEST}"),
+    ):  # fmt: skip
+        assert [words[-1] for words in Pyxis().pull_commands(reference, "x")] == uris
+    (words,) = Apptainer().pull_commands(f"h:5000/a/x:1@{MANIFEST}", "x.sif")
+    assert words[1:] == ("pull", "x.sif", f"docker://h:5000/a/x@{MANIFEST}")
 
 
 @pytest.mark.parametrize("sign", [",", ":", '"'])
