@@ -72,18 +72,16 @@ PACKAGES = {
     "torch_tensorrt": ["torch-tensorrt"],
 }
 
-def find(name, packages):
-    for package in packages:
-        try:
-            return version(package)
+found = {}
+for name, packages in PACKAGES.items():
+    for package in [*packages, None]:
+        try:  # of what was unpacked by hand nothing says so but the module itself
+            module = name.replace("-", "_")
+            found[name] = version(package) if package else str(import_module(module).__version__)
+            break
         except Exception:
             pass
-    try:  # unpacked by hand: nothing says so but the module itself
-        return str(import_module(name.replace("-", "_")).__version__)
-    except Exception:
-        return None
-
-print(json.dumps({name: found for name, packages in PACKAGES.items() if (found := find(name, packages))}))
+print(json.dumps(found))
 """
 """Python 3.8. What a package's own data say comes first: to import TensorRT may take a driver."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -60,10 +61,7 @@ def find_tensorrt(pythons: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for python in pythons:
         command = [python, "-c", "import tensorrt; print(tensorrt.__version__)"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
             found[done.stdout.split()[-1]] = python
     return found

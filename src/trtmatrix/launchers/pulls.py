@@ -31,37 +31,24 @@ AUTHORITY = (
     "insecure-registries of /etc/docker/daemon.json"
 )
 SIGNS: Sequence[tuple[str, Trouble, str]] = (
-    (
-        "no space left on device|not enough space|disk quota", Trouble.BROKEN,
-        "free some room (nox -s doctor says how much is needed), or say --keep none",
-    ),
-    (  # Podman unpacks while it reads, and may stumble before it has the digest
-        "verification failed|failed verification|unexpected commit digest|mismatch|does not match digest"
-        "|did not match,? expected|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt",
-        Trouble.DAMAGED, "",
-    ),
-    (
-        "no matching manifest|does not match the specified platform|no image found in .* for ",
-        Trouble.MISSING, "choose an image for this machine's architecture in matrix.yaml",
-    ),
+    ("no space left on device|not enough space|disk quota",
+     Trouble.BROKEN, "free some room (nox -s doctor says how much is needed), or say --keep none"),
+    # Podman unpacks while it reads, and may stumble before it has the digest.
+    ("verification failed|failed verification|unexpected commit digest|mismatch|does not match digest"
+     "|did not match,? expected|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt",
+     Trouble.DAMAGED, ""),
+    ("no matching manifest|does not match the specified platform|no image found in .* for ",
+     Trouble.MISSING, "choose an image for this machine's architecture in matrix.yaml"),
     (r"toomanyrequests|too many requests|\b429\b|rate limit", Trouble.LIMITED, ""),
-    (
-        "server gave HTTP response to HTTPS client|x509|certificate|tls: (?!handshake)",
-        Trouble.UNREACHABLE, AUTHORITY,
-    ),
+    ("server gave HTTP response to HTTPS client|x509|certificate|tls: (?!handshake)",
+     Trouble.UNREACHABLE, AUTHORITY),
     ("incorrect username or password|wrong (username|password)", Trouble.WRONG_LOGIN, ""),
-    (
-        "pull access denied|unauthorized|authentication required|no basic auth|credentials|forbidden"
-        r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b", Trouble.NEEDS_LOGIN, "",
-    ),
-    (
-        "manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
-        r"|blob unknown|unknown blob|\b404\b", Trouble.MISSING, "",
-    ),
-    (
-        "no such host|server misbehaving|connection refused|no route to host|network is unreachable",
-        Trouble.UNREACHABLE, "",
-    ),
+    ("pull access denied|unauthorized|authentication required|no basic auth|credentials|forbidden"
+     r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b", Trouble.NEEDS_LOGIN, ""),
+    ("manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
+     r"|blob unknown|unknown blob|\b404\b", Trouble.MISSING, ""),
+    ("no such host|server misbehaving|connection refused|no route to host|network is unreachable",
+     Trouble.UNREACHABLE, ""),
 )  # fmt: skip
 """What Docker, containerd and Podman say, the most certain first (a cut one often names what it asked for),
 and what to do where that is not the trouble's own remedy."""

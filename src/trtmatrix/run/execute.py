@@ -140,7 +140,6 @@ def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run
 
 
 def _run_launch(run: Run, turns: Turns | None, ready: Ready) -> None:
-    """Run one launch to the end, by turns with others where it has to."""
     tasks = run.tasks_of(ready.launch)
     run.progress.more(CELLS, len(tasks) - len(ready.launch.cells))
     if turns is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from trtmatrix.judge.compare import without_refused
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
+from trtmatrix.launchers.wheels import find_wheelhouse, is_installed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.stale import find_reason
@@ -168,22 +170,23 @@ def look_ahead(context: Context, survey: Survey, options: Options, served: Colle
     from trtmatrix.images.preflight import find_wants, preflight
 
     survey = replace(survey, plan=replace(survey.plan, launches=survey.plan.here))
-    is_here = here(context.project)
-    wants = find_wants(context, survey, served, keep=options.keep, memory=options.memory, is_here=is_here)
+    wants = find_wants(
+        context,
+        survey,
+        served,
+        keep=options.keep,
+        memory=options.memory,
+        is_here=partial(is_here, context.project),
+    )
     return preflight(context, survey, wants)
 
 
-def here(project: Project) -> Callable[[Launch], bool]:
-    """Return what tells whether a launch can start without a pull, a build or an installation."""
-    from trtmatrix.launchers.wheels import is_installed
-
-    def is_here(launch: Launch) -> bool:
-        origin = launch.version.origin
-        if launch.python is None and isinstance(origin, WheelsOrigin):
-            return is_installed(project.cache, launch.version.name, origin.wheels)
-        return not launch.lacks_image
-
-    return is_here
+def is_here(project: Project, launch: Launch) -> bool:
+    """Whether a launch can start without a pull, a build or an installation."""
+    origin = launch.version.origin
+    if launch.python is None and isinstance(origin, WheelsOrigin):
+        return is_installed(project.cache, launch.version.name, origin.wheels)
+    return not launch.lacks_image
 
 
 ENVIRONMENT_BYTES = 210_000_000  # of wheels: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX
@@ -194,9 +197,13 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
     """Return the sentence with which a run begins; sizes of wheels and cases are as earlier ones had them."""
     from trtmatrix.images.downloads import gigabytes, image_words
 
-    cache, is_here = context.project.cache, here(context.project)
+    cache = context.project.cache
     cells = [cell for launch in launches for cell in launch.cells]
-    new = {launch.version.name for launch in launches if launch.image is None and not is_here(launch)}
+    new = {
+        launch.version.name
+        for launch in launches
+        if launch.image is None and not is_here(context.project, launch)
+    }
     cases = {(c.repro.id, c.case.id) for c in cells if not (cache / "cases").is_dir()}
     size = len(new) * ENVIRONMENT_BYTES
     images = [launch for launch in launches if launch.image]
@@ -237,7 +244,6 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     """Return a run with the launchers that its plan needs: a new kind of launcher is added here."""
     from trtmatrix.launchers.gpu import clocks
     from trtmatrix.launchers.interpreters import InterpreterLauncher
-    from trtmatrix.launchers.wheels import find_wheelhouse
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.tasks import Run, new_run_id, utc_now
@@ -276,5 +282,5 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
         stored=survey.stored, rebuilds=options.rebuilds, interleaved=options.interleaved,
         confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),
-        is_here=here(project), images=images, surfaces=surfaces,
+        is_here=partial(is_here, project), images=images, surfaces=surfaces,
     )  # fmt: skip

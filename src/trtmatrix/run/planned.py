@@ -9,6 +9,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from trtmatrix.common.words import counted, duration
@@ -18,7 +19,7 @@ from trtmatrix.launchers.container import docker_command, make_container_spec
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_seconds, order_launches
 from trtmatrix.plan.survey import Survey
-from trtmatrix.run.perform import Options, here, look_ahead, tell_pins
+from trtmatrix.run.perform import Options, is_here, look_ahead, tell_pins
 from trtmatrix.run.tasks import Executor, PlannedJob
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Engine, Launch, count_excluded
@@ -77,7 +78,7 @@ def plan_all(
     wanted = [launch for launch in todo if launch.cells]
     downloads = find_downloads(wanted, context.lock, engine, context.matrix.registry)
     launches = []
-    for launch in order_launches(todo, seconds, here(context.project)):
+    for launch in order_launches(todo, seconds, partial(is_here, context.project)):
         boards = len(equal_boards(launch.gpu, plan.boards))
         by_gpu[launch.gpu.slug] += sum(seconds[cell.id] for cell in launch.cells) / boards
         whole = (x for x in plan.launches if (x.version, x.gpu) == (launch.version, launch.gpu))

@@ -357,7 +357,6 @@ class SlurmExecutor:
             self.note(f"{what}: job {job}, {len(launch.cells)} cells in {len(tasks)} tasks")
 
     def _give_up(self, cell: Cell, why: str) -> None:
-        """Note why a cell is not run."""
         self.open.pop(cell.id, None)
         self.state.not_ready.append(Excluded(cell=cell, why=Exclusion.NOT_READY, detail=why))
         self.state.progress.step(CELLS, f"{cell.id}: not run")

@@ -150,7 +150,6 @@ class Site:
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        """Refuse what no single key shows."""
         twice = [name for name, count in Counter(gpu.slug for gpu in self.gpus).items() if count > 1]
         if twice:
             raise ValueError(f"gpus: {twice[0]} stands twice: partition: a,b lets Slurm choose")
