@@ -81,7 +81,7 @@ for name, packages in PACKAGES.items():
             break
         except Exception:
             pass
-print(json.dumps(found))
+print(json.dumps({name: text for name, text in found.items() if text}))
 """
 """Python 3.8. What a package's own data say comes first: to import TensorRT may take a driver."""
 
