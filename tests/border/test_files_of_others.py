@@ -29,8 +29,7 @@ from trtmatrix.common.border import (
 from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
 from trtmatrix.common.jsontext import parse_json, to_json
 from trtmatrix.judge.record import RecordError, record_from
-from trtmatrix.onnxmodel.reading import read_model
-from trtmatrix.onnxmodel.samples import read_samples
+from trtmatrix.onnxmodel.reading import read_model, read_samples
 from trtmatrix.records.store import keep_outputs, read_records
 
 WHERE = f"{CELL.gpu}/{CELL.version}/{CELL.repro}/{CELL.case}"

@@ -25,7 +25,7 @@ from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, profile_texts
 from trtmatrix.onnxmodel.graphs import find_external, load_whole
 from trtmatrix.onnxmodel.preparing import mark_of
-from trtmatrix.onnxmodel.samples import digest_samples
+from trtmatrix.onnxmodel.reading import digest_samples
 from trtmatrix.onnxmodel.tensors import Range
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache

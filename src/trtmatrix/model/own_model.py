@@ -152,7 +152,7 @@ class Inputs:
 
 def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) -> Inputs:
     """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
-    from trtmatrix.onnxmodel.samples import extents, read_samples
+    from trtmatrix.onnxmodel.reading import extents, read_samples
 
     given = _read_profiles(model, profiles)
     if path is None:
@@ -201,7 +201,7 @@ def profile_texts(profile: Mapping[str, Range]) -> tuple[str, ...]:
 
 def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
     """Draw one sample for each of the usual, the least and the largest shapes."""
-    from trtmatrix.onnxmodel.samples import SEED, draw_sample
+    from trtmatrix.onnxmodel.reading import SEED, draw_sample
 
     wanted: list[dict[str, Shape]] = []
     for which in (1, 0, 2):
@@ -235,7 +235,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
     import numpy as np
 
     from trtmatrix.onnxmodel.preparing import mark_of
-    from trtmatrix.onnxmodel.samples import digest_samples
+    from trtmatrix.onnxmodel.reading import digest_samples
     from trtmatrix.prepare.cases import CaseCache
 
     profile = json.dumps(inputs.profile, sort_keys=True)
