@@ -89,8 +89,7 @@ class RunOptions(TableOptions):
 def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables; an interrupted run prints what is there by then."""
     check_outputs(options.output, SUFFIXES)
-    context = _open_project(options.project, options.model)
-    context, cluster = _open_where(context, options.executor, options.site, options.how.memory)
+    context, cluster = _open(options, options.model, options.how.memory)
     survey, host = take_survey(context, options.pull, cluster), context.engine
     if host != "auto" and not survey.host.engine.available:  # cells of other runtimes may still run
         engine = survey.host.engine
@@ -390,33 +389,30 @@ def show(
 # --- What several commands do first, and last
 
 
-def _open_project(project: ProjectOptions, model: ModelOptions) -> Context:
-    """Read the project; where a model was named, its repro stands in place of the others."""
-    context = open_context(project)
-    if model != ModelOptions():
+def _open(
+    options: PublishOptions, model: ModelOptions | None = None, memory: int = 0
+) -> tuple[Context, Cluster | None]:
+    """Read the project; where a model was named, its repro stands in place of the others.
+
+    Also the cluster whose GPUs are meant, with its images in the context; none where this host's are.
+    """
+    context = open_context(options.project)
+    if model is not None and model != ModelOptions():
         context = open_model(context, model)
         for told in notes_of(context):
             print(f"{model.model and model.model.name}: {told}", file=sys.stderr)
-    return context
-
-
-def _open_where(
-    context: Context, executor: str, site: Path | None, memory: int = 0
-) -> tuple[Context, Cluster | None]:
-    """Return the cluster whose GPUs are meant, with its images in the context; none where this host's are."""
-    if executor != "slurm":
+    if options.executor != "slurm":
         return context, None
     from trtmatrix.slurm.cluster import open_cluster
 
-    return open_cluster(site, memory, context)
+    return open_cluster(options.site, memory, context)
 
 
 def _stored_entries(
     options: PublishOptions, model: ModelOptions | None = None
 ) -> tuple[Context, Survey, tuple[Entry, ...]]:
     """Return what stored records show of the selected cells, and what is here; nothing is run."""
-    context = _open_project(options.project, model or ModelOptions())
-    context, cluster = _open_where(context, options.executor, options.site)
+    context, cluster = _open(options, model)
     survey = take_survey(context, Pull.NEVER, cluster)
     return context, survey, entries_of(context, survey, survey.stored)
 

@@ -98,7 +98,7 @@ def pack_command(options: PackOptions) -> ExitCode:
     """Write a pack; with ``--records`` one of records for ``merge``."""
     context = open_context(options.project)
     if options.records:
-        from trtmatrix.images.record_packs import pack_records
+        from trtmatrix.images.merge import pack_records
 
         return pack_records(context, options.to)
     pythons = wanted_pythons(options.for_python)

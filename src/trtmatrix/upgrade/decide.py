@@ -62,9 +62,16 @@ def decide(question: Question) -> Upgrade:
     reasons += [*_tell_findings(question, findings), *_tell_code(question)]
     reasons += _tell_performance(others, PERFORMANCE, Weight.NOTE, limit)
     reasons.sort(key=_place)
+    gpu, gpu_note = question.gpu, "no GPU is needed"
+    if after.product is Product.TENSORRT:
+        here = "not in this host" if not gpu.present else "at this site" if gpu.remote else "in this host"
+        driver = f"driver {gpu.driver}" if gpu.driver else "driver not known"
+        driver = driver if gpu.present or not gpu.driver else f"recorded with {driver}"
+        compute = f"compute capability {gpu.compute or 'not known'}"
+        gpu_note = ", ".join(part for part in (compute, gpu.variant, here, driver) if part)
     upgrade = Upgrade(
-        product=after.product, before=before.name, after=after.name, gpu=question.gpu.name,
-        gpu_note=_describe_gpu(question), decision=settle(reasons, own=bool(models)), summary="",
+        product=after.product, before=before.name, after=after.name, gpu=gpu.name,
+        gpu_note=gpu_note, decision=settle(reasons, own=bool(models)), summary="",
         reasons=tuple(reasons), findings=findings, gpu_and_driver=hardware,
         performance=(*chain.from_iterable(mine), *others), api=question.api,
         engines=make_engines(before, after), models=models, lacking=tuple(lacking),
@@ -98,14 +105,12 @@ def _place(line: FactLine) -> int:
 
 
 def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection:
-    """Return a model's section with what its own measurements say; ``lines``: its figures.
-
-    Its inputs are a mistake where every version that was tried refuses them: either they do not fit the
-    engines, or nobody can run the graph with them, this host's CPU included.
-    """
+    """Return a model's section with what its own measurements say; ``lines``: its figures."""
     section = own.section
     if section.mistake:
         return section
+    # Its inputs are a mistake where every version that was tried refuses them: either they do not fit the
+    # engines, or nobody can run the graph with them, this host's CPU included.
     sides = [side for line in section.cases for side in (line.before, line.after)]
     causes = {side.cause for side in sides}
     nobody = causes == {Cause.CRASHED} and section.reference.startswith("none: ")
@@ -156,24 +161,10 @@ def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterato
                 break
 
 
-def _describe_gpu(question: Question) -> str:
-    gpu = question.gpu
-    if question.after.product is not Product.TENSORRT:
-        return "no GPU is needed"
-    here = "not in this host" if not gpu.present else "at this site" if gpu.remote else "in this host"
-    driver = f"driver {gpu.driver}" if gpu.driver else "driver not known"
-    driver = driver if gpu.present or not gpu.driver else f"recorded with {driver}"
-    compute = f"compute capability {gpu.compute or 'not known'}"
-    return ", ".join(part for part in (compute, gpu.variant, here, driver) if part)
-
-
 def _summarise(question: Question, upgrade: Upgrade) -> str:
-    """Return the answer in one sentence, and what it does not cover where it was narrowed.
-
-    Of a list of models: how many there are of each answer, and the names of those that stand in the way.
-    """
+    """Return the answer in one sentence, and what it does not cover where it was narrowed."""
     after, findings, models = upgrade.after, upgrade.findings, upgrade.models
-    if question.options.models:
+    if question.options.models:  # how many there are of each answer, and which stand in the way
         good = sum(model.decision is Decision.GO for model in models)
         parts = [f"{good} of {counted(len(models), 'model')} can move to {after}"]
         words = {Decision.DONT: "don't move", Decision.NOT_ENOUGH: "too little is known of"}

@@ -134,12 +134,20 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     versions = was.cell.version.name, will.cell.version.name
     if versions[0] == versions[1]:
         old, new = old[::2], old[1::2]
-    conditions = _other_conditions(was.records, will.records)
+    facts = [[record.gpu for record in entry.records] for entry in (was, will)]
+    conditions = ""  # why no figure may be compared
+    limits = [[w for gpu in side if (w := _clock(gpu, "power_limit_w")) is not None] for side in facts]
+    if all(limits) and set(limits[0]) != set(limits[1]):
+        conditions = f"power limit {_span(limits[0])} W against {_span(limits[1])} W"
+    for name, word in (("variant", "GPU variant"), ("driver", "driver")):
+        ours, theirs = (sorted({str(gpu.get(name) or "?") for gpu in side}) for side in facts)
+        if ours != theirs:
+            conditions = f"{word} {', '.join(ours)} against {', '.join(theirs)}"
     celsius = [[value for e in side if (value := _clock(e, "celsius")) is not None] for side in (old, new)]
     warmth = f"{_span(celsius[0])} °C → {_span(celsius[1])} °C" if all(celsius) else ""
     # One session: each side began before the other had ended.
-    ours, theirs = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
-    turns = len(ours) > 1 < len(theirs) and min(ours)[0] < max(theirs)[1] and min(theirs)[0] < max(ours)[1]
+    first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
+    turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]
     every = [*((versions[0], engine) for engine in old), *((versions[1], engine) for engine in new)]
     many = all(isinstance(e.get("latency"), Mapping) for _, e in every if "run_ms" in e)
     for measure, (unit, name) in MEASURES.items():
@@ -214,15 +222,3 @@ def _spread(figures: Sequence[Figure], measure: str) -> Spread | None:
     if measure == THROUGHPUT:
         low, median, high = 1e3 / high, 1e3 / median, 1e3 / low
     return Spread(median=median, low=low, high=high, count=len(values))
-
-
-def _other_conditions(was: Sequence[Record], will: Sequence[Record]) -> str:
-    """Return why no figure of two sides may be compared, or nothing."""
-    for name, word in (("driver", "driver"), ("variant", "GPU variant")):
-        ours, theirs = (sorted({str(r.gpu.get(name) or "?") for r in side}) for side in (was, will))
-        if ours != theirs:
-            return f"{word} {', '.join(ours)} against {', '.join(theirs)}"
-    found = [{_clock(r.gpu, "power_limit_w") for r in side} - {None} for side in (was, will)]
-    old, new = ([value for value in side if value is not None] for side in found)
-    differ = old and new and set(old) != set(new)
-    return f"power limit {_span(old)} W against {_span(new)} W" if differ else ""

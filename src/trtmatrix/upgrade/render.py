@@ -137,8 +137,17 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     """
     wrap, several = partial(_wrap, width=width), len(upgrade.models) > 1
     head = [*_head(upgrade, width, 2), *wrap(upgrade.summary, 2, 2, most=4)]
-    rows, below = _model_lines(upgrade, width) if several else [], list[str]()
-    if not several:
+    rows, below = list[str](), list[str]()
+    if several:  # a line a model, the worst first, as wide as the terminal allows
+        models = model_table(upgrade, narrow=width < NARROW)
+        shown = (models.heads, *models.rows[:ROWS])
+        lines = [[shorten(words_of(value), 24) for value in row] for row in shown]
+        texts = tabulate(lines, tablefmt="plain", disable_numparse=True).splitlines()
+        more = len(models.rows) - ROWS
+        texts += [f"… {more} more: --full"] if more > 0 else []
+        texts += ["errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"]
+        rows = ["", *(text.rstrip()[:width] for text in texts)]
+    else:
         below = ["", "What it rests on", *wrap(_count_evidence(upgrade), 2, 4, most=3)]
         left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
         below += wrap(left, 2, 4, most=2) if upgrade.not_looked_at else []
@@ -157,18 +166,6 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     why = [_fact_lines(reason, width, marked=True, most=2) for reason in upgrade.reasons]
     room = HEIGHT - len(head) - len(rows) - len(below)
     return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
-
-
-def _model_lines(upgrade: Upgrade, width: int) -> list[str]:
-    """Return a line a model, at most :data:`ROWS`, the worst first, as wide as the terminal allows."""
-    table = model_table(upgrade, narrow=width < NARROW)
-    rows = [[words_of(value) for value in row] for row in table.rows[:ROWS]]
-    lines = [[shorten(text, 24) for text in row] for row in (table.heads, *rows)]
-    texts = tabulate(lines, tablefmt="plain", disable_numparse=True).splitlines()
-    left = len(table.rows) - len(rows)
-    texts += [f"… {left} more: --full"] if left else []
-    texts += ["errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"]
-    return ["", *(text.rstrip()[:width] for text in texts)]
 
 
 def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:
