@@ -23,7 +23,6 @@ def go_nowhere(monkeypatch: pytest.MonkeyPatch, folder: Path, records: str = "nv
     for name in ("matrix.yaml", "repros"):
         (results.parent / name).symlink_to(ROOT / name)
     monkeypatch.chdir(results.parent)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/none.sock")
     monkeypatch.setenv("TRTMATRIX_CACHE", str(folder / "cache"))
     scan = GpuScan(gpus=(), reason="none in this test")
     for module in (command, survey):

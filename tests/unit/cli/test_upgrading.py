@@ -27,7 +27,6 @@ MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
 def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The project itself, without an engine, its cache elsewhere."""
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
 
 

@@ -63,7 +63,6 @@ def test_the_command_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nowhere.sock")
     words = [f"--matrix={ROOT / 'matrix.yaml'}", f"--repros={ROOT / 'repros'}", f"--cache={tmp_path}"]
     assert cli.run(["pack", *words, "--to", "p", "--trt", "10.7.0"]) == 3
     assert "no images can be packed" in capsys.readouterr().err

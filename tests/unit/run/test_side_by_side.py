@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,6 @@ from playing import (
     perform,
     source_of,
     stored,
-    wait,
 )
 from prepare.test_cases import Preparing
 
@@ -43,38 +43,21 @@ from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
 
 
-class Preparing1By1(PreparingHere):
-    """Prepares the next case once a test allows it."""
-
-    def __init__(self, cases: CaseCache, allow: Callable[[str], None]) -> None:
-        super().__init__(cases)
-        self.allow = allow
+class Waiting(PreparingHere):
+    """Prepares the next case once a cell is stored."""
 
     def prepare(self, groups: Sequence[Sequence[Wanted]], stop: threading.Event) -> Iterator[Wanted]:
         for wanted in super().prepare(groups, stop):
             yield wanted
-            self.allow(wanted.case.id)
+            until = time.monotonic() + SECONDS
+            while not stored(self.cases.root.parent):
+                assert time.monotonic() < until, "none is run before all are prepared"
+                time.sleep(0.01)
 
 
 def test_a_cell_is_run_and_stored_before_the_next_case_is_prepared(tmp_path: Path) -> None:
-    stored_first = threading.Event()
-
-    class Watching(Playing):
-        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-            def watch() -> None:
-                poll()
-                if stored(tmp_path):
-                    stored_first.set()
-
-            return super().run(ready, folder, watch)
-
-    def allow(case: str) -> None:
-        if case == "a":
-            wait(stored_first)
-
-    launcher = Watching(always(RIGHT))
-    preparer = Preparing1By1(CaseCache(tmp_path), allow)
-    performed = perform(tmp_path, launcher, cells_of("a", "b"), preparer=preparer)
+    launcher = Playing(always(RIGHT))
+    performed = perform(tmp_path, launcher, cells_of("a", "b"), preparer=Waiting(CaseCache(tmp_path)))
     assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [["a", "b"]]
     assert len(performed.records) == 2
 
