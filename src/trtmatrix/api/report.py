@@ -71,7 +71,8 @@ def render_api_text(section: ApiSection) -> str:
     lines += [(0, ""), (0, "BEHAVIOUR that changes under the same names")] if met else []
     for each, places in met:
         where = f" First in {places[0].file}, {_place(places[0])}." if places else ""
-        lines += [(2, f"{each.topic} ({each.when}): {each.text}{where}{_number(each, sources)}")]
+        when = f"since {each.since}" if each.since else "at every move"
+        lines += [(2, f"{each.topic} ({when}): {each.text}{where}{_number(each, sources)}")]
     for title, texts in (
         ("Not read, or not all of it:", [f"{file}: {why}" for file, why in section.unread]),
         ("Sources", [f"[{number}] {text}" for text, number in sources.items()]),

@@ -139,11 +139,6 @@ class Behaviour:
     url: str = ""
 
     @property
-    def when(self) -> str:
-        """Say from when on it is so."""
-        return f"since {self.since}" if self.since else "at every move"
-
-    @property
     def change(self) -> ApiChange:
         """The same as the change of a name, as a use in code has it."""
         kind = ChangeKind.BEHAVIOUR

@@ -37,7 +37,6 @@ from trtmatrix.model.explain_search import (
     Search,
     in_floors,
     is_wrong,
-    step_budget,
 )
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.model.own_model import (
@@ -102,7 +101,7 @@ def explain(
 
     version, cache = entry.cell.version, context.project.cache
     file = context.project.repros.parent / "model" / "model.onnx"
-    markable = read_markable(file)
+    graph = read_graph(file)
     inputs = choose_inputs(read_model(file), options.inputs, options.profile)
     gpu = entry.cell.gpu.slug if version.product is Product.TENSORRT else ""
     kept = replace(context, project=replace(context.project, results=cache / FOLDER / "results"))
@@ -110,26 +109,24 @@ def explain(
     with Session(kept, version.name, gpu) as session:
         runs = Runs(
             context=context, options=options, entry=entry, calibration=calibration, session=session,
-            markable=markable, inputs=inputs,
+            file=file, inputs=inputs,
         )  # fmt: skip
         sample, errors = runs.find_worst()
         if isinstance(errors, str):
             return WrongLayer(version=version.name, why_not=errors)
-        found = search_for_layer(markable, errors, version.name, lambda t: runs.measure(t, sample), tell)
+        found = search_for_layer(graph, errors, version.name, lambda t: runs.measure(t, sample), tell)
     tell(f"{version.name}: {counted(len(found.steps), 'marking')} in {time.monotonic() - started:.1f} s")
     return found
 
 
-def search_for_layer(
-    markable: Markable, errors: Errors, version: str, measure: Measure, tell: Tell
-) -> WrongLayer:
+def search_for_layer(graph: Graph, errors: Errors, version: str, measure: Measure, tell: Tell) -> WrongLayer:
     """Return the first layer that goes wrong at a version, or as much as could be found.
 
     ``errors``: those of the model's outputs there. The failure is that of the first output that is wrong: it
     survives a marking where that output is still wrong. An interrupt ends the search, and what is known so
     far is returned.
     """
-    search = Search(markable.graph, errors, step_budget(len(markable.inner)))
+    search = Search(graph, errors)
     if not search.failing:
         return WrongLayer(version=version, why_not=NOT_WRONG if errors.floors else NO_FLOORS)
     cut_short = ""
@@ -147,7 +144,7 @@ def search_for_layer(
             tell(f"{version}: marking {step_text(len(search.readings), reading)}")
     except KeyboardInterrupt:
         cut_short = f"{INTERRUPTED} after {counted(len(search.readings), 'marking')}"
-    return describe(search, markable.nodes, version, cut_short)
+    return describe(search, version, cut_short)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +156,7 @@ class Runs:
     entry: Entry
     calibration: Calibration
     session: Session
-    markable: Markable
+    file: Path
     inputs: Inputs
 
     def find_worst(self) -> tuple[int, Errors | str]:
@@ -192,7 +189,7 @@ class Runs:
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
                 inputs = Path(name) / "inputs.npz"
-                marked = write_marked(self.markable, tensor, Path(name) / "model")
+                marked = write_marked(self.file, tensor, Path(name) / "model")
                 marked = marked.rename(
                     marked.with_name("explained.onnx")
                 )  # its cells are not the model's own
@@ -267,10 +264,10 @@ def step_text(number: int, reading: Reading) -> str:
     return f"{head} still fails; {tensor} is {word} ({shape or _floors(floors)})"
 
 
-def describe(search: Search, nodes: Mapping[str, Node], version: str, cut_short: str = "") -> WrongLayer:
+def describe(search: Search, version: str, cut_short: str = "") -> WrongLayer:
     """Return what was found at a version; ``cut_short``: why the search ended before its time, or nothing."""
     steps = tuple(step_text(number, reading) for number, reading in enumerate(search.readings, 1))
-    left = search.left
+    left, nodes = search.left, search.graph.nodes
     shown = [f"{nodes[t].operator} {nodes[t].name or t}" for t in left]
     cures = [tensor for tensor in search.cures if tensor in left]
     tensor = error = why_not = ""
@@ -308,21 +305,8 @@ def _floors(floors: float) -> str:
     return "NaN or infinite" if not math.isfinite(floors) else short(floors)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Markable:
-    """A model as the search for its first wrong tensor sees it.
-
-    ``inner``: the tensors that can be marked. ``nodes``: the node that each of them and each output is from.
-    """
-
-    file: Path
-    graph: Graph
-    inner: frozenset[str]
-    nodes: Mapping[str, Node]
-
-
-def read_markable(file: Path) -> Markable:
-    """Read a model; its external weights are left where they are.
+def read_graph(file: Path) -> Graph:
+    """Read a model as a search sees it; its external weights are left where they are.
 
     What depends on no input is not marked, nor what holds no float32 or float16, nor what lies in a branch or
     a loop's body: what goes wrong there is found in the next tensor that can be marked. Raises as onnx.load.
@@ -332,7 +316,7 @@ def read_markable(file: Path) -> Markable:
     outputs = {info.name for info in graph.output}
     moving = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
     sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
-    tensors, inputs, nodes, inner = list[str](), dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
+    inputs, nodes, inner = dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
     for place, node in enumerate(graph.node):
         used = [name for name in inputs_of(node) if name in sources]
         if not used or node.op_type in SHAPES:
@@ -341,33 +325,30 @@ def read_markable(file: Path) -> Markable:
         for tensor in filter(None, node.output):
             marked = known.types.get(tensor) in MEASURED and tensor in known.shapes
             if marked or tensor in outputs:
-                tensors.append(tensor)
                 inputs[tensor] = behind
                 nodes[tensor] = Node(name=node.name or f"the {place + 1}th node", operator=node.op_type)
                 if marked and tensor not in outputs:
                     inner.add(tensor)
             sources[tensor] = (tensor,) if marked else behind
-    return Markable(
-        file=file, graph=Graph(tensors=tuple(tensors), inputs=inputs), inner=frozenset(inner), nodes=nodes
-    )
+    return Graph(inputs=inputs, nodes=nodes, inner=frozenset(inner))
 
 
-def write_marked(markable: Markable, tensor: str, folder: Path) -> Path:
-    """Write the model with a further output, if one is named, to a folder on the same disk.
+def write_marked(file: Path, tensor: str, folder: Path) -> Path:
+    """Write a model with a further output, if one is named, to a folder on the same disk.
 
     Its external weights are linked, not copied. Large weights inside of it are written beside it, where the
     cache has them once. Returns the model's file, which has the name that it had. ``OSError`` where it cannot
     be written.
     """
-    model = onnx.load(str(markable.file), load_external_data=False)
+    model = onnx.load(str(file), load_external_data=False)
     model.graph.output.extend(info for info in infer(model).graph.value_info if info.name == tensor)
     folder.mkdir(parents=True, exist_ok=True)
-    beside = find_external(markable.file, model)
-    for name, file in beside.items():
+    beside = find_external(file, model)
+    for name, weights in beside.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        os.link(file.resolve(), folder / name)
-    target = folder / markable.file.name
-    if markable.file.stat().st_size >= LARGE_FILE and not beside:
+        os.link(weights.resolve(), folder / name)
+    target = folder / file.name
+    if file.stat().st_size >= LARGE_FILE and not beside:
         onnx.external_data_helper.convert_model_to_external_data(model, location="weights.bin")
     onnx.save(model, str(target))
     return target

@@ -38,19 +38,20 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """What can be measured of a graph.
+    """What can be measured of a graph: tensors that can be marked, and its outputs.
 
-    ``tensors``: those that can be marked and the graph's outputs, each after all it is computed from.
-    ``inputs``: a tensor → those of them that it is computed from, directly or through what cannot be marked.
+    ``inputs``: each of them, after all it is computed from → those of them that it is computed from, directly
+    or through what cannot be marked. ``nodes``: where each is from. ``inner``: those that can be marked.
     """
 
-    tensors: tuple[str, ...]
     inputs: Mapping[str, tuple[str, ...]]
+    nodes: Mapping[str, Node]
+    inner: frozenset[str]
 
     @cached_property
     def place(self) -> Mapping[str, int]:
         """The place of each tensor."""
-        return {tensor: place for place, tensor in enumerate(self.tensors)}
+        return {tensor: place for place, tensor in enumerate(self.inputs)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +101,9 @@ class Search:
     ``blocked``: tensors under whose marking nothing can be learnt; those of them that cure are ``cures``.
     """
 
-    def __init__(self, graph: Graph, outputs: Errors, budget: int) -> None:
+    def __init__(self, graph: Graph, outputs: Errors) -> None:
         """Start from the errors of the graph's outputs."""
-        self.graph, self.budget = graph, budget
+        self.graph, self.budget = graph, step_budget(len(graph.inner))
         self.floors, self.shapes = dict(outputs.floors), dict(outputs.shapes)
         known = sorted(set(self.floors) & set(graph.place), key=graph.place.__getitem__)
         self.failing = self.wrong = next((tensor for tensor in known if is_wrong(self.floors[tensor])), "")

@@ -117,8 +117,8 @@ def _groups(
     """Yield a rule's nodes by operator, those apart of which the file does not tell everything."""
     at = {version: item for version in versions if (item := rule.at_version(release_of(version), compute))}
     places: dict[tuple[str, bool], list[NodeProto]] = {}
-    for place in find_places(wirings, rule) if at else ():
-        places.setdefault((place.node.op_type, place.unsure), []).append(place.node)
+    for node, unsure in find_places(wirings, rule) if at else ():
+        places.setdefault((node.op_type, unsure), []).append(node)
     for (operator, unsure), nodes in places.items():
         known = []
         for version, item in at.items():

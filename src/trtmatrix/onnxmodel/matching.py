@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -29,13 +28,8 @@ RANDOM = frozenset(
 """Operators that give no constant, also of constants."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where a rule fits: its chain of nodes, the one that is told, whether something is not in the file."""
-
-    chain: tuple[NodeProto, ...]
-    node: NodeProto
-    unsure: bool = False
+Place = tuple[NodeProto, bool]
+"""Where a rule fits: the node that is told, and whether something is not in the file."""
 
 
 class Wiring:
@@ -107,16 +101,16 @@ def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
         last: dict[int, Place] = {}
         for chain, unsure in chains:
             told = next((n for n, step in zip(chain, rule.graph, strict=True) if step.named), chain[-1])
-            last.setdefault(id(chain[-1]), Place(chain=chain, node=told, unsure=unsure))
+            last.setdefault(id(chain[-1]), (told, unsure))
         places = list(last.values())
         if rule.same is not None:  # they share that input with another
-            names = [wiring.input_of(place.node, rule.same) for place in places]
+            names = [wiring.input_of(node, rule.same) for node, _ in places]
             places = [place for place, name in zip(places, names, strict=True) if names.count(name) > 1]
         elif rule.differ is not None:  # they differ in the axis that this input is
             known, axes = list[Place](), set[int]()
             for place in places:
-                value = wiring.value(wiring.input_of(place.node, rule.differ))
-                shape = wiring.shape(place.node)
+                value = wiring.value(wiring.input_of(place[0], rule.differ))
+                shape = wiring.shape(place[0])
                 if value is not None and value.size == 1:  # counted from the front where the rank is known
                     known.append(place)
                     axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))

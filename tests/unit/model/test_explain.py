@@ -15,7 +15,7 @@ from onnx import ModelProto
 from spoiling import WIDTH, blocks, save, spoil
 
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.model.explain import Markable, errors_of, read_markable, search_for_layer, write_marked
+from trtmatrix.model.explain import errors_of, read_graph, search_for_layer, write_marked
 from trtmatrix.model.explain_search import Errors, in_floors, step_budget
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.onnxmodel.computing import compute
@@ -29,13 +29,13 @@ Spoil = Callable[[ModelProto], ModelProto]
 class Version:
     """ONNX Runtime as a version that runs another graph than it is given; it counts its runs."""
 
-    def __init__(self, markable: Markable, folder: Path, spoiled: Spoil) -> None:
-        self.markable, self.folder, self.spoiled, self.runs = markable, folder, spoiled, 0
+    def __init__(self, file: Path, folder: Path, spoiled: Spoil) -> None:
+        self.file, self.folder, self.spoiled, self.runs = file, folder, spoiled, 0
         self.sample = {"x": np.random.RandomState(1).standard_normal((3, WIDTH)).astype(np.float32)}
 
     def measure(self, tensor: str) -> Errors:
         self.runs += 1
-        marked = write_marked(self.markable, tensor, Path(tempfile.mkdtemp(dir=self.folder)))
+        marked = write_marked(self.file, tensor, Path(tempfile.mkdtemp(dir=self.folder)))
         computed = compute(marked, [self.sample], "fp32")
         wrong = marked.with_name("wrong.onnx")
         model = onnx.load(str(marked), load_external_data=False)
@@ -50,13 +50,13 @@ class Version:
 
 
 def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> tuple[WrongLayer, Version]:
-    markable = read_markable(save(model, folder, **saving))
-    version = Version(markable, folder, spoiled)
+    file = save(model, folder, **saving)
+    version, graph = Version(file, folder, spoiled), read_graph(file)
     floors = version.measure("")
     version.runs = 0
     told: list[str] = []
-    found = search_for_layer(markable, floors, "1.31.1", version.measure, told.append)
-    assert len(told) == len(found.steps) == version.runs <= step_budget(len(markable.inner))
+    found = search_for_layer(graph, floors, "1.31.1", version.measure, told.append)
+    assert len(told) == len(found.steps) == version.runs <= step_budget(len(graph.inner))
     return found, version
 
 
@@ -82,24 +82,24 @@ def test_a_fusion_that_marking_breaks_is_named_with_its_region(tmp_path: Path) -
 
 
 def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
-    markable = read_markable(save(blocks(4), tmp_path))
-    version = Version(markable, tmp_path, lambda model: model)
-    found = search_for_layer(markable, Errors(floors={"y": 100.0}), "1.31.1", version.measure, print)
+    file = save(blocks(4), tmp_path)
+    version = Version(file, tmp_path, lambda model: model)
+    found = search_for_layer(read_graph(file), Errors(floors={"y": 100.0}), "1.31.1", version.measure, print)
     assert found.tensor == ""
     assert "the failure is not steady" in found.why_not
     assert version.runs == 2
 
 
 def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
-    markable = read_markable(save(blocks(8), tmp_path))
-    version = Version(markable, tmp_path, lambda m: spoil(m, "/3/act"))
+    file = save(blocks(8), tmp_path)
+    version = Version(file, tmp_path, lambda m: spoil(m, "/3/act"))
 
     def measure(tensor: str) -> Errors:
         if version.runs == 2:
             raise KeyboardInterrupt
         return version.measure(tensor)
 
-    found = search_for_layer(markable, Errors(floors={"y": 100.0}), "10.8.0", measure, print)
+    found = search_for_layer(read_graph(file), Errors(floors={"y": 100.0}), "10.8.0", measure, print)
     assert len(found.steps) == 2
     assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
 
