@@ -65,7 +65,7 @@ STREAMS = make_repro(
 )  # fmt: skip
 
 
-NOISE = {
+NOISE: dict[str, Any] = {
     "key": "k", "precision": "fp16-flag", "outputs": {"y": {"fp32": 1e-7, "tf32": 1e-4, "fp16": 4e-4}},
 }  # fmt: skip
 

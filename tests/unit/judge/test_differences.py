@@ -157,19 +157,3 @@ def test_an_output_that_is_gone_or_damaged_is_none_or_told(tmp_path: Path) -> No
         unpack_kept(tmp_path, kept["sha256"], tmp_path / "y.npy")
     file.write_bytes(b"no archive")
     assert open_kept(tmp_path, kept) is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "settled"),
-    [
-        ([np.array([1, 2], np.int32)], [np.array([1, 2], np.int64)], True),  # TensorRT 8 has no int64
-        ([np.array([True, False])], [np.array([True, False])], True),
-        ([np.array([1, 2])], [np.array([1, 3])], False),
-        ([np.array([1.0, 2.0])], [np.array([1.0, 2.0])], False),
-        ([], [], False),
-    ],
-)
-def test_integers_that_are_equal_in_all_samples_need_no_floor(
-    before: list[Any], after: list[Any], settled: bool
-) -> None:
-    assert compare(samples(*before), samples(*after)).is_settled is settled

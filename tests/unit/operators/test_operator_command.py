@@ -7,11 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from onnx import TensorProto, helper, save_model
+from onnxmodels import FLOAT, make_model, node, saved
 from operators.operatorrecords import NEW, OLD
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.operators.models import check_operators, sum_up_operators
 from trtmatrix.operators.records import write_record
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -31,22 +30,11 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def model(tmp_path: Path) -> Path:
     """A model of Relu, GridSample, Mish and an operator that no test has."""
     nodes = [
-        helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("GridSample", ["b", "g"], ["c"], mode="bicubic"),
-        helper.make_node("Mish", ["c"], ["d"]), helper.make_node("Erf", ["d"], ["y"]),
+        node("Relu", "x", "a"), node("Relu", "a", "b"), node("GridSample", "b g", "c", mode="bicubic"),
+        node("Mish", "c", "d"), node("Erf", "d", "y"),
     ]  # fmt: skip
-    infos = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 1, 4, size])
-        for name, size in (("x", 4), ("g", 2))
-    ]
-    graph = helper.make_graph(
-        nodes, "g", infos, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
-    )
-    save_model(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8),
-        tmp_path / "m.onnx",
-    )
-    return tmp_path / "m.onnx"
+    inputs = {"x": (FLOAT, [1, 1, 4, 4]), "g": (FLOAT, [1, 1, 4, 2])}
+    return saved(make_model(nodes, inputs, {"y": (FLOAT, None)}, opset=18), tmp_path / "m.onnx")
 
 
 def test_the_screen_counts_names_what_is_wrong_and_what_changed(
@@ -126,15 +114,3 @@ def test_upgrade_counts_what_is_right_at_both_and_names_the_rest(
     told = capsys.readouterr().out
     assert "in ONNX's tests at 8.5.3.1 (nvidia-h200): 1 right, 1 in no test at this opset, 1 refused" in told
     assert "Mish at 8.5.3.1 refused in every test: 1 of 1: test_mish (refused by the parser)" in told
-
-
-def test_a_model_whose_operators_are_right_at_both_takes_one_sentence() -> None:
-    graph = helper.make_graph(
-        [helper.make_node("GridSample", ["x", "g"], ["y"])], "g",
-        [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("x", "g")],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
-    )  # fmt: skip
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 16)])
-    found = check_operators(made, "m", [NEW], ["8.6.0"])
-    assert sum_up_operators(found) == "in ONNX's tests at 8.6.0 (nvidia-h200): 1 right"
-    assert not found.is_bad

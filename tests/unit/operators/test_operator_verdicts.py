@@ -23,20 +23,13 @@ def verdict_of(y: Any, expected: Any, ended: str = ends.RAN) -> tuple[Verdict, s
 @pytest.mark.parametrize(
     ("y", "wrong"),
     [
-        (np.ones((2, 3), np.float32), ""),
-        (np.full((2, 3), 1.0009, np.float32), ""),
-        (np.ones((2, 3), np.float64), ""),
-        (None, "output y is not there"),
+        (np.full((2, 3), 1.0009, np.float32), ""), (np.ones((2, 3), np.float64), ""),
+        (None, "output y is not there"), (np.ones((2, 3), np.int32), "y is int32 instead of float32"),
         (np.ones((3, 2), np.float32), "y has the shape [3, 2] instead of [2, 3]"),
-        (np.ones((2, 3), np.int32), "y is int32 instead of float32"),
-        (
-            np.full((2, 3), NAN, np.float32),
-            "y: 6 of 6 values are off, the furthest at [0, 0]: nan instead of 1",
-        ),
-        (
-            np.array([[1, 1, 1], [1, 1.5, 3]], np.float32),
-            "y: 2 of 6 values are off, the furthest at [1, 2]: 3 instead of 1",
-        ),
+        (np.full((2, 3), NAN, np.float32),
+         "y: 6 of 6 values are off, the furthest at [0, 0]: nan instead of 1"),
+        (np.array([[1, 1, 1], [1, 1.5, 3]], np.float32),
+         "y: 2 of 6 values are off, the furthest at [1, 2]: 3 instead of 1"),
     ],
 )  # fmt: skip
 def test_values_shape_and_type_are_held_against_onnx_s_own(y: Any, wrong: str) -> None:

@@ -12,9 +12,10 @@ import numpy as np
 import onnx
 import pytest
 from builders import make_case, make_loaded, make_repro
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from onnxmodels import FLOAT, make_model, node
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
 from trtmatrix.common.errors import UsageError
@@ -35,11 +36,7 @@ SHARED = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def identity_model() -> onnx.ModelProto:
-    value = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3]) for n in "xy"]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Identity", ["x"], ["y"])], "g", value[:1], value[1:]
-    )
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    return make_model([node("Identity", "x", "y")], {"x": (FLOAT, [2, 3])}, {"y": (FLOAT, [2, 3])})
 
 
 class Preparing(ModuleType):
@@ -54,12 +51,8 @@ class Preparing(ModuleType):
         self.calls += 1
         if "raise" in params:
             raise ZeroDivisionError("as asked")
-        whole = {
-            "model": identity_model(),
-            "inputs": {"x": SHARED},
-            "reference": {"y": SHARED.astype(np.float64)},
-        }
-        return {**whole, **self.result}
+        whole = {"model": identity_model(), "inputs": {"x": SHARED}}
+        return {**whole, "reference": {"y": SHARED.astype(np.float64)}, **self.result}
 
 
 def loaded(digest: str = "d", **result: Any) -> LoadedRepro:
@@ -96,20 +89,18 @@ def test_a_case_may_bring_another_graph_to_check_and_more_arrays(tmp_path: Path)
     ("change", "same"),
     [({}, True), ({"id": "other"}, True), ({"builds": 3}, True), ({"params": {"precision": "fp16"}}, False)],
 )
-def test_a_folder_depends_on_the_parameters(change: dict[str, Any], same: bool) -> None:
-    case = make_case()
-    other = dataclasses.replace(case, **change)
+def test_a_folder_depends_on_the_parameters_and_on_the_code_that_makes_it(
+    change: dict[str, Any], same: bool
+) -> None:
+    case, other = make_case(), dataclasses.replace(make_case(), **change)
     assert (case_key(loaded(), case) == case_key(loaded(), other)) is same
     assert (case_digest(case) == case_digest(other)) is same
-
-
-@pytest.mark.parametrize(
-    ("part", "same"), [({"noise": "a"}, False), ({"authoring": "a"}, False), ({"probe": "a"}, True)]
-)
-def test_a_folder_depends_on_the_code_that_makes_it(part: dict[str, str], same: bool) -> None:
-    one, other = loaded(), loaded()
-    vars(one)["code"], vars(other)["code"] = Code(), Code(**part)
-    assert (case_key(other, make_case()) == case_key(one, make_case())) is same
+    plain = loaded()
+    vars(plain)["code"] = Code()
+    for part, alike in (("noise", False), ("authoring", False), ("probe", True)):
+        made = loaded()
+        vars(made)["code"] = Code(**{part: "a"})
+        assert (case_key(made, case) == case_key(plain, case)) is alike
 
 
 def test_what_a_product_is_given_has_a_digest_and_a_reference_is_no_part_of_it(tmp_path: Path) -> None:
@@ -134,6 +125,7 @@ def test_a_prepare_that_fails_leaves_nothing(
     assert files(tmp_path) == []
 
 
+@settings(max_examples=30)
 @given(arrays.arrays(np.float64, st.integers(0, 5), elements=st.floats(width=64)))
 def test_narrowing_loses_nothing(array: np.ndarray[Any, np.dtype[np.float64]]) -> None:
     narrow = smallest_exact(array)

@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pagereading import Page, check_ids
 from reportparts import ODD
@@ -28,10 +28,6 @@ def drawn(plot: Plot) -> str:
         render_figure(plot).partition("\n<svg")[1].strip()
         + render_figure(plot).partition("\n<svg")[2].partition("\n</div>")[0]
     )
-
-
-def data(plot: Plot) -> Page:
-    return Page("<details" + render_figure(plot).partition("<details")[2].removesuffix("\n</figure>\n"))
 
 
 def test_shapes_tell_verdicts_apart() -> None:
@@ -58,7 +54,7 @@ POINTS = st.builds(
 ANY_LINES = st.dictionaries(st.text(max_size=9) | st.just(ODD), st.lists(POINTS, max_size=4), max_size=12)
 
 
-@PATIENT
+@settings(PATIENT, max_examples=30)
 @given(ANY_LINES, st.sampled_from((FLOORS, "ms")))
 def test_any_plot_is_well_formed(lines: dict[str, list[Point]], unit: str) -> None:
     plot = Plot(name="p", title=ODD, unit=unit, lines=lines)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from builders import (
-    make_case,
-    make_cell,
-    make_entry,
-    make_repro,
-    make_version,
-)
+from builders import make_case, make_cell, make_entry, make_repro, make_version
 from goldenfile import check_golden
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED
