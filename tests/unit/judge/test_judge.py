@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import make_case, make_cell, make_record, make_repro, make_version
 from judge.test_numbers import make_noise
@@ -16,6 +18,7 @@ from trtmatrix.judge.record import ENDS, Record, write_number
 from trtmatrix.suite.matrix import Fact
 from trtmatrix.suite.model import Cause, Known, Outcome, Verdict
 from trtmatrix.suite.repros import Case
+from trtprobe.answer import measure_all
 
 V107 = make_version("10.7.0", library="10.7.0.23")
 
@@ -183,3 +186,41 @@ def test_the_bound_is_the_envelope_with_its_margin(
     calibration = Calibration(envelopes={"k": {"lost-scale": envelope}} if envelope else {})
     noise = make_noise(c={"lost-scale": {"tf32": own}})
     assert calibration.bound(noise, "lost-scale") == pytest.approx(bound)
+
+
+# An output of another shape than its reference: a failure and no trouble, believed in time.
+
+
+SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
+SCALAR = "shape (2,), the reference has ()"
+SHAPES = "ms: wrong shape: (1, 1, 1) instead of (2, 24, 1); v.s1: wrong shape: (2,) instead of ()"
+MISSHAPEN = "wrong shape: (1, 1, 1) instead of (2, 24, 1)"
+CELL = make_cell(case=make_case())
+
+
+@pytest.mark.parametrize(
+    ("ended", "detail", "reason"),
+    [
+        ("probe failed", f"build 2 of 3: raised ValueError: {SAID}", MISSHAPEN),
+        ("probe failed", f"ms: {SAID}; v.s1: {SCALAR}", SHAPES),
+        ("probe failed", "raised ValueError: shape (1,), the defect lost has (2,)", ""),
+        ("crashed", f"raised ValueError: {SAID}", ""),
+    ],
+)  # fmt: skip
+def test_shapes_are_read_from_what_the_probe_says(ended: str, detail: str, reason: str) -> None:
+    record = make_record(CELL, ended=ended, detail=detail)
+    outcome = judge([record], CELL.case, CELL.version, CELL.repro)
+    if reason:
+        assert (outcome.verdict, outcome.cause, outcome.reason) == (Verdict.FAIL, None, reason)
+    else:
+        assert (outcome.verdict, outcome.cause) == (Verdict.NO_VERDICT, Cause(ended))
+
+
+def test_the_probe_names_every_output_of_another_shape_and_measures_the_others() -> None:
+    reference = {"ms": np.ones((2, 24, 1)), "v.s1": np.ones(()), "y": np.ones(3)}
+    files: Any = SimpleNamespace(reference=reference, defects={})
+    odd: list[str] = []
+    found = measure_all({"ms": np.ones((1, 1, 1)), "v.s1": np.ones(2), "y": np.ones(3)}, files, odd)
+    assert list(found["outputs"]) == ["y"]
+    record = make_record(CELL, ended="probe failed", detail="; ".join(odd))
+    assert judge([record], CELL.case, CELL.version, CELL.repro).reason == SHAPES

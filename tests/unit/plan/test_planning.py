@@ -6,19 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import H200, make_case, make_cell, make_matrix, make_repro
+from bench.speed.machine import ROOT
+from builders import H200, make_case, make_cell, make_matrix, make_record, make_repro, make_version
+from hypothesis import given
+from hypothesis import strategies as st
 from nowhere import go_nowhere
 
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.images.downloads import image_words
+from trtmatrix.judge.entry import Stored, find_expectation
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.order import estimate_seconds, group_cases, order_launches, split_launch
 from trtmatrix.plan.survey import Survey, take_survey
+from trtmatrix.records.store import write_record
 from trtmatrix.run.perform import Options, announce
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.model import NO_GPU, Exclusion
+from trtmatrix.suite.model import NO_GPU, Basis, Exclusion, Gpu, Product, Verdict
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
@@ -121,3 +127,132 @@ def test_images_that_are_not_here_are_counted_with_their_size(
     }
     for names, words in IMAGES_TO_FETCH.items():
         assert image_words([launches[name] for name in names], context.lock, engine) == words
+
+
+# Which versions are shown without being asked for, and what the repros say of the newest ones.
+
+
+AGREED = ["8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0"]
+
+
+@pytest.fixture(autouse=True)
+def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+
+
+def project(folder: Path, *versions: str) -> Context:
+    """The project itself, without any record."""
+    options = ProjectOptions(
+        matrix=ROOT / "matrix.yaml", repros=ROOT / "repros", results=folder / "results", cache=folder,
+        selection=Selection(versions=versions),
+    )  # fmt: skip
+    return open_context(options)
+
+
+def shown(context: Context) -> list[str]:
+    survey = take_survey(context, Pull.NEVER)
+    assert {item.cell.version.name for item in survey.plan.excluded} <= {
+        cell.version.name for cell in survey.cells
+    }
+    on_gpu = (cell.version for cell in survey.cells if cell.version.product is Product.TENSORRT)
+    return list(dict.fromkeys(version.name for version in on_gpu))
+
+
+def test_an_addition_is_shown_where_somebody_reports_of_it_or_where_it_is_named(tmp_path: Path) -> None:
+    context = project(tmp_path)
+    names = shown(context)
+    assert set(AGREED) <= set(names), "10.0.0 is shown though nobody reports of it"
+    assert {"8.5.1.7", "10.3.0", "10.11.0", "10.13.3"} <= set(names)
+    assert not {"10.9.0", "10.14.1", "10.16.0", "11.0.0", "11.1.0", "11.2.1"} & set(names)
+    assert shown(project(tmp_path, "10.8.0", "11.2.1")) == ["10.8.0", "11.2.1"]
+
+
+def test_an_addition_is_shown_where_it_was_measured(tmp_path: Path) -> None:
+    assert "11.2.1" not in shown(project(tmp_path))
+    record = make_record(make_cell(make_repro(), version="11.2.1", gpu=H200))
+    write_record(tmp_path / "results", record)
+    assert "11.2.1" in shown(project(tmp_path))
+
+
+def test_the_repros_say_of_new_versions_what_their_sources_do(tmp_path: Path) -> None:
+    context = project(tmp_path)
+    for name, wanted, version, expected in (
+        ("cumsum-axes", "two-axes-4x2", "10.7.0", (Verdict.PASS, Basis.ASSUMED)),
+        ("cumsum-axes", "two-axes-4x2", "10.11.0", (Verdict.FAIL, Basis.REPORTED)),
+        ("transpose-constant", "constant-int32", "8.5.2.2", None),
+        ("gemv-pair", "mlp-fp32", "11.0.0", (Verdict.FAIL, Basis.ASSUMED)),
+    ):
+        repro = context.repros[name].repro
+        case = next(case for case in repro.cases if case.id.startswith(wanted))
+        said = find_expectation(make_cell(repro, case, context.matrix.version(version), NO_GPU))
+        assert (said and (said.verdict, said.basis)) == expected, (name, version)
+
+
+# In which order launches start, how one is split over boards, which cases are prepared together.
+
+
+A, B, C = (make_case(name) for name in "abc")
+ABC = make_repro(A, B, C)
+CELLS = [make_cell(ABC, case) for case in ABC.cases]
+
+
+def took(cell: Cell, seconds: int, day: int = 1, **fields: object) -> Stored:
+    """A stored record of a cell that took so long."""
+    times = {
+        "started": f"2025-01-{day:02}T00:00:00.000Z",
+        "finished": f"2025-01-{day:02}T00:00:{seconds:02}.000Z",
+    }
+    record = make_record(cell, **times, **fields)  # type: ignore[arg-type] # fields of the record's JSON
+    return Stored(record=record, local=True)
+
+
+def test_a_cell_takes_as_long_as_last_time_on_any_gpu() -> None:
+    elsewhere = make_cell(ABC, A, gpu=Gpu(slug="l4", name="L4"))
+    seconds = estimate_seconds(CELLS, [took(CELLS[0], 40), took(elsewhere, 10, day=2), took(CELLS[1], 30)])
+    assert [seconds[cell.id] for cell in CELLS] == [10, 30, 20], "of what is not known: the average"
+
+
+def launch(name: str, *cells: Cell, pull: bool = False) -> Launch:
+    version = make_version(name)
+    return Launch(
+        version=version, gpu=H200, cells=tuple(replace(cell, version=version) for cell in cells), pull=pull
+    )
+
+
+def is_here(launch: Launch) -> bool:
+    return not launch.pull
+
+
+def test_what_is_here_starts_first_and_then_the_longest() -> None:
+    small, large = launch("10.7.0", CELLS[0]), launch("10.8.0", *CELLS)
+    far, farther = launch("10.9.0", *CELLS, pull=True), launch("10.6.0", CELLS[0], pull=True)
+    ordered = order_launches([farther, small, far, large], {}, is_here)
+    assert ordered == [large, small, far, farther]
+    slow = {cell.id: 100.0 for cell in small.cells}
+    assert order_launches([large, small], slow, is_here) == [small, large]
+
+
+@given(st.lists(st.floats(0.1, 50), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 4))
+def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, repros: int) -> None:
+    owners = [make_repro(make_case("x"), id=f"repro{n}") for n in range(repros)]
+    cells = [make_cell(owners[n * repros // len(times)], make_case(f"c{n}")) for n in range(len(times))]
+    whole = launch("10.7.0", *cells)
+    seconds = {cell.id: time for cell, time in zip(whole.cells, times, strict=True)}
+    split = split_launch(whole, parts, seconds)
+    assert 1 <= len(split) <= min(parts, len(times)), "cells that are over at once may stay together"
+    assert sorted(cell.id for part in split for cell in part.cells) == sorted(cell.id for cell in whole.cells)
+    place = {cell.id: n for n, cell in enumerate(whole.cells)}
+    assert all([place[c.id] for c in part.cells] == sorted(place[c.id] for c in part.cells) for part in split)
+    totals = [sum(seconds[cell.id] for cell in part.cells) for part in split]
+    ideal = sum(times) / min(parts, len(times))
+    assert max(totals) <= (ideal + max(*times, ideal / 2)) * 1.000001
+
+
+def test_cases_that_draw_the_same_numbers_go_together() -> None:
+    cases = [make_case(name, noise_key=f"r:a=1 precision={name} queries=3") for name in ("tf32", "fp16")]
+    alone = make_case("alone", noise_key="r:n=2 precision=fp16")
+    repro = make_repro(alone, *cases)
+    groups = group_cases(
+        [make_cell(repro, case, version) for version in ("10.7.0", "10.8.0") for case in repro.cases]
+    )
+    assert [[cell.case.id for cell in group] for group in groups] == [["tf32", "fp16"], ["alone"]]

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
-from builders import make_case, make_cell, make_entry, make_repro
+from builders import (
+    make_case,
+    make_cell,
+    make_entry,
+    make_expectation,
+    make_reported,
+    make_repro,
+    make_unknown,
+)
 from goldenfile import check_golden
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +28,19 @@ from shown import NOISE, PATIENT, many_entries, sample_entries
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import BUILT
-from trtmatrix.judge.words import cell_text, has_evidence
+from trtmatrix.judge.words import (
+    CAUSE_WORDS,
+    EVIDENCE_MEANINGS,
+    NOT_SUPPORTED,
+    PRODUCT_NAMES,
+    VERDICT_WORDS,
+    cell_text,
+    has_evidence,
+)
+from trtmatrix.suite.model import Basis, Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.plots import floors_of, latency_of, make_plots
-from trtmatrix.tables.render_data import render_json
+from trtmatrix.tables.render_data import render_json, render_junit
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
 
@@ -132,3 +153,141 @@ def test_blocks_repeat_the_rows_and_no_column_is_lost() -> None:
     assert len(blocks) == 3
     assert sum(line.count("PASS¹ 175") for line in blocks) == 20
     assert all(any(name in line.split() for line in lines) for name in names)
+
+
+# JSON for programs, JUnit for continuous integration.
+
+
+def test_json_sample() -> None:
+    check_golden("table.json", render_json(sample_entries(), generated=NOW))
+
+
+def test_junit_sample() -> None:
+    check_golden("table.xml", render_junit(sample_entries()))
+
+
+def parse_xml(entries: Sequence[Entry]) -> ET.Element:
+    """Render and read the bytes that a file would hold."""
+    return ET.fromstring(render_junit(entries).encode())  # noqa: S314 - our own text
+
+
+def only_case(entry: Entry) -> ET.Element:
+    """Return the one test case of an entry."""
+    (case,) = parse_xml([entry]).iter("testcase")
+    return case
+
+
+def result_of(entry: Entry) -> str | None:
+    """Return what the test case of an entry ended in."""
+    tags = [child.tag for child in only_case(entry) if child.tag != "properties"]
+    assert len(tags) <= 1
+    return tags[0] if tags else None
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_only_trouble_with_the_machinery_is_an_error(cause: Cause) -> None:
+    assert result_of(make_entry(ended=cause.value)) == ("error" if cause.is_machinery else "skipped")
+
+
+@pytest.mark.parametrize(
+    ("entry", "result"),
+    [
+        (make_entry(), None),
+        (make_entry(ended="built"), None),
+        (make_entry(value=1373.4), "failure"),
+        (make_entry(make_cell(make_repro(expectations=(make_expectation(),))), 1373.4), None),
+        (make_entry(value=1373.4, evidence=Evidence.RECORDED), "skipped"),
+        (make_entry(make_cell(case=make_case(limits={}))), "skipped"),
+        (make_unknown(), "skipped"),
+    ],
+    ids=["pass", "built", "surprise", "expected-fail", "recorded", "invalid", "none"],
+)
+def test_only_a_surprise_measured_here_is_a_failure(entry: Entry, result: str | None) -> None:
+    assert result_of(entry) == result
+
+
+def test_characters_that_xml_forbids_are_left_out() -> None:
+    text = "a\x00\x1b[31mb\x0b\ufffe & <c>\ud800"
+    (skipped,) = only_case(make_entry(ended="crashed", detail=text)).iter("skipped")
+    assert skipped.get("message") == "NO VERDICT (crashed): a [31mb & <c>"
+
+
+# Every member of every enum that a cell can show is in the tables, in each of their shapes.
+
+
+PAGES: dict[str, Callable[[Sequence[Entry]], str]] = {
+    "text": render_text,
+    "markdown": render_markdown,
+    "html": lambda entries: render_html(entries, generated=NOW),
+}
+VERSIONS = {
+    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
+    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
+}  # fmt: skip
+
+
+def of_verdict(verdict: Verdict) -> Entry:
+    entry = replace(make_entry(), outcome=Outcome(verdict=verdict, builds=3, failed=1))
+    return replace(entry, expectation=make_expectation(verdict))
+
+
+def of_evidence(evidence: Evidence) -> Entry:
+    match evidence:
+        case Evidence.NONE:
+            return make_unknown()
+        case Evidence.REPORTED:
+            return make_reported(make_cell())
+        case Evidence.MEASURED | Evidence.RECORDED:
+            return make_entry(evidence=evidence)
+
+
+def of_basis(basis: Basis) -> Entry:
+    said = make_expectation(basis=basis, source="a page", on="")
+    return make_entry(make_cell(make_repro(expectations=(said,))))
+
+
+SHOWN: list[tuple[Entry, str]] = [  # an entry, and what every page must say of it
+    *((of_verdict(verdict), VERDICT_WORDS[verdict]) for verdict in Verdict),
+    *((make_entry(ended=cause.value), CAUSE_WORDS[cause]) for cause in Cause),
+    *((make_entry(ended=cause.value), cause.value) for cause in Cause),
+    *((of_evidence(evidence), EVIDENCE_MEANINGS[evidence]) for evidence in Evidence),
+    *((make_unknown(excluded=why), f"1 {why.value}") for why in Exclusion),
+    (make_unknown(excluded=Exclusion.UNSUPPORTED_GPU), NOT_SUPPORTED),
+    *(
+        (make_entry(make_cell(version=VERSIONS[product])), f"1 {PRODUCT_NAMES[product]} cell")
+        for product in Product
+    ),
+    *((of_basis(basis), f"FAIL ({basis.value}: a page)") for basis in Basis),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(("entry", "words"), SHOWN, ids=[words for _, words in SHOWN])
+def test_every_member_has_its_words_on_every_page(entry: Entry, words: str, page: str) -> None:
+    other = make_entry(make_cell(version="10.8.0"))
+    text = PAGES[page]([entry] if entry.record else [entry, other])
+    assert words in " ".join(text.replace("\\", "").split())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_does_not_occur_is_not_explained(page: str) -> None:
+    text = PAGES[page]([make_entry()])
+    absent = [EVIDENCE_MEANINGS[Evidence.RECORDED], EVIDENCE_MEANINGS[Evidence.REPORTED], NOT_SUPPORTED]
+    assert not [words for words in absent if words in text]
+
+
+IN_JSON: list[tuple[Entry, str, str]] = [
+    *((of_verdict(verdict), "verdict", verdict.value) for verdict in Verdict),
+    *((make_entry(ended=cause.value), "cause", cause.value) for cause in Cause),
+    *((of_evidence(evidence), "evidence", evidence.value) for evidence in Evidence),
+    *((make_entry(make_cell(case=make_case(control=kind))), "control", kind.value) for kind in Control),
+    *((make_entry(make_cell(version=VERSIONS[kind])), "product", kind.value) for kind in Product),
+    *((make_unknown(excluded=why), "excluded", why.value) for why in Exclusion),
+    *((of_basis(basis), "expected", basis.value) for basis in Basis),
+]
+
+
+@pytest.mark.parametrize(("entry", "key", "value"), IN_JSON, ids=[value for *_, value in IN_JSON])
+def test_every_member_is_in_the_json(entry: Entry, key: str, value: str) -> None:
+    found = json.loads(render_json([entry], generated=NOW))["cells"][0][key]
+    assert value in (found.values() if isinstance(found, dict) else [found])

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_entry, make_repro, make_version
 from goldenfile import check_golden
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pagereading import Page, check_ids
+from reportparts import ODD
+from shown import PATIENT
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import Evidence
+from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.suite.repros import Twin
+from trtmatrix.tables.html_page import GLYPHS, make_style, read_template
+from trtmatrix.tables.plots import FLOORS, Plot, Point, render_figure
 from trtmatrix.tables.remarks import find_contradicted
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.tables.table import make_tables
+from trtmatrix.upgrade.document import TONES
 from trtmatrix.upgrade.findings import Entries, make_case_line
+from trtmatrix.upgrade.report import Change, Decision, Weight
 
 TWIN = Twin(
     measure="apart", label="sum of |a - b|", cases=("sdpa-*",), source="thread",
@@ -100,3 +113,122 @@ def test_an_upgrade_says_where_both_sides_had_different_drivers(same: bool) -> N
     line = make_case_line(REPRO.id, REPRO.cases[0], Entries(entries, NOT_CALIBRATED), "10.7.0", "10.8.0")
     told = line.why.endswith("; measured with driver 580.159.04 before, 570.86.15 after")
     assert told is not same
+
+
+# Plots: where points stand, which shape they have, what is said instead of them, and their data.
+
+
+LINES = {f"a/{ODD}": [Point(version="8.6.0", value=1.0, word="PASS 1")]}
+PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, lines=LINES)
+
+
+def parse(plot: Plot) -> ET.Element:
+    """Read the plot as XML, which is stricter than HTML."""
+    return ET.fromstring(drawn(plot))  # noqa: S314 - our own text
+
+
+def drawn(plot: Plot) -> str:
+    return (
+        render_figure(plot).partition("\n<svg")[1].strip()
+        + render_figure(plot).partition("\n<svg")[2].partition("\n</div>")[0]
+    )
+
+
+def test_shapes_tell_verdicts_apart() -> None:
+    points = tuple(
+        Point(version=str(number), value=1.0, word=word)
+        for number, word in enumerate(("PASS 1", "[PASS¹ 1]", "(FAIL)", "FLAKY 1/4", ""))
+    )
+    root = parse(replace(PLOT, lines={"x": points}))
+    shapes = [list(group)[1] for group in root.iter("g")]
+    assert [shape.attrib["class"] for shape in shapes] == ["good", "good", "bad", "other", "other"]
+    root = parse(replace(PLOT, must_fail=frozenset(LINES)))
+    assert {list(group)[1].attrib["class"] for group in root.iter("g")} == {"must"}
+
+
+FLOATS = st.floats(allow_nan=True, allow_infinity=True)
+
+
+POINTS = st.builds(
+    Point,
+    version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")),
+    value=st.none() | FLOATS,
+    word=st.sampled_from(("PASS 1", "(FAIL)", ODD)),
+)
+ANY_LINES = st.dictionaries(st.text(max_size=9) | st.just(ODD), st.lists(POINTS, max_size=4), max_size=12)
+
+
+@settings(PATIENT, max_examples=30)
+@given(ANY_LINES, st.sampled_from((FLOORS, "ms")))
+def test_any_plot_is_well_formed(lines: dict[str, list[Point]], unit: str) -> None:
+    plot = Plot(name="p", title=ODD, unit=unit, lines=lines)
+    if render_figure(plot):
+        parse(plot)
+        places = re.findall(r' (?:d|cx|cy|x|y|transform)="([^"]*)"', drawn(plot))
+        assert not any("nan" in place or "inf" in place for place in places)
+    check_ids(Page(render_figure(plot)))
+
+
+# The pages' colours: readable in light and dark, and none that was not looked at.
+
+
+STYLE = make_style(read_template("matrix.css"))
+LIGHT, DARK = (dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part))
+               for part in read_template("colours.css").split("endmacro")[:2])  # fmt: skip
+
+TEXT = 4.5
+"""The least contrast of text on its ground (WCAG 2.2, success criterion 1.4.3)."""
+
+SHAPE = 3.0
+"""The least contrast of what must be seen to understand or to operate (success criterion 1.4.11)."""
+
+_GROUNDS = ("page", "card", "head")
+_TINTS = ("good", "bad", "warn", "unsure")
+
+PAIRS: tuple[tuple[str, str, float], ...] = (
+    *(("ink", ground, TEXT) for ground in (*_GROUNDS, "plain-back", *(f"{tint}-back" for tint in _TINTS))),
+    *(("soft", ground, TEXT) for ground in _GROUNDS),
+    *(("link", ground, TEXT) for ground in (*_GROUNDS, *(f"{tint}-back" for tint in _TINTS))),
+    *((tint, f"{tint}-back", TEXT) for tint in _TINTS),
+    *((tint, ground, TEXT) for tint in _TINTS for ground in _GROUNDS),
+    *(
+        (f"mark-{mark}", ground, SHAPE)
+        for mark in ("good", "bad", "other", "line")
+        for ground in _GROUNDS[:2]
+    ),
+    ("edge", "page", SHAPE),
+    ("edge", "card", SHAPE),
+)
+"""What stands on what: a foreground, its ground, and the least contrast."""
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours: https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    """The relative luminance: https://www.w3.org/TR/WCAG22/#dfn-relative-luminance."""
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
+def test_each_pair_has_the_contrast_that_it_needs(colours: Mapping[str, str]) -> None:
+    poor = [(f, g, contrast(colours[f], colours[g])) for f, g, least in PAIRS
+            if contrast(colours[f], colours[g]) < least]  # fmt: skip
+    assert poor == []
+
+
+def test_both_themes_have_all_colours_and_the_style_no_others() -> None:
+    assert LIGHT.keys() == DARK.keys()
+    assert set(re.findall(r"var\(--([a-z-]+)\)", STYLE)) == set(LIGHT)
+    assert set(re.findall(r"#[0-9a-f]{3,8}\b", STYLE)) == {*LIGHT.values(), *DARK.values()}
+
+
+def test_each_word_has_a_tone_and_each_tone_a_sign() -> None:
+    assert set(TONES) == {*Decision, *Change, *Weight, *Verdict}
+    assert set(TONES.values()) <= set(GLYPHS)
+    assert len(set(GLYPHS.values())) == len(GLYPHS)
