@@ -142,7 +142,7 @@ def _write(archive: ZipFile) -> None:
             content = form.SerializeToString(deterministic=True)
             nodes = [node.op_type for node in form.graph.node if node.op_type != "Constant"]
             operator = nodes[0] if len(nodes) == 1 else "" if nodes else "Constant"
-            ranges = {}  # its shape, or values where these may set a shape
+            ranges = {}  # of inputs that may need one: their shape, or values where these may set a shape
             for info in _fed(form):
                 array = inputs[info.name]
                 if any(not dim.HasField("dim_value") for dim in info.type.tensor_type.shape.dim):

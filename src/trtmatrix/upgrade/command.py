@@ -196,6 +196,8 @@ def _look_at(
     from trtmatrix.model.own_model import model_repro
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
+    from trtmatrix.operators.models import check_operators, sum_up_operators
+    from trtmatrix.operators.records import read_operator_records
     from trtmatrix.upgrade import model_section as of_model
 
     model, calibration = one.wanted.model, question.entries.calibration
@@ -211,7 +213,11 @@ def _look_at(
         graph, compute = load_model(model.model), question.gpu.compute or ""
         check = check_model(graph, model.model.name, facts, names, compute)
         section = of_model.with_nodes(section, check, *names)
-        section = of_model.with_operators(section, graph, context, names, question.gpu.slug)
+        tested = check_operators(
+            graph, section.name, read_operator_records(context.project.results), names, (question.gpu.slug,)
+        )
+        known = (("operators", sum_up_operators(tested)),) if tested.versions else ()
+        section = replace(section, facts=(*section.facts, *known))
         section = of_model.with_cpu(section, one.context, stored, calibration)
     return Own(section=section, entries=Entries(mine, calibration), limit=one.wanted.max_slowdown)
 

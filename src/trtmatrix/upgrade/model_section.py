@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onnx import ModelProto
-
 from trtmatrix.common.words import counted, name_source, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
@@ -32,8 +30,6 @@ from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import StaticCheck, describe_versions, name_nodes, sum_up
 from trtmatrix.onnxmodel.preparing import mark_of
-from trtmatrix.operators.models import check_operators, sum_up_operators
-from trtmatrix.operators.records import read_operator_records
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import open_kept, read_kept, unpack_kept
@@ -141,12 +137,12 @@ def make_samples(
                     name: value for name, value in read_floors(build, subject).items()
                     if (noise.floor(name, subject.precision) or 0.0) <= useful
                 }  # fmt: skip
-                found = [(errors, *item) for item in relative.items()]
-                for table, name, value in [*found, *((floors, *item) for item in telling.items())]:
-                    spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
-                    output, sample = _split_name(name)
-                    known = table.setdefault(output, {})
-                    known[sample] = max(known.get(sample, 0.0), math.inf if spoilt else value)
+                for table, values in ((errors, relative), (floors, telling)):
+                    for name, value in values.items():
+                        spoilt = bool(build.outputs[name].get("nan_unexpected")) or math.isnan(value)
+                        output, sample = _split_name(name)
+                        known = table.setdefault(output, {})
+                        known[sample] = max(known.get(sample, 0.0), math.inf if spoilt else value)
         for file, name in outputs.items():
             in_floors = floors.get(file, {}).keys() == errors.get(file, {}).keys()
             by_sample = (floors if in_floors else errors).get(file)
@@ -366,14 +362,3 @@ def with_cpu(
         sources = (Source(title=record.file or str(record.cell)),)
         lines += [FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)]
     return replace(section, on_cpu=tuple(lines))
-
-
-def with_operators(
-    section: ModelSection, model: ModelProto, context: Context, versions: Sequence[str], gpu: str
-) -> ModelSection:
-    """Return a model's section with what ONNX's tests say of its operators, where they have been run."""
-    records = read_operator_records(context.project.results)
-    found = check_operators(model, section.name, records, versions, (gpu,))
-    if not found.versions:
-        return section
-    return replace(section, facts=(*section.facts, ("operators", sum_up_operators(found))))
