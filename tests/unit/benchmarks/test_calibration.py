@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 from bench.calibrate import SEEDS, TARGET, calibrate, is_current
-from bench.groups import REPROS, Group, read_groups
+from bench.groups import Group, read_groups
 from judge.test_published import entries
 
-from trtmatrix.judge.calibration import SCHEMA, read_calibration, read_entry
+from trtmatrix.judge.calibration import SCHEMA, read_calibration
 from trtmatrix.judge.factors import VALID_BOUND, VALID_FLOORS
 from trtmatrix.judge.noise import precision_of
 from trtmatrix.judge.record import RAN
-from trtmatrix.prepare.noise import calibrated_noise, emulation_digest, has_noise
+from trtmatrix.prepare.noise import calibrated_noise
 from trtmatrix.suite.model import Verdict
-from trtmatrix.suite.repro_files import LoadedRepro, read_repros
+from trtmatrix.suite.repro_files import LoadedRepro
 
 REMEDY = "the calibration is not the present code's: run `python -m bench.calibrate --changed`"
 SCALED = "controls:graph=wrong-scale precision=tf32"
@@ -43,13 +43,6 @@ def installed() -> dict[str, Any]:
     return data
 
 
-@cache
-def repros() -> tuple[LoadedRepro, ...]:
-    return tuple(
-        loaded for loaded in read_repros(REPROS) if callable(getattr(loaded.module, "emulate", None))
-    )
-
-
 def numbers(entry: Entry) -> Iterator[tuple[str, float]]:
     """Yield each member's largest error and largest c of an entry, by where it stands."""
     for what, by_name in (("error", entry["noise"]["outputs"]), ("c", entry["envelope"])):
@@ -61,17 +54,6 @@ def numbers(entry: Entry) -> Iterator[tuple[str, float]]:
 def allowance(where: str) -> float:
     """Return how much larger a number may be on another CPU: sums in float32 follow its library's order."""
     return 2.0 if precision_of(where.rpartition(" ")[2]) == "fp32" else 1.02
-
-
-def test_every_case_that_is_emulated_has_a_present_entry() -> None:
-    missing = [
-        f"{loaded.repro.id}/{case.id}"
-        for loaded in repros()
-        for digest in [emulation_digest(loaded)]
-        for case in loaded.repro.cases
-        if has_noise(loaded, case) and (read_entry(case.noise_key) or {}).get("code") != digest
-    ]
-    assert not missing, REMEDY
 
 
 def test_it_holds_the_groups_of_the_benchmark_and_no_others() -> None:
@@ -94,21 +76,16 @@ def test_all_seeds_give_the_largest() -> None:
                    for where in now if where.startswith(what) and now[where])  # fmt: skip
 
 
-@cache
-def controls() -> LoadedRepro:
-    return next(loaded for loaded in repros() if loaded.repro.id == "controls")
-
-
 def rewritten(tmp_path: Path, more: str) -> LoadedRepro:
     """Return the controls with code added to their file."""
     file = tmp_path / "controls.py"
-    file.write_text(controls().file.read_text(encoding="utf-8") + more, encoding="utf-8")
-    return replace(controls(), file=file)
+    file.write_text(groups()[SCALED].loaded.file.read_text(encoding="utf-8") + more, encoding="utf-8")
+    return replace(groups()[SCALED].loaded, file=file)
 
 
 def test_an_entry_counts_for_the_code_that_made_it_alone(tmp_path: Path) -> None:
     case = groups()[SCALED].case
-    noise = calibrated_noise(controls(), case, ["lost-scale"])
+    noise = calibrated_noise(groups()[SCALED].loaded, case, ["lost-scale"])
     assert noise is not None
     assert noise["outputs"] == installed()["cases"][SCALED]["noise"]["outputs"]
     assert noise["c"]["lost-scale"] == installed()["cases"][SCALED]["envelope"]["lost-scale"]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.launchers.wheels import LINE
-
 ROOT = Path(__file__).resolve().parents[3]
 SAMPLES = ROOT / "tests" / "unit" / "code"
 """Files that are read and never built."""
@@ -51,10 +49,3 @@ def test_a_dockerfile_pins_its_base_and_its_wheels(file: Path) -> None:
     assert [base for base in bases if not PINNED.fullmatch(base) and base not in given] == []
     calls = [call for line in lines for call in re.split(r"&&|\|\||;", line)]
     assert [call for call in calls if INSTALL.search(call) and "--require-hashes" not in call] == []
-
-
-def test_every_requirement_of_an_image_has_its_hash() -> None:
-    files = [*found("requirements*.txt"), *sorted((ROOT / "docker" / "wheels" / "locks").glob("*.txt"))]
-    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
-    assert [line for line in lines if line and not line.startswith("#") and not LINE.fullmatch(line)] == []
-    assert sum(bool(LINE.fullmatch(line)) for line in lines) > 10

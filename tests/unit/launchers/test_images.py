@@ -13,7 +13,6 @@ import docker.errors
 import pytest
 from builders import make_cell, make_version
 
-from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.pulls import Puller, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
@@ -76,14 +75,6 @@ def test_launches_that_want_one_image_share_one_pull() -> None:
     assert ids == [f"sha256:{IMAGE}"] * 3
     assert engine.pulls == 1
     assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
-
-
-def test_an_image_of_ours_is_never_pulled() -> None:
-    engine, told = StandInEngine(), list[str]()
-    ours = replace(VERSION, origin=ImageOrigin(image="trtmatrix/test:latest"))
-    with pytest.raises(MachineryError, match=r"(?s)no registry has it.*docker/README\.md"):
-        make_images(told).make_ready(replace(launch(), version=ours), as_client(engine))
-    assert (engine.pulls, told) == (0, [])
 
 
 def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() -> None:

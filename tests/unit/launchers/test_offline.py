@@ -15,7 +15,7 @@ from projects import write_wheel
 from trtmatrix.common import offline
 from trtmatrix.common.offline import OfflineError, need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
-from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse
+from trtmatrix.launchers.wheels import find_lacking
 
 
 @pytest.fixture
@@ -86,16 +86,3 @@ def test_what_a_wheelhouse_lacks_for_this_python(wheels: tuple[str, ...], why: s
     assert why in words
     assert bool(words) is bool(why)
     assert find_lacking(None, wheels) == f"{', '.join(wheels)}: not installed, and there is no wheelhouse"
-
-
-def test_the_wheelhouse_is_the_one_that_is_named_else_the_project_s(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TRTMATRIX_WHEELHOUSE", raising=False)
-    assert find_wheelhouse(tmp_path) is None
-    (tmp_path / "wheelhouse").mkdir()
-    assert find_wheelhouse(tmp_path) == tmp_path.resolve() / "wheelhouse"
-    monkeypatch.setenv("TRTMATRIX_WHEELHOUSE", str(tmp_path / "nowhere"))
-    assert find_wheelhouse(tmp_path) is None
-    (tmp_path / "nowhere").mkdir()
-    assert find_wheelhouse(tmp_path / "elsewhere") == tmp_path / "nowhere"

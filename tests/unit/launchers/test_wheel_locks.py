@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trtmatrix.common.errors import ConfigError, MachineryError
-from trtmatrix.launchers import wheels
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.launchers.wheels import LockedWheel, index_options, parse_lock
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.matrix import ImageOrigin
@@ -67,30 +66,6 @@ def test_every_image_of_ours_has_a_lock_that_fits_the_matrix(name: str) -> None:
 
 def test_no_lock_is_left_of_an_image_that_is_not_made() -> None:
     assert {file.stem for file in LOCKS.iterdir()} == set(recipes())
-
-
-REFUSED = f"""\
-ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. …
-    a==1 from file:///a.whl:
-        Expected sha256 {ONE}
-             Got        {TWO}
-"""
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        (REFUSED, ["https://a/simple gives other bytes than the lock allows", f"sha256 {ONE}", TWO]),
-        ("Connection refused by https://me:hunter2@a/", ["https://***@a/", "check network and proxy"]),
-    ],
-)
-def test_why_nothing_was_downloaded_is_told(
-    said: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wheels, "run_to_end", lambda *_: (1, said))
-    with pytest.raises(MachineryError) as told:
-        wheels.download_wheels(["a==1"], [], tmp_path, index="https://a/simple")
-    assert [word for word in words if word not in str(told.value)] == []
 
 
 def test_the_indexes_of_pip_s_own_settings_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
-from trtmatrix.slurm.tasks import cut_tasks, sbatch_words, task_script
+from trtmatrix.slurm.tasks import cut_tasks, task_script
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.keys import keys_schema
 from trtmatrix.suite.model import CellId, Exclusion, Gpu
@@ -69,14 +69,6 @@ def test_each_cell_is_in_one_task_and_no_task_is_empty(
     tasks = cut_tasks(launch, all_of(launch, seconds), site)
     assert sorted(str(cell.id) for task in tasks for cell in task) == sorted(str(c.id) for c in launch.cells)
     assert all(tasks)
-
-
-def test_a_gpus_own_options_follow_the_sites_and_nodes_with_trouble_join_those_that_are_excluded() -> None:
-    site = site_with("options: ['--exclude=bad', '--nice=1']")
-    words = sbatch_words(site, site.gpus[0], name="n", folder="/f", tasks=3, avoid=["worse"])
-    assert words.index("--nice=1") < words.index("--partition=gpu")
-    assert words[-1] == "--exclude=bad,worse"
-    assert {"--array=0-2%8", "--time=60", "--no-requeue", "--export=NONE", "--gres=gpu:h200:1"} <= {*words}
 
 
 @pytest.mark.parametrize("setup", ["[]", "[module load 'a b', 'export X=\"$HOME\"']"])
