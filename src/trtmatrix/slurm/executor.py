@@ -37,9 +37,7 @@ from trtmatrix.suite.plan import Excluded, Launch
 from trtprobe.files import write_json
 
 TRIES = 3  # of a cell whose tasks leave no record of it and say nothing against trying again
-SETTLE = (
-    20  # looks at Slurm, one every few seconds, after which a file or job that was not seen never will be
-)
+SETTLE = 20  # looks at Slurm, one every few seconds, after which a file or job that is missing stays so
 GONE_SECONDS = 45.0  # how long an interrupted run waits until its jobs are gone
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,7 @@ class RunFolder:
     """One command's cells on their way: what it claims and has submitted. Its logs stay when it is closed."""
 
     folder: Path
+    _read: dict[str, Submission] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -77,9 +78,12 @@ class RunFolder:
 
     def submissions(self) -> list[Submission]:
         """Return what was submitted, in order."""
-        folders = sorted(self.folder.glob("[0-9]*"), key=lambda folder: int(folder.name))
-        read = ((folder, _read(folder / "tasks.json")) for folder in folders)
-        return [Submission(folder=folder, tasks=data["tasks"]) for folder, data in read if data]
+        for name in [n for n, sent in self._read.items() if not (sent.folder / "tasks.json").exists()]:
+            del self._read[name]
+        for folder in self.folder.glob("[0-9]*"):
+            if folder.name not in self._read and (data := _read(folder / "tasks.json")):
+                self._read[folder.name] = Submission(folder=folder, tasks=data["tasks"])
+        return [self._read[name] for name in sorted(self._read, key=int)]
 
     def add(self, tasks: Sequence[Sequence[str]]) -> Submission:
         """Make the folder of the next submission."""
@@ -209,6 +213,7 @@ class Shared:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
+    """Return a JSON object of ours; None where it is not there, or damaged."""
     try:
         return read_json(file)
     except (OSError, BorderError):
