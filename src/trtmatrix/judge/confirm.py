@@ -153,8 +153,3 @@ def is_shared(record: Record) -> bool:
 def count_engines(records: Iterable[Record]) -> int:
     """Return how many engines records hold; a process that builds its own counts as one."""
     return sum(record.engines for record in records)
-
-
-def has_engines(records: Sequence[Record], wanted: int) -> bool:
-    """Whether so many engines were measured; how the newest ended otherwise, more would not tell."""
-    return records[0].ended != RAN or count_engines(records) >= wanted

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # only what compares needs NumPy
@@ -78,8 +79,7 @@ def compare_outputs(
     for output in sorted({*before, *after}):
         sides = before.get(output, ()), after.get(output, ())
         notes, count, seen = list[str](), max(map(len, sides)), _Seen()
-        for sample in range(count):
-            a, b = (side[sample] if sample < len(side) else None for side in sides)
+        for sample, (a, b) in enumerate(zip_longest(*sides)):
             if a is None or b is None:
                 where = " and ".join(name for name, side in zip(names, (a, b), strict=True) if side is None)
                 notes.append(f"not kept or not given at {where}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from trtmatrix.common.words import short
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
-from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, why_no_floor
+from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, noise_troubles
 from trtmatrix.judge.numbers import Subject, judge_build, measured, nan_last, read_floors
 from trtmatrix.judge.record import BUILT, RAN, Measured, Record
 from trtmatrix.suite.matrix import Version
@@ -43,9 +43,11 @@ def judge_record(record: Record, case: Case, repro: Repro, calibration: Calibrat
     subject = subject_of(record, case, repro, calibration)
     outcomes = [judge_engine(build, subject) for build in record.builds]
     for number, outcome in enumerate(outcomes):
-        lacking = outcome.verdict is Verdict.INVALID and outcome.reason.startswith((NO_FLOOR, NO_FLOOR_OF))
-        if lacking and (why := why_no_floor(record.noise)):
-            outcomes[number] = replace(outcome, reason=f"{outcome.reason}; {why}")
+        if outcome.verdict is Verdict.INVALID and outcome.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
+            about, why = record.noise.get("reference", {}), noise_troubles(record.noise)
+            if about and not about.get("by"):
+                why = (f"no reference: {about.get('why_not') or 'it could not be computed'}",)
+            outcomes[number] = replace(outcome, reason="; ".join((outcome.reason, *why)))
     return Judged(record=record, engines=tuple(outcomes * (record.engines // len(outcomes))))
 
 

@@ -114,14 +114,6 @@ def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(troubles)
 
 
-def why_no_floor(noise: Mapping[str, Any]) -> str:
-    """Say why outputs of a user's model have no floor, by what its preparation told; else nothing."""
-    about = noise.get("reference", {})
-    if about and not about.get("by"):
-        return f"no reference: {about.get('why_not') or 'it could not be computed'}"
-    return "; ".join(noise_troubles(noise))
-
-
 def fits(noise: Noise | None, outputs: Outputs) -> dict[str, str]:
     """Return the member of the ensemble whose error is nearest to each output's (by their quotient).
 

@@ -67,11 +67,6 @@ def full_words(outcome: Outcome) -> str:
     return f"{outcome.verdict.value} ({some})"
 
 
-def rests_on_one(outcome: Outcome) -> bool:
-    """Whether an outcome is a verdict on a single engine."""
-    return outcome.builds == 1 and outcome.verdict in _RESTS_ON_BUILDS and outcome.cause is None
-
-
 def marked(entry: Entry, text: str) -> str:
     """Put the mark of an entry's evidence around a text."""
     before, after = _FRAMES.get(entry.evidence, ("", ""))
@@ -85,7 +80,8 @@ def cell_text(entry: Entry | None) -> str:
     outcome = entry.outcome
     if outcome is None or _is_unsupported(entry):
         return NOT_SUPPORTED if _is_unsupported(entry) else NO_EVIDENCE
-    word = outcome_word(outcome) + (ONE_BUILD if rests_on_one(outcome) else "")
+    one = outcome.builds == 1 and outcome.verdict in _RESTS_ON_BUILDS
+    word = outcome_word(outcome) + (ONE_BUILD if one else "")
     parts = [word + (SURPRISE if entry.surprise else ""), outcome.fit, entry.figure, entry.board]
     if outcome.verdict is Verdict.FLAKY and outcome.builds:
         parts[1:3] = [f"{outcome.failed}/{outcome.builds}"]
@@ -120,7 +116,7 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
         *((" ".join(_FRAMES.get(e, ("plain",))), EVIDENCE_MEANINGS[e], e in seen) for e in Evidence),
         (SURPRISE, "not as expected", any(entry.surprise for entry in known)),
         (BOARD_MARK, "another driver or variant, named above its table", any(e.board for e in known)),
-        (ONE_BUILD, "1 build", any(map(rests_on_one, outcomes))),
+        (ONE_BUILD, "1 build", any(o.builds == 1 and o.verdict in _RESTS_ON_BUILDS for o in outcomes)),
         (", ".join(fits), "the precision that the outputs show", bool(fits)),
         (NO_EVIDENCE, EVIDENCE_MEANINGS[Evidence.NONE], len(silent) > unsupported),
         (NOT_SUPPORTED, "the version does not support this GPU", unsupported > 0),

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from trtmatrix.common.words import counted
-from trtmatrix.judge.confirm import count_engines, has_engines
+from trtmatrix.judge.confirm import count_engines
 from trtmatrix.judge.entry import BOARD, Entry, is_digest_of
-from trtmatrix.judge.record import Record
+from trtmatrix.judge.record import RAN, Record
 from trtmatrix.judge.words import full_words
 from trtmatrix.launchers.wheels import environment_digest
 from trtmatrix.prepare.cases import case_digest
@@ -85,8 +85,8 @@ def find_reason(
         return f"the last run ended by what may pass: {outcome.cause.value}"
     if entry.excluded is not None:
         return None
-    if rebuilds > 1 and not has_engines(entry.records, rebuilds):
-        return f"{counted(count_engines(entry.records), 'engine')} of the {rebuilds} asked for (--rebuilds)"
+    if rebuilds > 1 and entry.records[0].ended == RAN and (built := count_engines(entry.records)) < rebuilds:
+        return f"{counted(built, 'engine')} of the {rebuilds} asked for (--rebuilds)"
     if confirm and entry.wanted:
         seen = "it" if entry.cell.case.control is None else "the control"
         engines = f"{counted(entry.wanted, 'engine')} alone first ({full_words(outcome)})"

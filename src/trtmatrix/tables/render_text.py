@@ -14,7 +14,7 @@ from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline
-from trtmatrix.tables.table import Section, Table, fold_line, make_tables, shorten
+from trtmatrix.tables.table import Row, Section, Table, TwinRow, fold_line, make_tables, shorten
 
 _INDENT = "  "
 _LEAST_WIDTH = 60
@@ -79,20 +79,16 @@ class _Line:
 
 def _lines(section: Section, width: int) -> list[_Line]:
     """Return a section's lines. Rows of which nothing is known at a block's versions are folded there too."""
-    most = width - _CELL_WIDTH - 2 * len(_INDENT)
-    rows = [
-        _Line(
-            label=shorten(one_line(row.label), most), is_row=True,
-            texts=tuple(shorten(one_line(cell_text(entry)), _CELL_WIDTH) for entry in row.entries),
-            known=tuple(map(has_evidence, row.entries)),
-        )
-        for row in section.rows
-    ]  # fmt: skip
-    for twin in section.twins:
-        texts = tuple(shorten(text, _CELL_WIDTH) for text in twin.texts)
-        label = shorten(one_line(twin.label), most)
-        rows.append(_Line(label=label, texts=texts, known=tuple(map(bool, texts)), is_row=False))
-    return rows
+    most, found = width - _CELL_WIDTH - 2 * len(_INDENT), []
+    lines: Sequence[Row | TwinRow] = (*section.rows, *section.twins)
+    for item in lines:
+        is_row = isinstance(item, Row)
+        texts = map(cell_text, item.entries) if isinstance(item, Row) else item.texts
+        known = map(has_evidence, item.entries) if isinstance(item, Row) else map(bool, item.texts)
+        short = tuple(shorten(one_line(text), _CELL_WIDTH) for text in texts)
+        label = shorten(one_line(item.label), most)
+        found.append(_Line(label=label, texts=short, known=tuple(known), is_row=is_row))
+    return found
 
 
 def _render_block(
