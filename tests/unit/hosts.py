@@ -7,22 +7,22 @@ from hashlib import sha256
 from typing import Any
 
 from builders import make_case, make_cell, make_repro, make_version
+from locks import IMAGE, make_image, make_platform
 
 from trtmatrix.images.checks import Checked, HostFacts, Wants, check, restrict
 from trtmatrix.images.doctor import host_findings
 from trtmatrix.images.downloads import Room
 from trtmatrix.images.rules import Level, rule_of
 from trtmatrix.launchers.references import RegistryError
-from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, LockedPlatform, pin_of
+from trtmatrix.plan.lockfile import Lock, LockedLayer, pin_of
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
-from trtmatrix.suite.model import Exclusion, Gpu
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Plan, Pull, make_plan
 from trtmatrix.suite.repros import Case
 
 GB = 10**9
 NAMED = Selection(versions=("10.7.0",))
-IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 BASE = "nvcr.io/nvidia/pytorch:23.11-py3"
 DRIVER = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}
 COMPUTE = {"min": "7.5", "max": "9.0", "known": "read", "source": "notes"}
@@ -57,18 +57,13 @@ def layer(name: str, gigabytes: float) -> LockedLayer:
 
 def lock_of(*images: tuple[str, tuple[LockedLayer, ...]], platform: str = "linux/amd64") -> Lock:
     """A lock that has these images for one platform; the ID of each is its name's."""
-    locked = {
-        name: LockedImage(
-            digest=f"sha256:index-{name}", registry="nvcr.io", resolved="2025-01-02T03:04:05Z",
-            platforms={
-                platform: LockedPlatform(
-                    manifest=manifest_of(name), image_id=f"sha256:id-{name}", layers=layers
-                ),
-            },
+    found = {
+        name: make_platform(
+            manifest=manifest_of(name), image_id=f"sha256:id-{name}", layers=layers, labels={}, environment={}
         )
         for name, layers in images
-    }  # fmt: skip
-    return Lock(images=locked)
+    }
+    return Lock(images={name: make_image(platforms={platform: one}) for name, one in found.items()})
 
 
 LOCK = lock_of((IMAGE, (layer("ubuntu", 0.03), layer("cuda", 4), layer("torch", 5.37))))
@@ -145,8 +140,3 @@ TO_BUILD = Case_(
 def bad(trouble: Any) -> RegistryError:
     """A registry's bad answer."""
     return RegistryError(f"nvcr.io: {trouble.name}\n  docker login nvcr.io", trouble=trouble, host="nvcr.io")
-
-
-def kinds(plan: Plan) -> set[Exclusion]:
-    """The kinds of exclusion of a plan."""
-    return {item.why for item in plan.excluded}

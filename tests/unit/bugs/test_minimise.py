@@ -142,15 +142,11 @@ def test_a_budget_ends_it(tmp_path: Path) -> None:
     assert (len(end.tried), end.ended) == (2, "all of its 2 steps are used: more by --steps")
 
 
-def shaped(**weights: Any) -> FailingModel:
-    """Reshape to the batch's own size, which a weight holds; or, with a dynamic batch, what Shape gives."""
-    dynamic = not weights
-    nodes = [node("Shape", "x", "to")] if dynamic else []
-    nodes.append(node("Reshape", "x to", "y"))
-    rows: Any = "n" if dynamic else 4
-    model = make_model(nodes, {"x": (FLOAT, (rows, 3))}, {"y": (FLOAT, (rows, 3))}, weights)
-    profile = {"x": ((1, 3), (4, 3), (8, 3))} if dynamic else {}
-    return FailingModel(model=model, samples=({"x": normal(4, 3)},), profile=profile)
+def shaped() -> FailingModel:
+    """Reshape to what Shape gives, with a dynamic batch."""
+    nodes = [node("Shape", "x", "to"), node("Reshape", "x to", "y")]
+    model = make_model(nodes, {"x": (FLOAT, ("n", 3))}, {"y": (FLOAT, ("n", 3))})
+    return FailingModel(model=model, samples=({"x": normal(4, 3)},), profile={"x": ((1, 3), (4, 3), (8, 3))})
 
 
 def test_a_dynamic_model_is_folded_to_its_sample_s_shapes(tmp_path: Path) -> None:

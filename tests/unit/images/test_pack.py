@@ -11,6 +11,7 @@ from typing import cast
 
 import docker
 import pytest
+from builders import make_version
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import MachineryError, UsageError
@@ -20,15 +21,13 @@ from trtmatrix.images.pack import PackedImage, images_of, open_target
 from trtmatrix.images.pack_suite import fetch_wheels, find_suite
 from trtmatrix.launchers.wheels import without_passwords
 from trtmatrix.suite.digest import PACKAGES
-from trtmatrix.suite.matrix import Fact, ImageOrigin, Pin, Version
-from trtmatrix.suite.model import Known
+from trtmatrix.suite.matrix import ImageOrigin, Pin, Version
 
-FACT = Fact(value="1", known=Known.READ, source="here")
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def version(name: str, image: str, pin: Pin | None = None) -> Version:
-    return Version(version=name, origin=ImageOrigin(image=image, pin=pin), library=FACT)
+    return replace(make_version(), version=name, origin=ImageOrigin(image=image, pin=pin))
 
 
 def packed(

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import H200, make_cell, make_version, read_version
+from builders import H200, make_cell, make_version
 from locks import IMAGE, digest_of, lock_of, make_image, make_platform
+from projects import matrix_text
 from reprosource import SOURCE
 
 from trtmatrix.common.errors import TrtMatrixError, UsageError
@@ -16,28 +17,16 @@ from trtmatrix.images.lock import update_lock
 from trtmatrix.images.pins import check_pins, read_builds, recipe_digest
 from trtmatrix.launchers.docker_engine import ImageFacts
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
-from trtmatrix.plan.lockfile import Lock, LockedImage
-from trtmatrix.suite.matrix import Version
+from trtmatrix.plan.lockfile import Lock
+from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Launch
 
 ROOT = Path(__file__).resolve().parents[3]
-MATRIX = f"""\
-schema: 1
-sources: {{here: {{title: "this test"}}}}
-versions:
-  - version: "8.6.0"
-    origin:
-      image: "trtmatrix/tensorrt:8.6.0"
-      build: {{base: "{IMAGE}", wheels: ["a==1.0"]}}
-    library: {{value: "8.6.0", known: read, source: here}}
-  - version: "10.7.0"
-    origin: {{image: "{IMAGE}"}}
-    library: {{value: "10.7.0.23", known: read, source: here}}
-  - version: "onnxruntime-1.31.1"
-    product: onnxruntime
-    origin: {{wheels: ["onnxruntime==1.31.1"]}}
-    library: {{value: "1.31.1", known: read, source: here}}
-"""
+OURS = {"image": "trtmatrix/tensorrt:8.6.0", "build": {"base": IMAGE, "wheels": ["a==1.0"]}}
+MATRIX = matrix_text(
+    ("8.6.0", OURS, "8.6.0"), ("10.7.0", IMAGE, "10.7.0.23"),
+    ("onnxruntime-1.31.1", {"wheels": ["onnxruntime==1.31.1"]}, "1.31.1"),
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -55,24 +44,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def opened(lock: Lock = Lock()) -> Context:  # noqa: B008 - frozen
     """The project, with a lock written beside it."""
-    write_lock(lock)
+    update_lock(Path("matrix.lock"), lambda _: lock)
     return open_context(ProjectOptions())
-
-
-def write_lock(lock: Lock, file: Path = Path("matrix.lock")) -> bool:
-    return update_lock(file, lambda _: lock)
-
-
-def own_image() -> LockedImage:
-    return make_image(platforms={own_platform(): make_platform()})
 
 
 def whole_lock(context: Context) -> Lock:
     """The lock that has all that the project's versions need."""
-    builds = {
-        name: parts.build for name, parts in read_builds(context.matrix.versions, context.project).items()
-    }
-    return replace(lock_of(own_image()), builds=builds)
+    found = read_builds(context.matrix.versions, context.project)
+    builds = {name: parts.build for name, parts in found.items()}
+    return replace(lock_of(make_image(platforms={own_platform(): make_platform()})), builds=builds)
 
 
 def launches(context: Context, python: str | None = None) -> list[Launch]:
@@ -93,11 +73,6 @@ def test_what_is_not_locked_is_told_with_the_command() -> None:
     assert check_pins(context, launches(context, python="/usr/bin/python3"), False) == []
 
 
-def none_here(name: str) -> None:
-    """No image is on this host."""
-    del name
-
-
 @pytest.mark.usefixtures("folder")
 def test_locked_refuses_and_names_each_version_and_the_command() -> None:
     context = opened()
@@ -106,7 +81,7 @@ def test_locked_refuses_and_names_each_version_and_the_command() -> None:
     for word in ("8.6.0: ", "10.7.0: ", "nox -s lock -- --trt 8.6.0,10.7.0 --update"):
         assert word in str(caught.value)
     locked = opened(whole_lock(context))
-    assert check_pins(locked, launches(locked), True, look=none_here) == []
+    assert check_pins(locked, launches(locked), True, look=lambda _: None) == []
 
 
 BASE_ID = make_platform().image_id
@@ -156,15 +131,8 @@ def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> No
     context = opened(lock_of(make_image(platforms={"linux/other": make_platform()})))
     (line, *_) = check_pins(context, launches(context)[1:], False)
     assert line == f"NOT LOCKED: 10.7.0: {IMAGE} is not locked for {own_platform()}"
-    named = f"{IMAGE}@{digest_of('a')}"
-    by_digest = make_version("10.7.0")
-    by_digest = read_version({**version_data(by_digest), "origin": {"image": named}})
-    launch = Launch(version=by_digest, gpu=H200, cells=())
-    assert check_pins(context, [launch], True) == []
-
-
-def version_data(version: Version) -> dict[str, object]:
-    return {"version": version.version, "library": vars(version.library)}
+    by_digest = replace(make_version(), origin=ImageOrigin(image=f"{IMAGE}@{digest_of('a')}"))
+    assert check_pins(context, [Launch(version=by_digest, gpu=H200, cells=())], True) == []
 
 
 @pytest.mark.parametrize("value", ["http://my.mirror/nvidia", "a b"])
@@ -177,7 +145,7 @@ def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
     with pytest.raises(UsageError, match=r"TRTMATRIX_REGISTRY .*names no registry"):
         open_context(ProjectOptions())
     monkeypatch.delenv("TRTMATRIX_REGISTRY")
-    (folder / "matrix.yaml").write_text(f'registry: "{value}"\n{MATRIX}')
+    (folder / "matrix.yaml").write_text(f'{{"registry": "{value}",{MATRIX[1:]}')
     with pytest.raises(TrtMatrixError, match="registry"):
         open_context(ProjectOptions())
     context = open_context(ProjectOptions(registry="my.mirror:5000/nvidia/"))
