@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from typing import Any
 import numpy as np
 
 from tests.containers.conftest import GOOD, Done, Project
+from tests.slurm.waiting import wait_until
 from trtmatrix.suite.repro_files import read_repro
 
 REPROS = Path(__file__).resolve().parent / "repros"
 MODULE = read_repro(REPROS / "faults.py").module
-BETWEEN, MEANWHILE, RECORDS = (tuple(getattr(MODULE, name)) for name in ("BETWEEN", "MEANWHILE", "RECORDS"))
-FAULTS = (*BETWEEN, *MEANWHILE, *RECORDS)
+BETWEEN, MEANWHILE, RECORDS, FAULTS = (
+    tuple(getattr(MODULE, name)) for name in ("BETWEEN", "MEANWHILE", "RECORDS", "FAULTS")
+)
+RUN: str = MODULE.RUN
 
 
 def flip(file: Path) -> None:
@@ -90,24 +94,23 @@ def disturb(fault: str, folder: Path) -> str:
     return ""
 
 
-START = {case["id"]: case["params"]["start"] for case in MODULE.cases()}
+PASS, FAIL = ("PASS", None, ""), ("FAIL", None, "max_abs 1 > 0")
+"""What an undisturbed cell says, and the one after it: its output ``y`` is right."""
 
 
-def words_on(*faults: str) -> tuple[str, ...]:
-    """Return the options of a run over these faults' cells and their neighbours."""
-    cases = ",".join(f"right-beside-{fault},{fault},wrong-beside-{fault}" for fault in faults)
-    return ("--trt", GOOD, f"--repros={REPROS}", "--case", cases)
+def words_on(*cases: str) -> tuple[str, ...]:
+    """Return the options of a run over these cases."""
+    return ("--trt", GOOD, f"--repros={REPROS}", "--case", ",".join(cases))
 
 
-def on_faults(project: Project, *faults: str, more: Sequence[str] = ()) -> Done:
-    """Run these faults' cells and their neighbours."""
-    return project.run(*words_on(*faults), *more, seconds=200)
+def verdicts(done: Done, *cases: str) -> list[tuple[str, str | None, str]]:
+    return [(cell["verdict"], cell["cause"], cell["reason"]) for cell in map(done.cell, cases)]
 
 
 @contextmanager
 def letting_go(project: Project, case: str, raising: str = "") -> Iterator[None]:
     """Let a cell that waits go on after the block, or raise what is said; that needs no room on the disk."""
-    mark = project.cache / "cases" / f".done-{START[case]}"
+    mark = project.cache / "cases" / f".done-{MODULE.CASES.index(case)}"
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.with_suffix(".partial").write_text(raising)
     yield
@@ -122,7 +125,7 @@ def let_go(project: Project, case: str, raising: str = "") -> None:
 
 def hold(project: Project, case: str) -> None:
     """Let a cell wait again."""
-    (project.cache / "cases" / f".done-{START[case]}").unlink()
+    (project.cache / "cases" / f".done-{MODULE.CASES.index(case)}").unlink()
 
 
 def waiting(project: Project) -> Iterator[str]:
@@ -133,7 +136,7 @@ def waiting(project: Project) -> Iterator[str]:
             case = json.loads(told.read_text())["cell"]["case"]
         except FileNotFoundError:  # the job has ended
             continue
-        if case in (*MEANWHILE, MODULE.RUN):
+        if case in (*MEANWHILE, RUN):
             yield case
 
 
@@ -159,3 +162,31 @@ def disturbing(project: Project, folders: Mapping[str, Path]) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+CASES = ("before-run", RUN, f"after-{RUN}")
+WORDS = words_on(*CASES)
+
+
+def start_waiting(project: Project) -> subprocess.Popen[str]:
+    """Start a run, and return once its second cell waits."""
+    process = project.start(*WORDS)
+    wait_until(lambda: RUN in waiting(project), 90, "the start of the cell that waits")
+    return process
+
+
+def check_trouble(done: Done) -> None:
+    """Whatever has a verdict has the right one, or none for trouble of this host."""
+    assert "Traceback" not in done.told
+    for cell in done.data.get("cells", ()):
+        right = "FAIL" if "after" in cell["case"] else "PASS"
+        assert (cell["verdict"], cell["cause"]) in {(right, None), ("NO VERDICT", "launcher failed")}
+
+
+def check_next(project: Project) -> Done:
+    """The next run shows what an undisturbed one does."""
+    let_go(project, RUN)
+    done = project.run(*WORDS)
+    assert (done.code, verdicts(done, *CASES)) == (0, [PASS, PASS, FAIL]), done.told
+    assert project.jobs() == []
+    return done

@@ -16,25 +16,17 @@ from tests.faults.disturbing import flip
 from trtmatrix.prepare.cases import CaseCache, find_change
 
 
-def test_a_file_that_cases_share_is_mended_for_all(tmp_path: Path) -> None:
-    """Both cases link one blob: were it believed, preparing anew would link the damage again."""
+@pytest.mark.parametrize("same_run", [True, False])
+def test_a_file_that_cases_share_is_mended_for_all(same_run: bool, tmp_path: Path) -> None:
+    """Both cases link one blob, whose digest the run that wrote it knows: neither is believed."""
     cache, source = CaseCache(tmp_path), loaded()
-    first, second = (cache.prepare(source, make_case(name, params={"n": n})) for n, name in enumerate("ab"))
+    cases = [make_case(name, params={"n": n}) for n, name in enumerate("ab")]
+    first, second = (cache.prepare(source, case) for case in cases)
     assert (first / "reference/y.npy").samefile(second / "reference/y.npy")
     flip(first / "reference/y.npy")
     assert find_change(second) == "reference/y.npy differs"
-    fresh = CaseCache(tmp_path)
-    assert find_change(fresh.prepare(source, make_case("a", params={"n": 0}))) == ""
-    assert find_change(fresh.prepare(source, make_case("b", params={"n": 1}))) == ""
-
-
-def test_what_a_run_has_written_itself_is_not_believed_either(tmp_path: Path) -> None:
-    """A run knows the digests of the blobs that it wrote, and would link one that changed since."""
-    cache, source = CaseCache(tmp_path), loaded()
-    case, other = (make_case(name, params={"n": n}) for n, name in enumerate("ab"))
-    flip(cache.prepare(source, case) / "reference/y.npy")
-    for each in (case, other):
-        assert find_change(cache.prepare(source, each)) == ""
+    cache = cache if same_run else CaseCache(tmp_path)
+    assert [find_change(cache.prepare(source, case)) for case in cases] == ["", ""]
 
 
 def test_a_damaged_file_of_no_case_is_not_linked(tmp_path: Path) -> None:

