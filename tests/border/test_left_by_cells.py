@@ -1,10 +1,9 @@
-"""What a cell leaves costs that cell alone: beside it one passes and one fails, now and in the next run."""
+"""What a cell leaves costs that cell alone: beside it one passes and one fails."""
 
 from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -75,14 +74,6 @@ def pickled(path: Path) -> None:
     np.save(path, np.array([{"a": print}], dtype=object), allow_pickle=True)
 
 
-def sock(path: Path) -> None:
-    here = Path.cwd()
-    os.chdir(path.parent)  # a socket's path is short
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path.name)
-    os.chdir(here)
-
-
 def swapped(left: Left) -> None:
     left.own.rmdir()
     left.own.symlink_to(left.host)
@@ -98,73 +89,44 @@ def long_header(path: Path) -> None:
 DEEP = "[" * 100_000 + "]" * 100_000
 ATTACKS: dict[str, tuple[Attack, str]] = {
     "a FIFO": (lambda left: os.mkfifo(left.file), "no regular file"),
-    "a socket": (lambda left: sock(left.file), "no file that can be read"),
     "a folder": (lambda left: left.file.mkdir(), "no regular file"),
     "a link to /dev/zero": (lambda left: left.file.symlink_to("/dev/zero"), "no file that can be read"),
     "a link to a file": (lambda left: left.file.symlink_to("/etc/hostname"), "no file that can be read"),
-    "a link to itself": (lambda left: left.file.symlink_to(left.file), "no file that can be read"),
     "4 TB": (lambda left: sparse(left.file), "more than the"),
     "nothing": (text(""), "no JSON"),
-    "half of it": (text('{"schema": 1, "cell": {'), "no JSON"),
     "no text": (text(b"\xff\xfe\x00"), "no JSON"),
-    "zeros": (text(b"\0" * 4096), "no JSON"),
     "a list": (text("[]"), "no JSON object"),
-    "a number": (text("1"), "no JSON object"),
     "two objects": (text("{} {}"), "no JSON"),
     "100,000 lists": (text(DEEP), "inside of each other"),
-    "500 lists in it": (raw("odd", "[" * 500 + "]" * 500), "inside of each other"),
     "NaN": (raw("odd", "NaN"), "NaN"),
-    "minus infinity": (raw("odd", "-Infinity"), "no JSON"),
     "1e400": (raw("odd", "1e400"), "1e400"),
     "a billion processes": (with_(processes=1_000_000_000), "processes"),
-    "no process": (with_(processes=0), "processes"),
-    "true processes": (with_(processes=True), "processes"),
-    "30-digit processes": (raw("processes", "9" * 30), "processes"),
     "builds that are none": (with_(builds=7), "builds"),
     "20,000 builds": (with_(builds=[{}] * 20_000), "builds"),
-    "a build of null": (with_(builds=[None]), "builds.0: "),
-    "an engine that is none": (with_(builds=[{"measurements": {"outputs": {}, "scalars": {}}, "engine": 3}]),
-                               "engine"),
     "no measurements": (with_(measurements=None), "measurements: "),
     "outputs in a list": (measured(outputs=[1]), "measurements.outputs: "),
-    "scalars as text": (measured(scalars="x"), "measurements.scalars: "),
     "a scalar as text": (measured(scalars={"worst": "1 or so"}), "valid number"),
-    "a scalar as a list": (measured(scalars={"worst": [1]}), "valid number"),
-    "a remark in a list": (measured(remark=["x"]), "remark: "),
-    "signatures of numbers": (measured(signatures={"d": 1}), "signatures.d: "),
-    "observed in a list": (with_(observed=[1]), "observed: "),
-    "a worker of text": (with_(worker="x"), "worker: "),
     "an unknown end": (with_(ended="well"), "ended: "),
-    "an end in a list": (with_(ended=["ran"]), "ended: "),
-    "a detail of numbers": (with_(detail=1), "detail: "),
-    "a start of numbers": (with_(started=1), "started: "),
     "kept in a list": (with_(kept=["y"]), "the output y is not there"),
     "kept of numbers": (with_(kept=7), "TypeError"),
     "an output that is not there": (lambda left: left.keep("y"), "is not there"),
     "a pickle": (kept(pickled), "objects"),
     "an output that is a FIFO": (kept(os.mkfifo), "no regular file"),
-    "an output that is a folder": (kept(Path.mkdir), "no regular file"),
     "an output that is a link": (kept(lambda path: path.symlink_to(path.parents[4] / "host/secret.npy")),
                                  "no file that can be read"),
     "an output that is /dev/zero": (kept(lambda path: path.symlink_to("/dev/zero")), "no file"),
     "a folder of outputs that is a link": (swapped, "no file that can be read"),
     "a name that leads up": (named("../elsewhere"), "no plain name"),
     "a name of the host": (named("{host}/secret"), "no plain name"),
-    "a name with a zero": (named("a\0b"), "no plain name"),
     "a name of 5,000 letters": (named("n" * 5000), "no plain name"),
-    "no name": (named(""), "no plain name"),
     "an array of 4 TB": (kept(sparse), "more than the"),
     "a header of 4 GB": (kept(long_header), "is no array"),
     "a header that promises 8 TB": (kept(lambda p: p.write_bytes(header("'<f8'", "(1099511627776,)"))),
                                     "which are not"),
     "a header of negative size": (kept(lambda p: p.write_bytes(header("'<f8'", "(-8, -1)"))), "shape"),
     "a header with more numbers": (kept(lambda p: p.write_bytes(header("'<f8'", "(9,)"))), "which are not"),
-    "a header with fewer numbers": (kept(lambda p: p.write_bytes(header("'<f8'", "(7,)"))), "which are not"),
-    "a header of structures": (kept(lambda p: p.write_bytes(header("[('a', '<f8')]", "(8,)"))), "objects"),
     "a header of objects": (kept(lambda p: p.write_bytes(header("'|O'", "(8,)"))), "objects"),
     "a header that is code": (kept(lambda p: p.write_bytes(header("print(1)", "(8,)"))), "is no array"),
-    "a header of brackets": (kept(lambda p: p.write_bytes(header("'<f8'", "(" * 60))), "is no array"),
-    "an array of no bytes": (kept(lambda p: p.touch()), "is no array"),
     "text as an array": (kept(lambda p: p.write_text("1 2 3")), "is no array"),
 }  # fmt: skip
 """What is left → the words of the reason."""
@@ -178,10 +140,14 @@ def test_what_cannot_be_used_costs_its_cell_alone(name: str, tmp_path: Path) -> 
     kept_files = {path.name for path in (tmp_path / "outputs").glob("*")}
     assert f"{sha256((tmp_path / 'host' / 'secret.npy').read_bytes()).hexdigest()}.npz" not in kept_files
     assert not list((tmp_path / "jobs").iterdir())
+
+
+def test_the_next_run_shows_what_an_undisturbed_one_would(tmp_path: Path) -> None:
+    assert run_beside(tmp_path, ATTACKS["a pickle"][0])["attacked"] == REFUSED
     assert run_beside(tmp_path, None, id="r9") == UNDISTURBED
 
 
-def deep(left: Left, folders: int = 3000) -> None:
+def deep(left: Left, folders: int = 2100) -> None:
     here = Path.cwd()
     os.chdir(left.own)
     for _ in range(folders):
@@ -197,26 +163,15 @@ def locked(left: Left) -> None:
     left.own.chmod(0)
 
 
-def full(left: Left) -> None:
-    for number in range(2000):
-        (left.own / str(number)).touch()
-
-
 HARMLESS: dict[str, Attack] = {
-    "3,000 folders in each other": deep,
+    "2,100 folders in each other": deep,
     "folders without rights": locked,
-    "2,000 files": full,
     "links to the host's files": lambda left: (left.own / "x").symlink_to(left.host),
     "an output of odd order": kept(lambda path: np.save(path, np.ones((3, 4), order="F"))),
-    "an output without numbers": kept(lambda path: np.save(path, np.ones((0, 4)))),
     "a record in Latin letters, and with an emoji": lambda left: left.record.update(log="é🙂\ud800"),
     "the words of another cell": with_(
-        schema=2,
-        run="r7",
-        product="other",
-        cell={"repro": "r", "case": "wrong", "version": "1", "gpu": "x"},
+        schema=2, run="r7", product="other", cell={"repro": "r", "case": "wrong", "version": "1", "gpu": "x"}
     ),
-    "a remark of markup": lambda left: left.record["measurements"].update(remark="|<b>`x`"),
 }
 
 
@@ -230,4 +185,3 @@ def test_what_else_is_left_harms_nothing(name: str, tmp_path: Path) -> None:
     assert run_beside(tmp_path, attack) == UNDISTURBED
     assert (tmp_path / "host" / "secret.npy").is_file()
     assert not list((tmp_path / "jobs").iterdir())
-    assert run_beside(tmp_path, None, id="r9") == UNDISTURBED
