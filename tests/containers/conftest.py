@@ -15,9 +15,12 @@ from typing import Any
 
 import docker.errors
 import pytest
+from bench.registry import Serving
 from projects import command, matrix_text, records_below
 
 from tests.containers.engines import client, socket_group, use_by_hand
+from tests.containers.pulling_kit import Bench, open_bench
+from tests.registry.registries import serve_registry
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 
 HERE = Path(__file__).resolve().parent
@@ -71,7 +74,7 @@ class Project:
                 text=True, start_new_session=True,
             )  # fmt: skip
 
-    def run(self, *words: str, prefix: Sequence[str] = (), seconds: float = 120) -> Done:
+    def run(self, *words: str, prefix: Sequence[str] = (), seconds: float = 300) -> Done:
         """Run to the end."""
         started = time.monotonic()
         process = self.start(*words, prefix=prefix)
@@ -139,15 +142,6 @@ def containers_of(pid: int) -> list[Any]:
     return [c for c in found if c.attrs["Labels"].get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
 
 
-def wait_until(holds: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait until something holds; returns how long that took."""
-    started = time.monotonic()
-    while not holds():
-        assert time.monotonic() - started < seconds, f"not within {seconds} s: {what}"
-        time.sleep(0.05)
-    return time.monotonic() - started
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _image() -> None:
     """Build the image where it is not there; its errors are shown."""
@@ -172,3 +166,17 @@ def started(project: Project) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     yield start
     for process in running:
         end(process)
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Serve a registry that is empty."""
+    with serve_registry(tmp_path_factory.mktemp("registry")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench(serving: Serving) -> Iterator[Bench]:
+    """Open the engine over that registry."""
+    with open_bench(serving) as opened:
+        yield opened

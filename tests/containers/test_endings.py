@@ -28,7 +28,7 @@ EXPECTED = {
     "leaves-a-daemon": (PASS, ""),
     "eats-memory": (MEMORY, "killed by the kernel: the memory limit was reached"),
     "eats-memory-in-a-child": (PASS, ""),
-    "prints-a-gigabyte": (PASS, ""),
+    "prints-much": (PASS, ""),
     "fills-its-output": (CRASHED, r"wrote \d+ bytes; the output folder may hold \d+"),
     "fills-the-scratch": (MEMORY, "killed by the kernel: the memory limit was reached"),
     "fills-the-scratch-and-passes": (PASS, ""),
@@ -112,19 +112,19 @@ def seconds(record: dict[str, Any]) -> float:
     return (times[1] - times[0]).total_seconds()
 
 
-def test_a_gigabyte_of_text_is_quick_and_its_tail_is_kept(done: Done, project: Project) -> None:
-    record = project.record(done.cell("prints-a-gigabyte"))
+def test_much_text_is_quick_and_its_tail_is_kept(done: Done, project: Project) -> None:
+    record = project.record(done.cell("prints-much"))
     dropped = re.match(r"\[(\d+) bytes before this are dropped\]\n", record["log"])
     assert dropped is not None
     kept = record["log"][dropped.end() :]
     assert kept.endswith("xxx\nthis is the end\n")
     assert 1 << 14 <= len(kept) <= 1 << 16
-    assert int(dropped[1]) + len(kept) == (1 << 30) + len("this is the end\n")
+    assert int(dropped[1]) + len(kept) == (1 << 28) + len("this is the end\n")
     assert seconds(record) < 20
 
 
 def test_a_hanging_cell_ends_at_its_limit(done: Done, project: Project) -> None:
-    assert 3 <= seconds(project.record(done.cell("hangs"))) < 6
+    assert 3 <= seconds(project.record(done.cell("hangs"))) < 12
 
 
 def test_a_child_s_death_by_memory_is_counted_and_not_the_cell_s(done: Done, project: Project) -> None:

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.registry import Serving
 
 from tests.containers.engines import COMMAND
-from tests.containers.pulling_kit import Bench, open_bench, want
-from tests.registry.registries import serve_registry
+from tests.containers.pulling_kit import Bench, want
 from trtmatrix.launchers.images import Images
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Keep, Launch
-
-
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with serve_registry(tmp_path_factory.mktemp("registry")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def bench(serving: Serving) -> Iterator[Bench]:
-    with open_bench(serving) as opened:
-        yield opened
 
 
 def with_cells(launch: Launch) -> Launch:

@@ -72,8 +72,7 @@ def test_an_image_that_is_here_runs_and_what_is_not_is_left_out_with_words(
 
 def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None:
     commands = [
-        ["list"], ["table"], ["doctor"], ["run", "--plan", "--trt", NOWHERE],
-        ["report", f"--output={tmp_path / 'r.html'}"], ["publish"],
+        ["doctor"], ["run", "--plan", "--trt", NOWHERE],
         ["upgrade", "--from", "onnxruntime-1.30.0", "--to", GOOD, "--no-run"], ["merge", str(tmp_path)],
         ["bundle", "make", f"endings/passes@{GOOD}#cpu", "--yes"],
     ]  # fmt: skip

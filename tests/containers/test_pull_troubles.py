@@ -4,42 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.registry import Serving
 from bench.throttle import Throttle
 
-from tests.containers.conftest import wait_until
 from tests.containers.engines import COMMAND, KEEPS_LAYERS, WAITS_ITSELF
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
+from tests.slurm.waiting import wait_until
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Launch
 
 pytestmark = pytest.mark.engines
-
-
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("registry")
-
-
-@pytest.fixture(scope="module")
-def serving(storage: Path) -> Iterator[Serving]:
-    with serve_registry(storage) as opened:
-        yield opened
-
-
-@pytest.fixture
-def bench(serving: Serving) -> Iterator[Bench]:
-    with open_bench(serving) as opened:
-        yield opened
 
 
 def fails(bench: Bench, launch: Launch) -> str:
@@ -92,10 +74,10 @@ DAMAGED = "  ask again: something between here and the registry changes what it 
     ("spoil", "remedy"), [(damage, DAMAGED), (damage_packing, DAMAGED), (Path.unlink, "  ")]
 )
 def test_a_layer_that_is_damaged_or_gone_is_told_at_once(
-    spoil: Callable[[Path], None], remedy: str, bench: Bench, storage: Path
+    spoil: Callable[[Path], None], remedy: str, bench: Bench
 ) -> None:
     name, pushed = bench.push("spoilt", 65536)
-    spoil(blob_file(storage / "storage", pushed.layers[own_platform()][0][0]))
+    spoil(blob_file(bench.serving.storage, pushed.layers[own_platform()][0][0]))
     told = fails(bench, want(name))
     assert told.startswith(f"{name} cannot be had: ")
     assert told.splitlines()[1].startswith(remedy)
@@ -110,9 +92,11 @@ def test_a_tag_that_is_not_there_is_told_with_the_command_to_try(bench: Bench) -
     assert bench.told == []
 
 
-def test_who_is_not_logged_in_is_told_to(bench: Bench, storage: Path, tmp_path: Path) -> None:
+def test_who_is_not_logged_in_is_told_to(bench: Bench, tmp_path: Path) -> None:
     bench.push("secret")
-    with serve_registry(storage, auth=basic_auth(make_htpasswd(tmp_path / "users"))) as closed:
+    with serve_registry(
+        bench.serving.storage.parent, auth=basic_auth(make_htpasswd(tmp_path / "users"))
+    ) as closed:
         told = fails(bench, want(bench.name("secret", host=closed.host)))
     assert f"log in: docker login {closed.host}" in told
     assert bench.told == []

@@ -20,7 +20,8 @@ import docker.errors
 import pytest
 from projects import command
 
-from tests.containers.conftest import BUILD, wait_until
+from tests.containers.conftest import BUILD
+from tests.slurm.waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
 NEAR = "unix:///var/run/docker.sock"
