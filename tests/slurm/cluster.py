@@ -2,8 +2,7 @@
 
 Each slurmd lives in a PID namespace of its own: killing its first process takes away all that runs there, as
 of a node that loses its power. All of them are our children, end with us even where we are killed, and lie
-below one folder. By hand: ``python -m tests.slurm.cluster`` keeps one until it is interrupted, and prints
-what another shell needs to be its client.
+below one folder.
 """
 
 from __future__ import annotations

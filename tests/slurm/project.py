@@ -65,14 +65,10 @@ class Project:
         (folder / "matrix.yaml").write_text(MATRIX)
         self.write_site()
 
-    def write_site(
-        self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = (),
-        images: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    def write_site(self, models: Sequence[Model] = (L4, H200), setup: Sequence[str] = ()) -> None:
         """Write the site's settings; two tasks of an array at once, as there are two GPUs of each model."""
         site = self.cluster.site(self.shared, self.local, models)
         site["setup"] += setup
-        site["images"] = dict(images or {})
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
 
     def command(self, *words: str, verb: str = "run") -> list[str]:
@@ -82,8 +78,9 @@ class Project:
 
     def start(self, *words: str, name: str = "1") -> Client:
         """Start a run in a session of its own, as a client on a login node; ``name`` tells runs apart."""
-        self.clients.append(Client(self, name, self.command(*words, "--json")))
-        return self.clients[-1]
+        client = Client(self, name, self.command(*words, "--json"))
+        self.clients.append(client)
+        return client
 
     def end(self) -> None:
         """Take away what a test that failed has left, so that the others find the cluster as it was."""
