@@ -79,36 +79,35 @@ def push_image(host: str, repository: str, tag: str, *images: Image, oci: bool =
     """Push an image over plain HTTP; several, or none, become an index with an attestation beside them."""
     pushed = [_push_one(host, repository, image, oci=oci) for image in images]
     if len(pushed) == 1:
-        (only,) = pushed
-        digest = put_manifest(host, repository, tag, only.manifest, TYPES[oci][0])
+        manifest, kind = pushed[0][0], TYPES[oci][0]
     else:
-        digest = put_manifest(
-            host, repository, tag, _index(host, repository, pushed, oci=oci), INDEX_TYPES[oci]
-        )
+        said, _ = _push_one(host, repository, Image(platform="unknown/unknown"), oci=oci)
+        built = {"annotations": {ATTESTATION: "attestation-manifest"}}
+        entries = [
+            {**_described(manifest, TYPES[oci][0]), "platform": _platform(image.platform), **more}
+            for image, manifest, more in [
+                *((image, one, {}) for image, (one, _) in zip(images, pushed, strict=True)),
+                (Image(platform="unknown/unknown"), said, built),
+            ]
+        ]
+        kind = INDEX_TYPES[oci]
+        manifest = _json({"schemaVersion": 2, "mediaType": kind, "manifests": entries})
+    parts = [one for _, one in pushed]
     return Pushed(
-        digest=digest,
-        manifests={each.platform: _digest(each.manifest) for each in pushed},
-        image_ids={each.platform: each.image_id for each in pushed},
-        layers={each.platform: each.layers for each in pushed},
+        digest=put_manifest(host, repository, tag, manifest, kind),
+        manifests={name: digest for one in parts for name, digest in one.manifests.items()},
+        image_ids={name: digest for one in parts for name, digest in one.image_ids.items()},
+        layers={name: layers for one in parts for name, layers in one.layers.items()},
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _One:
-    platform: str
-    manifest: bytes
-    image_id: str
-    layers: tuple[tuple[str, int], ...]
-
-
-def _push_one(host: str, repository: str, image: Image, *, oci: bool) -> _One:
-    """Push an image's pieces and its manifest by digest."""
+def _push_one(host: str, repository: str, image: Image, *, oci: bool) -> tuple[bytes, Pushed]:
+    """Push an image's pieces and its manifest by digest; returns the manifest, too."""
     plain = [_tar(files) for files in image.layers]
     packed = [gzip.compress(layer, mtime=0) for layer in plain]
     manifest_type, config_type, layer_type = TYPES[oci]
-    system, machine, *variant = image.platform.split("/")
     config = _json({
-        "os": system, "architecture": machine, **({"variant": variant[0]} if variant else {}),
+        **_platform(image.platform),
         "config": {"Env": [f"{k}={v}" for k, v in image.environment.items()], "Labels": dict(image.labels)},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in plain]},
     })  # fmt: skip
@@ -118,26 +117,17 @@ def _push_one(host: str, repository: str, image: Image, *, oci: bool) -> _One:
         "schemaVersion": 2, "mediaType": manifest_type, "config": _described(config, config_type),
         "layers": [_described(layer, layer_type) for layer in packed],
     })  # fmt: skip
-    put_manifest(host, repository, _digest(manifest), manifest, manifest_type)
-    return _One(
-        platform=image.platform, manifest=manifest, image_id=_digest(config),
-        layers=tuple((_digest(layer), len(layer)) for layer in packed),
+    digest = put_manifest(host, repository, _digest(manifest), manifest, manifest_type)
+    layers = tuple((_digest(layer), len(layer)) for layer in packed)
+    named = {image.platform: digest}
+    return manifest, Pushed(
+        digest=digest, manifests=named, image_ids={image.platform: _digest(config)},
+        layers={image.platform: layers},
     )  # fmt: skip
 
 
-def _index(host: str, repository: str, pushed: Sequence[_One], *, oci: bool) -> bytes:
-    """Return an index of images, with what a build says of itself: an entry that is no image."""
-    entries = []
-    for each in pushed:
-        system, machine, *variant = each.platform.split("/")
-        platform = {"os": system, "architecture": machine, **({"variant": variant[0]} if variant else {})}
-        entries.append({**_described(each.manifest, TYPES[oci][0]), "platform": platform})
-    said = _push_one(host, repository, Image(platform="unknown/unknown"), oci=oci)
-    entries.append({
-        **_described(said.manifest, TYPES[oci][0]), "platform": {"os": "unknown", "architecture": "unknown"},
-        "annotations": {ATTESTATION: "attestation-manifest"},
-    })  # fmt: skip
-    return _json({"schemaVersion": 2, "mediaType": INDEX_TYPES[oci], "manifests": entries})
+def _platform(name: str) -> dict[str, str]:
+    return dict(zip(("os", "architecture", "variant"), name.split("/"), strict=False))
 
 
 def put_blob(host: str, repository: str, blob: bytes) -> str:

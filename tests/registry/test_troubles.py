@@ -122,12 +122,8 @@ def test_a_registry_that_names_no_digest_is_read(
 
 
 OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+prettyjws"}}'.encode()
-PLACES = (
-    "file:///etc/passwd",
-    "http://[::1",
-    "https://ü..x/".encode().decode("latin-1"),
-    f"/v2/{ONE}/manifests/1",
-)
+UNICODE = "https://ü..x/".encode().decode("latin-1")
+PLACES = ("file:///etc/passwd", "http://[::1", UNICODE, f"/v2/{ONE}/manifests/1")
 CHALLENGES = ("Negotiate", "Bearer", 'Bearer realm="ftp://x/y"', 'Bearer realm="/token"')
 ANSWERS: list[tuple[Reply, Trouble, str]] = [
     (Reply(status=429), Trouble.LIMITED, ""),
@@ -140,11 +136,7 @@ ANSWERS: list[tuple[Reply, Trouble, str]] = [
     (Reply(body=b'{"manifests": {}}'), Trouble.BROKEN, "manifests: Input should be a valid array"),
     (Reply(body=b'{"layers": [], "config": {"mediaType": "x"}}'), Trouble.BROKEN, "config.digest"),
     (Reply(body=b" " * (17 << 20)), Trouble.BROKEN, "more than 16 MiB"),
-    (
-        Reply(status=403, body=b"DENIED: not \x1b[31m today"),
-        Trouble.NEEDS_LOGIN,
-        "403 (DENIED: not  [31m today)",
-    ),
+    (Reply(status=403, body=b"DENIED: \x1b[31m"), Trouble.NEEDS_LOGIN, "403 (DENIED:  [31m)"),
     *((Reply(status=302, headers={"Location": place}), Trouble.BROKEN, "") for place in PLACES),
     *((Reply(status=401, headers={"WWW-Authenticate": how}), Trouble.BROKEN, "") for how in CHALLENGES),
 ]
@@ -177,24 +169,16 @@ def test_a_token_service_that_gives_no_token_is_told(front: Front, reply: Reply,
     assert fails(Registry(), f"{front.host}/{ONE}:1").trouble is trouble
 
 
-@pytest.mark.parametrize(
-    "challenge",
-    [
-        'Basic realm="a registry", Bearer realm="HOST/token",service="a, b",scope="repository:x:pull,push"',
-        'Bearer realm="HOST/token", service="a, b", scope="repository:x:pull,push", Basic realm="a registry"',
-        'Negotiate, bearer realm=HOST/token, service="a, b", scope="repository:x:pull,push"',
-    ],
-)
-def test_of_several_ways_to_log_in_the_token_is_taken(front: Front, pushed: Pushed, challenge: str) -> None:
-    named = {"WWW-Authenticate": challenge.replace("HOST", f"http://{front.host}")}
+def test_of_several_ways_to_log_in_the_token_is_taken(front: Front, pushed: Pushed) -> None:
+    scope = 'service="a, b",scope="repository:x:pull,push"'
+    named = f'Basic realm="a registry", Bearer realm="http://{front.host}/token",{scope}, Negotiate'
 
     def rule(asked: Asked) -> Reply | None:
         if "/token" in asked.path:
             good = "service=a%2C+b&scope=repository%3Ax%3Apull%2Cpush" in asked.path
             return Reply(body=b'{"token": "good"}') if good else Reply(status=400)
-        return (
-            None if asked.headers.get("Authorization") == "Bearer good" else Reply(status=401, headers=named)
-        )
+        said = asked.headers.get("Authorization")
+        return None if said == "Bearer good" else Reply(status=401, headers={"WWW-Authenticate": named})
 
     front.rule = rule
     assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
