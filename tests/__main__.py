@@ -146,27 +146,27 @@ BOTH_CORES = (*PYTEST, "-n", "2", "--dist", "worksteal")
 BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
 """Where the tests of a file share what is slow to make."""
 
+WAITING = (*PYTEST, "-n", "3", "--dist", "loadfile")
+"""Where they wait for containers or jobs most of the time, too."""
+
 SUITES = (
     Suite(name="unit", seconds=1200, command=(*BOTH_CORES, "tests/unit"), quick=True),
-    Suite(name="border", seconds=400, command=(*BOTH_CORES, "tests/border"), quick=True),
+    Suite(name="border", seconds=200, command=(*BOTH_CORES, "tests/border"), quick=True),
     Suite(name="nox", seconds=400, command=(*PYTEST, "tests/nox"), quick=True),
     Suite(name="numerics", seconds=250, command=(*BOTH_CORES, "tests/numerics")),
-    Suite(name="slurm", seconds=1200, command=(*PYTEST, "tests/slurm"), lacking=_slurm, waits=True),
-    Suite(name="worker", seconds=600, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
-    Suite(name="hostile", seconds=1000, command=(*PYTEST, "tests/hostile"), lacking=_docker, waits=True),
-    Suite(
-        name="faults", seconds=600, lacking=_faults, waits=True,
-        command=(*PYTEST, "-n", "4", "--dist", "loadgroup", "tests/faults"),  # most of the time it waits
-    ),
+    Suite(name="slurm", seconds=500, command=(*WAITING, "tests/slurm"), lacking=_slurm, waits=True),
+    Suite(name="worker", seconds=300, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
+    Suite(name="hostile", seconds=400, command=(*WAITING, "tests/hostile"), lacking=_docker, waits=True),
+    Suite(name="faults", seconds=400, command=(*WAITING, "tests/faults"), lacking=_faults, waits=True),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
-    Suite(name="registry", seconds=400, command=(*PYTEST, "tests/registry"), lacking=_registry, waits=True),
+    Suite(name="registry", seconds=200, command=(*BY_FILE, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
     Suite(name="probe", seconds=1000, command=(*BOTH_CORES, "tests/probe")),
     Suite(
-        name="containers", seconds=900, command=(*BY_FILE, "tests/containers"), lacking=_docker, waits=True
+        name="containers", seconds=500, command=(*WAITING, "tests/containers"), lacking=_docker, waits=True
     ),
     Suite(
-        name="podman", seconds=500, command=(*BY_FILE, "-m", "engines", "tests/containers"), lacking=_podman,
+        name="podman", seconds=300, command=(*WAITING, "-m", "engines", "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN", waits=True,
     ),
     Suite(
