@@ -42,29 +42,21 @@ def test_intervals_are_those_of_clopper_and_pearson(hits: int, count: int, low: 
 
 def test_each_goal_that_is_missed_is_named() -> None:
     good = [
-        make_judged(),
-        make_judged(verdict="INVALID"),
-        make_judged("zeroed tile", 9.9),
-        make_judged("zeroed tile", 10, "FAIL"),
-        make_judged("lost-scale", 0.4, known=True, usable=True),
-        make_judged("lost-scale", 0.6, known=True),
-        make_judged("zeroed tile", 500, "INVALID", mute=True),
-    ]
+        make_judged(), make_judged(verdict="INVALID"), make_judged("zeroed tile", 9.9),
+        make_judged("zeroed tile", 10, "FAIL"), make_judged("zeroed tile", 500, "INVALID", mute=True),
+        make_judged("lost-scale", 0.4, known=True, usable=True), make_judged("lost-scale", 0.6, known=True),
+    ]  # fmt: skip
     assert missed_goals(good) == []
     told = ": sdpa-scale:precision=tf32 seed 5000"
-    for bad, words in [
-        (
-            make_judged(verdict="FAIL"),
-            f"a right engine fails{told} right by tf32-late: 0 floors, FAIL as made",
-        ),
-        (make_judged(verdict="FAIL", mute=True), "a right engine fails"),
-        (make_judged("zeroed tile", 10), f"a defect of 10 floors is not found{told} zeroed tile by"),
-        (make_judged("zeroed tile", 10, "INVALID"), "a defect of 10 floors is not found"),
-        (
-            make_judged("lost-scale", 0.5, known=True, usable=True),
-            f"a known defect of half a floor is not found{told} lost-scale by tf32-late: 0.5 floors, PASS",
-        ),
-    ]:
+    fails, missed = "a right engine fails", "a defect of 10 floors is not found"
+    for bad, words in (
+        (make_judged(verdict="FAIL"), f"{fails}{told} right by tf32-late: 0 floors, FAIL as made"),
+        (make_judged(verdict="FAIL", mute=True), fails),
+        (make_judged("zeroed tile", 10), f"{missed}{told} zeroed tile by"),
+        (make_judged("zeroed tile", 10, "INVALID"), missed),
+        (make_judged("lost-scale", 0.5, known=True, usable=True),
+         f"a known defect of half a floor is not found{told} lost-scale by tf32-late: 0.5 floors, PASS"),
+    ):  # fmt: skip
         (only,) = missed_goals([*good, bad])
         assert only.startswith(words)
 

@@ -1,11 +1,11 @@
-"""``--offline``: what is refused, with which words; the wheelhouse; what a plan leaves out."""
+"""``--offline``: what is refused, with which words; what a wheelhouse lacks."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,6 @@ from trtmatrix.common import offline
 from trtmatrix.common.offline import OfflineError, need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.wheels import find_lacking
-
-
-@pytest.fixture
-def unconnected() -> Iterator[None]:
-    with without_network():
-        yield
-
 
 LOCAL = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 """A socket that was there before."""
@@ -35,10 +28,9 @@ REFUSED: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.usefixtures("unconnected")
 @pytest.mark.parametrize("what", REFUSED)
 def test_no_connection_gets_out(what: str) -> None:
-    with pytest.raises(OfflineError, match=r"^--offline: "):
+    with without_network(), pytest.raises(OfflineError, match=r"^--offline: "):
         REFUSED[what]()
 
 
@@ -59,9 +51,7 @@ def test_an_engine_over_a_network_is_refused_with_words(
     monkeypatch.setenv("DOCKER_HOST", address)
     engine = find_engine(gpu_here=False, offline=True)
     assert not engine.available
-    assert (
-        f"--offline: DOCKER_HOST is {address}, which is reached over the network: unset it" in engine.reason
-    )
+    assert f"DOCKER_HOST is {address}, which is reached over the network: unset it" in engine.reason
 
 
 OURS = f"cp{sys.version_info[0]}{sys.version_info[1]}"
