@@ -152,7 +152,7 @@ WAITING = (*PYTEST, "-n", "3", "--dist", "loadfile")
 SUITES = (
     Suite(name="unit", seconds=1200, command=(*BOTH_CORES, "tests/unit"), quick=True),
     Suite(name="border", seconds=200, command=(*BOTH_CORES, "tests/border"), quick=True),
-    Suite(name="nox", seconds=400, command=(*PYTEST, "tests/nox"), quick=True),
+    Suite(name="nox", seconds=200, command=(*PYTEST, "tests/nox"), quick=True),
     Suite(name="numerics", seconds=250, command=(*BOTH_CORES, "tests/numerics")),
     Suite(name="slurm", seconds=500, command=(*WAITING, "tests/slurm"), lacking=_slurm, waits=True),
     Suite(name="worker", seconds=300, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
@@ -161,7 +161,7 @@ SUITES = (
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
     Suite(name="registry", seconds=200, command=(*BY_FILE, "tests/registry"), lacking=_registry, waits=True),
     Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
-    Suite(name="probe", seconds=1000, command=(*BOTH_CORES, "tests/probe")),
+    Suite(name="probe", seconds=350, command=(*BY_FILE, "tests/probe")),
     Suite(
         name="containers", seconds=500, command=(*WAITING, "tests/containers"), lacking=_docker, waits=True
     ),
@@ -174,7 +174,7 @@ SUITES = (
     ),
     Suite(name="operators", seconds=600, command=(*PYTEST, "tests/operators"), lacking=_docker, waits=True),
     Suite(name="bundles", seconds=900, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
-    Suite(name="browser", seconds=500, command=(*BY_FILE, "tests/browser"), lacking=_browser),
+    Suite(name="browser", seconds=250, command=(*BY_FILE, "tests/browser"), lacking=_browser),
     Suite(
         name="torch", seconds=500, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests", "--", "-n", "2", "tests/torch"),

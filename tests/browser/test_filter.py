@@ -6,15 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page
-from shown import sample_entries
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, shown_entries
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import has_evidence
 from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.tables.table import make_tables
 
-TABLES = make_tables(sample_entries())
+TABLES = make_tables(shown_entries())
 GPU, CPU = (table.title for table in TABLES)
 FINDINGS = ".matrix table:not([id$=c])"
 """The tables of the findings; those of the controls are folded away until a filter asks for them."""

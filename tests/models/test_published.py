@@ -1,12 +1,14 @@
-"""35 models of ONNX's own tests through ``upgrade --model``: each ends as its published outputs say.
+"""35 models of ONNX's own tests through ``upgrade --models``: each ends as its published outputs say.
 
 The two versions are real releases of ONNX Runtime, an older one from its wheel and the one that is installed;
-no container is needed. What is newer than the older release reads has its opset lowered, unless the word is
-about that.
+no container is needed. All models are cells of one run. What is newer than the older release reads has its
+opset lowered, unless the word is about that.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 import warnings
@@ -21,7 +23,7 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from projects import matrix_text
+from projects import files_of, matrix_text
 
 from tests.models import images
 from tests.models.conftest import REPOSITORY
@@ -140,28 +142,40 @@ def read(case: Any, *, lowered: bool) -> Published:
     )  # fmt: skip
 
 
-def words_of(project: Path, name: str, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> list[str]:
-    """Write a model and its inputs; return the options that name them and where all else lies."""
-    folder = project / name
-    folder.mkdir()
-    onnx.save(model, folder / "model.onnx")
-    words = [f"--model={folder / 'model.onnx'}"]
-    if inputs:
-        np.savez(folder / "inputs.npz", **inputs)  # type: ignore[arg-type]  # arrays alone
-        words.append(f"--inputs={folder / 'inputs.npz'}")
-    places = {"matrix": "matrix.yaml", "cache": "cache", "results": f"{name}/results"}
-    return [*words, *(f"--{key}={project / place}" for key, place in places.items())]
+def write(folder: Path, name: str, known: Published) -> None:
+    folder.mkdir(exist_ok=True)
+    onnx.save(known.model, folder / f"{name}.onnx")
+    if known.inputs:
+        np.savez(folder / f"{name}.npz", **known.inputs)  # type: ignore[arg-type]  # arrays alone
 
 
-def upgrade(project: Path, name: str, model: onnx.ModelProto, inputs: Mapping[str, Array]) -> int:
-    words = [f"--from={OLDER}", f"--to={CURRENT}", "--json", *words_of(project, name, model, inputs)]
-    return int(run(["upgrade", f"--repros={REPOSITORY / 'repros'}", *words]))
+def call(project: Path, *words: str) -> tuple[int, str]:
+    """Call trtmatrix over the project; returns its exit code and what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        code = run([*words, *files_of(project, REPOSITORY / "repros")])
+    return int(code), printed.getvalue()
 
 
-def record_of(project: Path, name: str, version: str) -> dict[str, Any]:
-    file = max((project / name / "results").rglob(f"{version}/*/*/*.json"))  # of several the newest
-    record: dict[str, Any] = json.loads(file.read_text())
-    return record
+def upgrade(project: Path, before: str, after: str, *words: str) -> tuple[int, dict[str, Any]]:
+    """Ask about a move; returns the exit code and the answer with its models by name."""
+    code, printed = call(project, "upgrade", f"--from={before}", f"--to={after}", "--json", *words)
+    told: dict[str, Any] = json.loads(printed)
+    return code, {**told, "models": {model["name"]: model for model in told["models"]}}
+
+
+@pytest.fixture(scope="module")
+def forward(project: Path, published: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Ask about all models at once, from the older release to the newer one."""
+    for name in WORDS:
+        write(project / "many", name, read(published[name], lowered=name not in KEPT))
+    return upgrade(project, OLDER, CURRENT, f"--models={project / 'many'}")
+
+
+def records_of(project: Path, model: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a model's records in the order in which they were begun."""
+    files = (project / "results").rglob(f"{model['repro']}/*/*.json")
+    return sorted((json.loads(file.read_text()) for file in files), key=lambda one: str(one["started"]))
 
 
 def outputs_of(project: Path, record: Mapping[str, Any]) -> dict[str, Array]:
@@ -175,31 +189,56 @@ def outputs_of(project: Path, record: Mapping[str, Any]) -> dict[str, Array]:
 
 @pytest.mark.parametrize("name", WORDS)
 def test_each_model_ends_with_the_word_that_its_published_outputs_say(
-    published: dict[str, Any], project: Path, capsys: pytest.CaptureFixture[str], name: str
+    published: dict[str, Any], project: Path, forward: tuple[int, dict[str, Any]], name: str
 ) -> None:
     before, after, decision = WORDS[name]
     known = read(published[name], lowered=name not in KEPT)
-    code = upgrade(project, name, known.model, known.inputs)
-    told = json.loads(capsys.readouterr().out)
-    (case,) = told["models"][0]["cases"]
+    model = forward[1]["models"][name]
+    (case,) = model["cases"]
     assert (case["before"]["verdict"], case["after"]["verdict"]) == (before, after), case
-    assert (told["decision"], code) == (decision, {GO: 0, ENOUGH: 12, DONT: 11}[decision])
-    assert told["models"][0]["reference"].startswith("onnx.reference"), told["models"][0]["troubles"]
+    assert model["decision"] == decision
+    assert model["reference"].startswith("onnx.reference"), model["troubles"]
+    newest = {record["cell"]["version"]: record for record in records_of(project, model)}
     for version, verdict in ((OLDER, before), (CURRENT, after)):
-        record = record_of(project, name, version)
         if verdict != NONE:
+            record = newest[version]
             assert known.agrees(outputs_of(project, record)) == (verdict == PASS), (version, record["ended"])
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_fed_or_compared_is_refused_with_its_reason(
-    published: dict[str, Any], project: Path, capsys: pytest.CaptureFixture[str], name: str
+def test_many_take_turns_the_worst_decides_and_the_way_back_is_answered_from_records(
+    project: Path, forward: tuple[int, dict[str, Any]]
 ) -> None:
-    assert upgrade(project, name, published[name].model, {}) == 2
-    assert REFUSED[name] in capsys.readouterr().err
+    code, told = forward
+    assert (code, told["decision"], len(told["models"])) == (12, ENOUGH, len(WORDS))
+    seen = [record["cell"]["version"] for record in records_of(project, told["models"]["top_k"])]
+    assert len(seen) == 6
+    assert all(one != other for one, other in pairwise(seen)), "A B A B"
+    files = set((project / "results").rglob("*.json"))
+    code, told = upgrade(project, CURRENT, OLDER, f"--models={project / 'many'}")
+    back = {PASS: GO, FAIL: DONT, NONE: DONT}
+    wanted = {name: ENOUGH if word == ENOUGH else back[before] for name, (before, _, word) in WORDS.items()}
+    assert {name: model["decision"] for name, model in told["models"].items()} == wanted
+    assert (code, set((project / "results").rglob("*.json"))) == (11, files)
 
 
-def test_a_run_says_why_a_model_is_inconclusive(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_costs_its_model_alone_and_what_cannot_be_fed_or_compared_says_why(
+    project: Path, published: dict[str, Any], forward: tuple[int, dict[str, Any]]
+) -> None:
+    assert forward
+    write(project / "mistaken", "gather_0", read(published["gather_0"], lowered=True))
+    write(project / "mistaken", "abs", read(published["abs"], lowered=True))
+    np.savez(project / "mistaken" / "abs.npz", wrong=np.zeros(3))
+    for name in REFUSED:
+        onnx.save(published[name].model, project / "mistaken" / f"{name}.onnx")
+    code, told = upgrade(project, OLDER, CURRENT, f"--models={project / 'mistaken'}")
+    assert code == 2
+    assert told["models"].pop("gather_0")["decision"] == GO
+    for name, words in {**REFUSED, "abs": "wrong is no input of the graph"}.items():
+        assert words in told["models"].pop(name)["mistake"]
+    assert not told["models"]
+
+
+def test_a_run_says_why_a_model_is_inconclusive(project: Path) -> None:
     """A sum that ties in float32 and not in float64: the floor is as large as the index itself."""
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 2])
     index = onnx.helper.make_tensor_value_info("index", onnx.TensorProto.INT64, [4, 1])
@@ -210,58 +249,14 @@ def test_a_run_says_why_a_model_is_inconclusive(project: Path, capsys: pytest.Ca
     ]
     graph = onnx.helper.make_graph(nodes, "ties", [x], [index], [small])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-    words = words_of(project, "ties", model, {"x": np.ones((4, 2), np.float32)})
-    assert run(["run", f"--trt={CURRENT}", *words]) == 0
-    told = " ".join(capsys.readouterr().out.split())
-    assert "INVALID: the noise floor 1 is above 0.1: it hides too much" in told
+    known = Published(model=model, inputs={"x": np.ones((4, 2), np.float32)}, outputs={}, rtol=0, atol=0)
+    write(project / "ties", "ties", known)
+    words = [f"--model={project / 'ties' / 'ties.onnx'}", f"--inputs={project / 'ties' / 'ties.npz'}"]
+    code, printed = call(project, "run", f"--trt={CURRENT}", *words)
+    assert code == 0
+    assert "INVALID: the noise floor 1 is above 0.1: it hides too much" in " ".join(printed.split())
     scores = onnx.helper.make_tensor_value_info("sum", onnx.TensorProto.FLOAT, [4, 2])
     model.graph.output.append(scores)  # with what the index is chosen by, and without it
-    code = upgrade(project, "ties beside scores", model, {"x": np.ones((4, 2), np.float32)})
-    assert (code, json.loads(capsys.readouterr().out)["decision"]) == (0, GO)
-
-
-MANY = {
-    "top_k": "go", "argmax_keepdims_random": "go", "attention_4d": "don't",
-    "maxpool_2d_ceil_output_size_reduce_by_one": "don't",
-}  # fmt: skip
-"""Each with its answer where one goes back to the older release."""
-
-
-def test_many_at_once_each_answer_by_themselves_and_a_second_run_measures_only_what_is_new(
-    published: dict[str, Any], project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = project / "many"
-    folder.mkdir()
-    for name in MANY:
-        known = read(published[name], lowered=name not in KEPT)
-        onnx.save(known.model, folder / f"{name}.onnx")
-        np.savez(folder / f"{name}.npz", **known.inputs)  # type: ignore[arg-type]  # arrays alone
-    places = {"matrix": "matrix.yaml", "cache": "cache", "results": "many-results"}
-    files = [f"--{key}={project / place}" for key, place in places.items()]
-    words = ["upgrade", f"--from={CURRENT}", f"--to={OLDER}", f"--models={folder}", "--json", *files]
-    words.append(f"--repros={REPOSITORY / 'repros'}")
-    assert run(words) == 11
-    told = json.loads(capsys.readouterr().out)
-    assert {model["name"]: model["decision"] for model in told["models"]} == MANY
-    records = sorted((project / "many-results").rglob("*.json"))
-    started = [json.loads(file.read_text()) for file in records if "top-k" in str(file)]
-    started.sort(key=lambda record: str(record["started"]))
-    seen = [record["cell"]["version"] for record in started]
-    assert len(seen) == 6
-    assert all(one != other for one, other in pairwise(seen)), "A B A B"
-
-    np.savez(folder / "top_k.npz", wrong=np.zeros(3))
-    known = read(published["gather_0"], lowered=True)
-    onnx.save(known.model, folder / "gather_0.onnx")
-    np.savez(folder / "gather_0.npz", **known.inputs)  # type: ignore[arg-type]
-    assert run(words) == 2, "a mistake costs its model alone"
-    told = json.loads(capsys.readouterr().out)
-    named = {model["name"]: model for model in told["models"]}
-    assert named["gather_0"]["decision"] == "go"
-    assert "wrong is no input of the graph" in named["top_k"]["mistake"]
-    fresh = set((project / "many-results").rglob("*.json")) - set(records)
-    assert {file.parts[-3].rpartition("-")[0] for file in fresh} == {"gather-0"}
-
-
-def test_there_are_35() -> None:
-    assert len({*WORDS, *REFUSED}) == 35
+    write(project / "ties", "ties", known)
+    code, told = upgrade(project, OLDER, CURRENT, *words)
+    assert (code, told["decision"]) == (0, GO)

@@ -33,7 +33,8 @@ def required(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that takes ``version`` under the oldest and the newest Python that was found or is required.
 
-    One that takes ``every`` is run under all; one that takes ``isolation`` in both ways under the newest.
+    One that takes ``every`` is run under all; one that takes ``isolation`` in a worker under the oldest, in a
+    process a cell under the newest.
     """
     names = metafunc.fixturenames
     if "version" in names:
@@ -41,9 +42,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         versions = [version for version in WANTED if version in found or version in must]
         versions += [version for version in must if version not in WANTED]
         versions = versions if "every" in names else [*dict.fromkeys(versions[:1] + versions[-1:])]
-        ways = [(version, "worker") for version in versions]
-        ways += [(version, "process") for version in versions[-1:]]
         if "isolation" in names:
+            ways = [(versions[0], "worker"), (versions[-1], "process")]
             metafunc.parametrize(("version", "isolation"), ways, scope="module")
         else:
             metafunc.parametrize("version", versions, scope="module")

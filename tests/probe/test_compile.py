@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.jobs import HERE, PROBE
+from tests.probe.jobs import HERE, MAIN, PROBE
 
 ROOT = HERE.parents[1]
 FILES = sorted([*PROBE.rglob("*.py"), *(ROOT / "repros").glob("*.py"), *(HERE / "repros").glob("*.py")])
@@ -58,8 +58,8 @@ def test_every_module_and_repro_imports_without_a_product(python: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["help"], ["supervise"]])
-def test_a_wrong_call_says_how(python: Path, words: list[str]) -> None:
-    done = subprocess.run([python, PROBE, *words], capture_output=True, text=True, check=False)
+def test_a_wrong_call_says_how(words: list[str]) -> None:
+    done = subprocess.run([MAIN, PROBE, *words], capture_output=True, text=True, check=False)
     assert done.returncode in {1, 2}
     assert "usage: " in done.stderr
     assert "Traceback" not in done.stderr

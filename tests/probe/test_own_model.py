@@ -130,6 +130,26 @@ CELLS = {
         own(GRAPH, {"x" + k: X + n for n, k in enumerate(MANY)}, samples=MANY), (OLD, NEW),
         gives={"y.s001": np.maximum(X + 1, 0)},  # timing the first disturbs no output
     ),
+    "half": Cell(own({**GRAPH, "outputs": {"y": ["float16", [2, 3]]}}), ALL, gives={"y": np.maximum(X, 0)}),
+    "bfloat16": Cell(
+        own({**GRAPH, "outputs": {"y": ["bfloat16", [2, 3]]}}), (NEW,), UNSUPPORTED,
+        "y is BF16, which NumPy does not have",
+    ),
+    "a run that fails": Cell(
+        own({**GRAPH, "run_says": "illegal address"}), (NEW,), "crashed",
+        "execute_async_v3 failed: illegal address",
+    ),
+    "a run without memory": Cell(
+        own({**GRAPH, "run_says": "out of memory"}), (NEW,), "out of GPU memory",
+        "execute_async_v3 failed: out of memory",
+    ),
+    # where types are weak, the builder refuses a quantized graph without its flag
+    "INT8": Cell(own({**GRAPH, "quantized": ["INT8"]}, quantized=["int8"]), ALL),
+    "FP8": Cell(own({**GRAPH, "quantized": ["FP8"]}, quantized=["fp8"]), ALL[1:]),
+    "no FP8": Cell(
+        own(GRAPH, quantized=["fp8"]), ALL[:1], UNSUPPORTED,
+        "8.5.3.1 cannot run a graph quantized to FP8: it has no such flag",
+    ),
     "after them": Cell(own(GRAPH), ALL),
 }  # fmt: skip
 
@@ -183,6 +203,7 @@ def test_a_case_without_references_is_looked_at_alone_and_kept(job: Job, release
 
 def test_hundreds_of_samples_hold_no_files_open_and_the_first_run_is_timed(job: Job, release: str) -> None:
     engine = record_of(job, release, "after them")["engine"]
+    assert set(engine["layers"][0].split()).isdisjoint({"INT8", "FP8"}), "a flag is for graphs that need it"
     sizes = {"8.6.1": 4096, "10.0.1": 4096, "11.1.0": 8192}
     assert engine["device_memory_bytes"] == sizes.get(release, engine["device_memory_bytes"])
     if "hundreds of samples" not in cells_of(release):
@@ -201,28 +222,3 @@ def test_no_memory_for_an_output_of_unknown_size_is_told_as_that(driver: Path, t
     job = Job(tmp_path, [own(graph, {"x": np.ones((64, 64), np.float16)})])
     assert job.run(MAIN, driver, STANDIN_DEVICE_BYTES="16383") == 0
     assert job.record()["ended"] == "out of GPU memory"
-
-
-QUANTIZED = {  # release: flags that a graph with Q/DQ gets for int8 and for fp8; None: it has none
-    "8.5.3.1": ("INT8", None), OLD: ("INT8", "FP8"), "9.2.0.post12.dev5": ("INT8", "FP8"),
-    NEW: ("INT8", "FP8"), "11.1.0": ("", ""),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("release", QUANTIZED)
-def test_a_quantized_graph_gets_its_flag_where_types_are_weak(
-    driver: Path, release: str, tmp_path: Path
-) -> None:
-    flags = QUANTIZED[release]
-    graphs = [{**GRAPH, "quantized": [flag] if flag else []} for flag in flags]
-    steps = [own(graph, quantized=[kind]) for graph, kind in zip(graphs, ("int8", "fp8"), strict=True)]
-    job = Job(tmp_path, steps)
-    assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0, job.log()
-    for index, flag in enumerate(flags):
-        record = job.record(index)
-        if flag is None:
-            told = "8.5.3.1 cannot run a graph quantized to FP8: it has no such flag"
-            assert (record["ended"], record["detail"]) == (UNSUPPORTED, told)
-        else:
-            assert record["ended"] == "ran", record["detail"]
-            assert set(record["engine"]["layers"][0].split()) & {"INT8", "FP8"} == ({flag} if flag else set())

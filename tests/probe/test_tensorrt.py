@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.probe.jobs import GRAPH, MAIN, STANDINS, Job, Step
+from tests.probe.jobs import GRAPH, STANDINS
 from trtprobe import ends
 from trtprobe.backends import open_backend, tensorrt_gpu
 from trtprobe.backends.base import PRECISIONS
@@ -61,7 +60,7 @@ def built(backend: Any, folder: Path, precision: str, level: int | None = None) 
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_a_precision_is_asked_of_each_release_in_its_way(
+def test_precision_and_level_are_asked_of_each_release_in_its_way(
     open_release: Open, release: str, tmp_path: Path
 ) -> None:
     flags = {"tf32": {"TF32"}, "fp32": set[str](), "fp16-flag": {"TF32", "FP16"}}
@@ -74,9 +73,6 @@ def test_a_precision_is_asked_of_each_release_in_its_way(
     typed = {"FP16"} if release.startswith("8") else {"strong"}
     assert built(open_release(release), tmp_path, "fp16") & {"TF32", "FP16", "strong"} == {"TF32"} | typed
 
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_the_level_is_set_or_its_absence_is_told(open_release: Open, release: str, tmp_path: Path) -> None:
     backend = open_release(release)
     words = built(backend, tmp_path, "tf32", level=0)
     if release.startswith("8.5"):
@@ -185,31 +181,3 @@ def test_rtx_is_built_and_not_run_and_says_what_it_does_not_have(
     for asked in ({"plugins": True}, {"keep_fp32": ("Softmax",)}):
         with pytest.raises(ends.Unsupported, match=r"plugin library|constraints"):
             backend.build(model(tmp_path), **asked)
-
-
-RUNS: list[tuple[dict[str, Any], str, str]] = [
-    ({"run_says": "illegal address"}, "crashed", "execute_async_v3 failed: illegal address"),
-    ({"run_says": "out of memory"}, "out of GPU memory", "execute_async_v3 failed: out of memory"),
-    ({"inputs": {"x": ["float16", [2, 3]]}}, "crashed",
-     "raised ValueError: x: engine wants float16, got float32"),
-    ({"outputs": {"y": ["bfloat16", [2, 3]]}}, "unsupported by this version",
-     "y is BF16, which NumPy does not have"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_run_returns_what_the_engine_wrote_or_says_how_it_failed(
-    driver: Path, release: str, tmp_path: Path
-) -> None:
-    dtypes = ("float32", "float16") if release[0] == "8" else ("float32", "float16", "int64")
-    graphs = [{**GRAPH, "outputs": {"y": [dtype, [2, 3]]}} for dtype in dtypes]
-    failing = RUNS if release == "10.7.0" else []
-    graphs += [{**GRAPH, **change} for change, _, _ in failing]
-    job = Job(tmp_path, [Step(does="pass", graph=graph) for graph in graphs])
-    assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0
-    for index, dtype in enumerate(dtypes):
-        assert (job.record(index)["ended"], job.record(index)["observed"]["bindings"]) == ("ran", release)
-        y = np.load(job.out / str(index) / "y.npy")
-        assert (y.dtype, y.tolist()) == (dtype, [[1, 0, 3], [0, 5, 0]])
-    for index, (_, ended, detail) in enumerate(failing, len(dtypes)):
-        assert (job.record(index)["ended"], job.record(index)["detail"]) == (ended, detail)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.probe.jobs import GRAPH, MAIN, Job, X
+from tests.probe.jobs import GRAPH, MAIN, Job, Step, X
 from tests.probe.test_own_model import DYNAMIC, EXPANDS, FINDS, PROFILE, SIZES, own
 
 ONE = ["copy in", "run", "copy out"]
@@ -38,54 +37,58 @@ def test_end_to_end_is_copies_and_run_and_a_cuda_graph_holds_them_all(
     assert not job.record()["worker"]["ended"], "the process serves the next cell"
 
 
-@pytest.mark.parametrize(
-    ("graph", "profile", "inputs", "batch"),
-    [
-        (GRAPH, None, None, 2),
-        (DYNAMIC, PROFILE, {"x": X[:1]}, 4),
-        (DYNAMIC, {"x": [[1, 3], [1, 3], [7, 3]]}, {"x": X}, 7),
-        (EXPANDS, SIZES, {"x": X[:, :1], "n": np.array([2, 3])}, 2),
-    ],
-)
-def test_throughput_is_measured_at_the_largest_shapes_of_the_profile(
-    driver: Path, tmp_path: Path, graph: Any, profile: Any, inputs: Any, batch: int
-) -> None:
-    job = Job(tmp_path, [own(graph, inputs, profile=profile)])
+N = {"x": X[:, :1], "n": np.array([2, 3])}
+BATCHES = [
+    (own(GRAPH), 2),
+    (own(DYNAMIC, {"x": X[:1]}, profile=PROFILE), 4),
+    (own(DYNAMIC, {"x": X}, profile={"x": [[1, 3], [1, 3], [7, 3]]}), 7),
+    (own(EXPANDS, N, profile=SIZES), 2),
+]
+
+
+def test_throughput_is_measured_at_the_largest_shapes_of_the_profile(driver: Path, tmp_path: Path) -> None:
+    job = Job(tmp_path, [step for step, _ in BATCHES])
     assert job.run(MAIN, driver) == 0, job.log()
-    throughput = job.record()["engine"]["throughput"]
-    assert throughput["batch"] == batch
-    assert throughput["median_ms"] == pytest.approx(1.5 * 10 / throughput["runs"]), "ten windows of 1.5 ms"
+    for index, (_, batch) in enumerate(BATCHES):
+        throughput = job.record(index)["engine"]["throughput"]
+        assert throughput["batch"] == batch
+        assert throughput["median_ms"] == pytest.approx(1.5 * 10 / throughput["runs"]), (
+            "ten windows of 1.5 ms"
+        )
 
 
-@pytest.mark.parametrize(
-    ("graph", "profile", "inputs", "not_timed"),
-    [
-        ({**GRAPH, "waits": True}, None, None, {"end_to_end_graph": SPOILT}),
-        (FINDS, None, None,
-         {"end_to_end": f"not timed end to end: {GROWS}", "end_to_end_graph": f"no CUDA graph: {GROWS}"}),
-        (EXPANDS, SIZES, {"x": X[:, :1], "n": np.array([2, 3])},
+FAULTS = own({**DYNAMIC, "faults_at": [4]}, profile=PROFILE)
+CANNOT: dict[str, list[tuple[Step, dict[str, str]]]] = {
+    "capture fails": [(own({**GRAPH, "waits": True}), {"end_to_end_graph": SPOILT})],
+    "others": [
+        (own(FINDS), {"end_to_end": f"not timed end to end: {GROWS}",
+                      "end_to_end_graph": f"no CUDA graph: {GROWS}"}),
+        (own(EXPANDS, N, profile=SIZES),
          {"end_to_end_graph": "no CUDA graph: the host reads or writes n in each run"}),
-        ({**DYNAMIC, "faults_at": [4]}, PROFILE, None, {"throughput": ILLEGAL, "end_to_end_graph": ILLEGAL}),
-        (DYNAMIC, {"x": [[1, 3], [2, 3], [1 << 30, 3]]}, None, {"throughput": LARGE}),
-        (DYNAMIC, {"x": [[1, 3], [2, 3], [1 << 20, 3]]}, None, {"throughput": NO_MEMORY}),
+        (FAULTS, {"throughput": ILLEGAL, "end_to_end_graph": ILLEGAL}),
+        (own(DYNAMIC, profile={"x": [[1, 3], [2, 3], [1 << 30, 3]]}), {"throughput": LARGE}),
+        (own(DYNAMIC, profile={"x": [[1, 3], [2, 3], [1 << 20, 3]]}), {"throughput": NO_MEMORY}),
     ],
-    ids=["capture fails", "grows", "host tensors", "faults", "large", "no memory"],
-)  # fmt: skip
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", CANNOT)
 def test_what_cannot_be_timed_has_its_reason_and_the_cell_goes_on(
-    driver: Path, tmp_path: Path, graph: Any, profile: Any, inputs: Any, not_timed: Any
+    driver: Path, tmp_path: Path, which: str
 ) -> None:
-    job = Job(tmp_path, [own(graph, inputs, profile=profile), own(GRAPH)])
+    cells = CANNOT[which]
+    job = Job(tmp_path, [step for cell, _ in cells for step in (cell, own(GRAPH))])
     calls = tmp_path / "calls"
     assert job.run(MAIN, driver, STANDIN_CALLS=str(calls), STANDIN_DEVICE_BYTES="4000000") == 0, job.log()
-    record = job.record()
-    assert (record["ended"], record["detail"]) == ("ran", "")
-    assert record["engine"]["not_timed"] == not_timed
-    is_spoilt = bool({SPOILT, ILLEGAL} & set(not_timed.values()))
-    assert record["worker"]["ended"] == "the cell changed or left: the backend.trouble" * is_spoilt
-    assert (job.record(1)["ended"], "not_timed" in job.record(1)["engine"]) == ("ran", False)
+    for index, (_, not_timed) in enumerate(cells):
+        record, after = job.record(2 * index), job.record(2 * index + 1)
+        assert (record["ended"], record["detail"]) == ("ran", "")
+        assert record["engine"]["not_timed"] == not_timed
+        is_spoilt = bool({SPOILT, ILLEGAL} & set(not_timed.values()))
+        assert record["worker"]["ended"] == "the cell changed or left: the backend.trouble" * is_spoilt
+        assert (after["ended"], "not_timed" in after["engine"]) == ("ran", False)
     told = calls.read_text()
     assert told.count("begin capture") == told.count("end capture")
-    if SPOILT in not_timed.values():
-        assert "copy in\nrun\ncopy out\n" in told.split("end capture\n")[1], (
-            "it runs once more without a graph"
-        )
+    if which == "capture fails":
+        again = told.split("end capture\n")[1]
+        assert "copy in\nrun\ncopy out\n" in again, "it runs once more without a graph"
