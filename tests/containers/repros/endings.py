@@ -24,8 +24,8 @@ FACTS = {
 }
 
 WAYS = (
-    "is-wrong", "gives-nan", "faults", "exits", "raises", "raises-odd-text", "hangs", "leaves-a-daemon",
-    "eats-memory", "eats-memory-in-a-child", "prints-much", "fills-its-output", "fills-the-scratch",
+    "is-wrong", "faults", "raises-odd-text", "hangs", "leaves-a-daemon", "eats-memory",
+    "eats-memory-in-a-child", "prints-much", "fills-its-output", "fills-the-scratch",
     "fills-the-scratch-and-passes", "forks", "spoils-its-record", "kills-its-supervisor",
     "ends-its-supervisor",
 )  # fmt: skip
@@ -78,21 +78,9 @@ def is_wrong(outputs: Any, trt: Any) -> Any:
     return {"y": outputs["y"] + 1}
 
 
-def gives_nan(outputs: Any, trt: Any) -> Any:
-    return {"y": np.where(outputs["y"] == 3, np.nan, outputs["y"]).astype(np.float32)}
-
-
 def faults(outputs: Any, trt: Any) -> None:
     print("before the fault", flush=True)
     ctypes.string_at(0)
-
-
-def exits(outputs: Any, trt: Any) -> None:
-    os._exit(3)
-
-
-def raises(outputs: Any, trt: Any) -> None:
-    raise ZeroDivisionError("by the repro")
 
 
 def raises_odd_text(outputs: Any, trt: Any) -> None:
