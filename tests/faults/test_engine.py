@@ -108,7 +108,7 @@ def test_an_engine_that_falls_silent_delays_no_interrupt(project: Project, betwe
     between.silent.set()
     time.sleep(1)
     os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=LEAVE_SECONDS + 10) == 130
+    assert process.wait(timeout=LEAVE_SECONDS + 30) == 130
     between.cut()
     between.silent.clear()
     between.start()

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -75,45 +75,13 @@ def test_a_client_that_is_killed_loses_no_verdict(moment: str, project: Project)
     end(process)
 
 
-def read_only(disk: Path) -> Callable[[bool], None]:
-    def turn(on: bool) -> None:
-        subprocess.run(["/bin/mount", "-o", f"remount,{'ro' if on else 'rw'}", str(disk)], check=True)
-
-    return turn
-
-
-def full(disk: Path) -> Callable[[bool], None]:
-    def turn(on: bool) -> None:
-        fill(disk) if on else (disk / "filled").unlink()
-
-    return turn
-
-
-DISKS: dict[str, Callable[[Project], Callable[[bool], None]]] = {
-    "cache full": lambda project: full(project.cache),
-    "results read-only": lambda project: read_only(project.results),
-}
-
-
-@pytest.mark.parametrize("trouble", DISKS)
-def test_on_a_disk_that_takes_nothing_no_run_gives_a_verdict(trouble: str, project: Project) -> None:
-    turn = DISKS[trouble](project)
-    let_go(project, RUN)
-    turn(True)
-    done = project.run(*WORDS)
-    assert done.code in {2, 3}, done.told
-    check_trouble(done)
-    turn(False)
-    check_next(project)
-
-
 @pytest.mark.parametrize("disk", ["cache", "results"])
 def test_a_disk_that_fills_up_while_a_cell_runs_is_no_verdict(disk: str, project: Project) -> None:
-    process, turn = start_waiting(project), full(getattr(project, disk))
+    process, folder = start_waiting(project), Path(getattr(project, disk))
     with letting_go(project, RUN, "[Errno 28] No space left on device"):
-        turn(True)
+        fill(folder)
     done = project.done(process.wait(timeout=120))
     assert done.code == 3, done.told
     check_trouble(done)
-    turn(False)
+    (folder / "filled").unlink()
     check_next(project)

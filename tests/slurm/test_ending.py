@@ -28,7 +28,7 @@ def start(project: Project) -> Client:
         assert client.process.poll() is None, client.told
         return len(project.records()) == 1 and project.running() == 1
 
-    wait_until(is_there, 60, "the second cell", lambda: client.told)
+    wait_until(is_there, 120, "the second cell", lambda: client.told)
     return client
 
 
@@ -44,7 +44,7 @@ def _no_epilog(cluster: Cluster) -> Iterator[None]:
 def test_an_interrupted_run_leaves_no_job_and_no_container(project: Project) -> None:
     client = start(project)
     client.interrupt()
-    done = client.wait(30)
+    done = client.wait(40)
     assert project.left() == []  # already as it comes back
     assert done.code == INTERRUPTED, done.told
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
@@ -56,7 +56,7 @@ def test_a_job_that_somebody_cancels_is_not_tried_again(project: Project, cluste
     client = start(project)
     (job,) = project.queue()
     cluster.ask("scancel", job.split()[0])
-    done = client.wait(60)
+    done = client.wait(120)
     assert project.left() == []
     assert done.code == 3, done.told
     assert done.cells["passes", H200.slug]["verdict"] == "PASS"
@@ -69,19 +69,19 @@ def test_the_epilog_removes_what_a_killed_task_leaves(project: Project, cluster:
     client = start(project)
     (container,) = project.containers()
     os.kill(cluster.script_of(int(container.attrs["Labels"][JOB_LABELS["SLURM_JOB_ID"]])), signal.SIGKILL)
-    wait_until(lambda: container.id not in {c.id for c in project.containers()}, 5, "the epilog")
-    wait_until(lambda: project.running() == 1, 30, "another try", lambda: client.told)
+    wait_until(lambda: container.id not in {c.id for c in project.containers()}, 12, "the epilog")
+    wait_until(lambda: project.running() == 1, 120, "another try", lambda: client.told)
     client.interrupt()
-    assert client.wait(30).code == INTERRUPTED
+    assert client.wait(40).code == INTERRUPTED
     assert [record["cell"]["case"] for record in project.records()] == ["passes"]
 
 
 def test_a_killed_client_leaves_jobs_that_the_next_one_follows(project: Project) -> None:
     words = (*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
     client = project.start(*words)
-    wait_until(project.running, 60, "a container", lambda: client.told)
+    wait_until(project.running, 120, "a container", lambda: client.told)
     client.kill()
-    again = project.start(*words, name="2").wait(90)
+    again = project.start(*words, name="2").wait(120)
     assert again.code == 0, again.told
     assert len(project.submissions()) == 1
     assert set(Counter(record["cell"]["case"] for record in project.records()).values()) == {1}
@@ -93,7 +93,7 @@ def test_clients_with_the_same_selection_share_one_run(
     words = (*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
     other = Project(tmp_path / "other", cluster, project.shared)
     clients = [each.start(*words) for each in (project, other)]
-    done = [client.wait(90) for client in clients]
+    done = [client.wait(120) for client in clients]
     assert [one.code for one in done] == [0, 0], done[0].told + done[1].told
     assert len(project.submissions()) == 1
     runs = [{(r["cell"]["case"], r["run"]) for r in each.records()} for each in (project, other)]
@@ -105,10 +105,10 @@ def test_another_selection_is_told_of_the_overlap_and_runs_nothing_twice(
     project: Project, cluster: Cluster, tmp_path: Path
 ) -> None:
     first = project.start(*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
-    wait_until(project.submissions, 60, "a job", lambda: first.told)
+    wait_until(project.submissions, 120, "a job", lambda: first.told)
     other = Project(tmp_path / "other", cluster, project.shared)
     second = other.run(*ONE, "--gpu", "H200", "--case", "sleep-2,passes")
-    assert (first.wait(90).code, second.code) == (0, 0), first.told + second.told
+    assert (first.wait(120).code, second.code) == (0, 0), first.told + second.told
     assert "another command runs 1 of these cells" in second.told
     assert Counter(cell for cells in project.cells() for cell in cells) == Counter(
         f"life/{case}@{VERSION}#{H200.slug}" for case in ("sleep-0", "sleep-1", "sleep-2", "passes")
@@ -125,7 +125,7 @@ def test_what_a_dead_client_and_its_jobs_left_is_run_by_another_selection(
     cluster.ask("scancel", *(line.split()[0] for line in project.queue()))
     other = Project(tmp_path / "other", cluster, project.shared)
     second = other.start(*ONE, "--gpu", "H200", "--case", "long-sleep")
-    wait_until(lambda: "is nobody's any more" in second.told, 60, "a take-over", lambda: second.told)
-    wait_until(other.running, 30, "the cell", lambda: second.told)
+    wait_until(lambda: "is nobody's any more" in second.told, 120, "a take-over", lambda: second.told)
+    wait_until(other.running, 120, "the cell", lambda: second.told)
     second.interrupt()
-    assert second.wait(30).code == INTERRUPTED
+    assert second.wait(40).code == INTERRUPTED

@@ -69,12 +69,12 @@ def test_a_gres_that_is_another_model_leaves_no_record(project: Project) -> None
 
 def test_a_task_that_is_preempted_goes_on_where_it_was(project: Project, cluster: Cluster) -> None:
     client = project.start(*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,long-sleep")
-    wait_until(lambda: len(project.records()) == 2, 60, "two records", lambda: client.told)
+    wait_until(lambda: len(project.records()) == 2, 120, "two records", lambda: client.told)
     cluster.ask("sbatch", "--partition=urgent", "--gres=gpu:h200:2", "--output=/dev/null", "--wrap=sleep 2")
-    wait_until(lambda: "PREEMPTED" in client.told, 30, "a preemption", lambda: client.told)
-    wait_until(project.running, 60, "the next try", lambda: client.told)
+    wait_until(lambda: "PREEMPTED" in client.told, 120, "a preemption", lambda: client.told)
+    wait_until(project.running, 120, "the next try", lambda: client.told)
     client.interrupt()
-    client.wait(30)
+    client.wait(40)
     assert project.cells() == [
         [f"life/{case}@{VERSION}#{H200.slug}" for case in cases]
         for cases in (["long-sleep", "sleep-0", "sleep-1"], ["long-sleep"])
@@ -84,9 +84,9 @@ def test_a_task_that_is_preempted_goes_on_where_it_was(project: Project, cluster
 def test_the_cells_of_a_lost_node_run_on_another(project: Project, cluster: Cluster) -> None:
     client = project.start(*ONE, "--gpu", "L4", "--case", "sleep-*")
     try:
-        wait_until(lambda: project.running() == 2, 60, "two containers", lambda: client.told)
+        wait_until(lambda: project.running() == 2, 120, "two containers", lambda: client.told)
         cluster.kill_node("l4a")
-        done = client.wait(90)
+        done = client.wait(120)
     finally:
         if "l4a" not in cluster.running:
             cluster.start_node("l4a")
@@ -94,21 +94,21 @@ def test_the_cells_of_a_lost_node_run_on_another(project: Project, cluster: Clus
     assert "NODE_FAIL" in done.told
     assert Counter(record["cell"]["case"] for record in project.records()) == Counter(SIX)
     cluster.wait_for_node("l4a", "idle")
-    wait_until(lambda: not project.running(), 30, "the end of what the node was running")
+    wait_until(lambda: not project.running(), 120, "the end of what the node was running")
     for left in project.containers():  # in another namespace than the next job of that node: not known dead
         left.remove(force=True)
 
 
 def test_a_controller_that_does_not_answer_is_waited_for(project: Project, cluster: Cluster) -> None:
     client = project.start(*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1")
-    wait_until(project.running, 60, "a container", lambda: client.told)
+    wait_until(project.running, 120, "a container", lambda: client.told)
     controller = int((cluster.folder / "slurmctld.pid").read_text())
     os.kill(controller, signal.SIGSTOP)
     try:
-        wait_until(lambda: "Slurm does not answer" in client.told, 60, "a word of it", lambda: client.told)
+        wait_until(lambda: "Slurm does not answer" in client.told, 120, "a word of it", lambda: client.told)
         time.sleep(1)
     finally:
         os.kill(controller, signal.SIGCONT)
-    done = client.wait(90)
+    done = client.wait(120)
     assert done.code == 0, done.told
     assert len(project.submissions()) == 1
