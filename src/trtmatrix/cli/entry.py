@@ -47,7 +47,6 @@ class _Outlet(io.FileIO):
     """Why else something could not be written, as on a full disk."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write what can be written."""
         try:
             return super().write(data)
         except BrokenPipeError:

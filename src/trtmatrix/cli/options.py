@@ -70,7 +70,6 @@ class _Models(argparse.Action):
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, value: object,
         option: str | None = None,
     ) -> None:  # fmt: skip
-        """Keep one more."""
         first, several = namespace.model, getattr(namespace, "models", None)
         if (first or several) and several is None:
             parser.error(f"{option} {value}: one model at a time")
@@ -343,7 +342,6 @@ class _Parser(argparse.ArgumentParser):
     """A parser whose mistakes are one line and the remedy."""
 
     def error(self, message: str) -> NoReturn:
-        """Tell what is wrong with the command line."""
         nox = " (leave out the --, which nox alone wants)" if "arguments: -- " in message else ""
         if wrong := re.match(r"argument command: invalid choice: '(.*?)'", message):
             meant = get_close_matches(wrong[1], COMMANDS, 1)

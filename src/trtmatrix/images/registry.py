@@ -144,8 +144,19 @@ class _Repository:
     """An image's repository at its registry, asked with the login that Docker's configuration has."""
 
     def __init__(self, name: Reference, settings: Registry) -> None:
+        import docker.auth
+
         self.name, self.settings = name, settings
-        self.user, self.password, self.no_login = find_login(name.host)
+        # The login is that which Docker's configuration has; its credential stores and helpers are asked too.
+        entry, self.no_login = dict[str, str](), ""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a helper that is not here is told below, not by a warning
+                found = docker.auth.load_config().resolve_authconfig(name.host) or {}
+                entry = {str(key).lower(): str(value or "") for key, value in found.items()}
+        except Exception as error:  # noqa: BLE001 - the file may hold anything, and a helper may do anything
+            self.no_login = f"the login that Docker has cannot be read: {shorten(str(error))}"
+        self.user, self.password = entry.get("username", ""), entry.get("password", "")
         self.plain = is_insecure(name.server, settings.insecure)
         self.authorization = ""
         # The session has the certificates of this host, and no login but ours.
@@ -203,7 +214,6 @@ class _Repository:
         return _digest_of(answer.body), manifests.parse_manifest(answer.body)
 
     def _hold(self, body: bytes, wanted: str) -> None:
-        """Hold bytes against their digest."""
         if (found := _digest_of(body)) != wanted:
             raise self._trouble(Trouble.DAMAGED, f"{found} in the place of {wanted}")
 
@@ -292,23 +302,6 @@ class _Session(requests.Session):
 
 def _digest_of(body: bytes) -> str:
     return f"sha256:{sha256(body).hexdigest()}"
-
-
-def find_login(host: str) -> tuple[str, str, str]:
-    """Return the user and password that Docker's configuration has for a host, or why there is none.
-
-    Its credential stores and helpers are asked too.
-    """
-    import docker.auth
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a helper that is not here is told below, not by a warning
-            found = docker.auth.load_config().resolve_authconfig(host) or {}
-            entry = {str(key).lower(): str(value or "") for key, value in found.items()}
-    except Exception as error:  # noqa: BLE001 - the file may hold anything, and a helper may do anything
-        return "", "", f"the login that Docker has cannot be read: {shorten(str(error))}"
-    return entry.get("username", ""), entry.get("password", ""), ""
 
 
 def find_authority(server: str) -> str | bool:

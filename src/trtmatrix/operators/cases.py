@@ -195,7 +195,6 @@ def _can_be_had(infos: Sequence[ValueInfoProto]) -> bool:
 
 
 def _arrays(infos: Sequence[ValueInfoProto], values: Sequence[Any]) -> dict[str, Array]:
-    """Return inputs or outputs by name."""
     arrays = [numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values]
     return dict(zip([info.name for info in infos], arrays, strict=True))
 

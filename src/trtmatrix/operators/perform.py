@@ -175,7 +175,6 @@ class _Session:
         )  # fmt: skip
 
     def _add(self, cases: Iterable[Case], first: Verdict | None = None) -> list[_Task]:
-        """Make tasks of cases."""
         new = [_Task(index=n, case=case, first=first) for n, case in enumerate(cases, self.tasks)]
         self.tasks += len(new)
         self.waiting |= {task.index: task for task in new}
