@@ -32,13 +32,9 @@ def section_of(*uses: ApiUse, unread: tuple[tuple[str, str], ...] = ()) -> ApiSe
 
 def test_section_of_the_corpus_tells_what_is_broken(tmp_path: Path) -> None:
     section = make_api_section(tmp_path, "8.6.1", "10.8.0", [CORPUS / "broken", CORPUS / "build_classic.py"])
-    assert {Path(file).name for file, _ in section.unread} == {
-        "python2.py", "syntax.py", "broken.ipynb", "no_notebook.ipynb",
-    }  # fmt: skip
+    unread = {Path(file).name for file, _ in section.unread}
+    assert unread == {"python2.py", "syntax.py", "broken.ipynb", "no_notebook.ipynb"}
     assert len(section.must_change) == 7
-    assert all(use.change.source for use in section.uses)
-    removed = next(use for use in section.uses if use.change.name == "Builder.build_engine")
-    assert "build_serialized_network" in removed.change.replacement
     text = render_api_text(section)
     assert text.startswith("7 uses must change, ")
     assert "REMOVED Builder.build_engine" in text

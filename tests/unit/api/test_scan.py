@@ -107,29 +107,19 @@ def test_ways_to_an_engine(text: str, certainty: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "own_engine = list(range(3))\nown_engine.num_bindings",
-        "def f(own_engine: int): return own_engine.num_bindings",
-        "import onnx\ndef f(onnx_engine: onnx.ModelProto): return onnx_engine.num_bindings",
+        "own_engine = list(range(3))\nown_engine.num_bindings", "engine.num_io_tensors",
+        "def f(own_engine: int): return own_engine.num_bindings", "import torch\ntorch.UffParser()",
         "class A:\n    num_bindings = 1\n    def f(self): return self.num_bindings",
-        "def f(data): return data.name, data.shape, data.size",
+        "def f(data, conv): return data.name, data.shape, conv.pre_padding, conv.stride",
         "class A:\n    def f(self): self.my_engine = {}\n    def g(self): return self.my_engine['clip']",
-        "engine.num_io_tensors",
         "import argparse\nargs = argparse.ArgumentParser().parse_args()\nargs.max_batch_size",
         "import torch\ntorch_engine = torch.load('x')\ntorch_engine.num_bindings",
         "from tensorrt_llm.builder import Builder\nbuilder = Builder()\nbuilder.build_engine(1, 2)",
-        "import mxnet as mx\nctx = mx.gpu()\nctx.execute(1)",
-        "def f(conv): return conv.pre_padding, conv.stride",
-        "import torch\ntorch.UffParser()",
+        "c = engine.create_execution_context()\nprint(c.active_optimization_profile)",  # it became read-only
     ],
-)
+)  # fmt: skip
 def test_no_use(text: str) -> None:
     assert not told(scan(f"{ENGINE}{text}\n"))
-
-
-def test_a_member_only_tensorrt_has_is_told_of_on_anything() -> None:
-    text = f"{TRT}def f(x, net):\n    x.dynamic_range = net[0].dynamic_range\n    x.fp16_mode = 1\n"
-    assert told(scan(text)) == [(3, "possible", "ITensor.dynamic_range")]
-    assert not told(scan(text.replace("tensorrt", "torch")))
 
 
 def test_a_test_of_the_version_in_another_file_guards() -> None:
@@ -147,12 +137,6 @@ def test_indexing_by_name_is_gone(key: str) -> None:
     assert not told(scan(text.replace(key, "0")))
     text = f"{TRT}def f(engine): return engine['x']\n"
     assert told(scan(text)) == [(2, "possible", "ICudaEngine.__getitem__")], "it may be something else"
-
-
-def test_a_use_that_only_became_read_only() -> None:
-    text = f"{ENGINE}c = engine.create_execution_context()\nprint(c.active_optimization_profile)\n"
-    assert not told(scan(text))
-    assert told(scan(text + "c.active_optimization_profile = 1\n"))
 
 
 @pytest.mark.parametrize(
@@ -211,26 +195,20 @@ def test_an_assertion_about_the_version_guards_what_follows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "line"),
     [
-        ("trtexec --fp16 \\\n  --explicitBatch", [2]),
-        ("F='--explicitBatch'\nF=\"$F --fp16\"\ntrtexec $F", [1]),
-        ("F='--explicitBatch'\ntrtexec ${F} ${F}", [1]),
-        ("A=(--fp16)\nA+=(--explicitBatch)\ntrtexec ${A[@]}", [2]),
-        ("sudo env A=1 timeout 5 ./bin/trtexec --explicitBatch >/dev/null 2>&1", [1]),
-        ("a=`trtexec --explicitBatch`", [1]),
-        ("docker run img bash -c 'cd /x && trtexec --explicitBatch'", [1]),
-        ("trtexec --fp16 # --explicitBatch", []),
-        ("trtexec --fp16; other --explicitBatch", []),
-        ("trtexec --fp16 | tee --explicitBatch", []),
-        ("printf 'trtexec --explicitBatch'", []),
-        ("trtexec --explicitBatches --onnx=--explicitBatch", []),
-        ("other --explicitBatch", []),
-        ("T=/opt/trtexec\ndocker run $OUT --explicitBatch", []),
+        ("trtexec --fp16 \\\n  --explicitBatch", 2), ("A=(--fp16)\nA+=(--explicitBatch)\ntrtexec ${A[@]}", 2),
+        ("F='--explicitBatch'\nF=\"$F --fp16\"\ntrtexec $F ${F}", 1), ("a=`trtexec --explicitBatch`", 1),
+        ("sudo env A=1 timeout 5 ./bin/trtexec --explicitBatch >/dev/null 2>&1", 1),
+        ("docker run img bash -c 'cd /x && trtexec --explicitBatch'", 1),
+        ("trtexec --fp16 # --explicitBatch", 0),
+        ("trtexec --fp16; other --explicitBatch", 0), ("trtexec --fp16 | tee --explicitBatch", 0),
+        ("printf 'trtexec --explicitBatch'", 0), ("trtexec --explicitBatches --onnx=--explicitBatch", 0),
+        ("T=/opt/trtexec\ndocker run $OUT --explicitBatch", 0),
     ],
-)
-def test_shell(text: str, expected: list[int]) -> None:
-    assert [use.line for use in scan(text, "run.sh").uses] == expected
+)  # fmt: skip
+def test_shell(text: str, line: int) -> None:
+    assert [use.line for use in scan(text, "run.sh").uses] == [line] * bool(line)
 
 
 @pytest.mark.parametrize(

@@ -115,24 +115,6 @@ def test_an_expectation_may_be_of_some_gpus_alone(
     assert find_expectation(cell) is (said if fits else other)
 
 
-@pytest.mark.parametrize(
-    ("digests", "gpu", "current", "expected"),
-    [
-        (CURRENT, GPU_FACTS, CURRENT, True),
-        (CURRENT, GPU_FACTS, {}, True),
-        ({**CURRENT, "more": "x"}, GPU_FACTS, CURRENT, True),
-        *(({**CURRENT, name: "other"}, GPU_FACTS, CURRENT, False) for name in CURRENT),
-        ({}, GPU_FACTS, CURRENT, False),
-        *((CURRENT, {**GPU_FACTS, name: "other"}, CURRENT, False) for name in GPU_FACTS),
-        (CURRENT, {}, CURRENT, False),
-    ],
-)
-def test_current_means_the_same_digests_board_and_driver(
-    digests: dict[str, str], gpu: dict[str, str], current: dict[str, str], expected: bool
-) -> None:
-    assert is_current(record(digests=digests, gpu=gpu), current, CELL) is expected
-
-
 def test_nothing_is_current_on_a_gpu_that_is_not_here_but_on_the_cpu() -> None:
     there, cpu = make_cell(gpu=ELSEWHERE), make_cell(version="onnxruntime-1.31.1")
     assert not is_current(record(cell=there, digests=CURRENT), CURRENT, there)

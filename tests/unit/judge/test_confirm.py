@@ -60,19 +60,6 @@ def test_a_failure_and_a_pass_that_was_not_expected_are_seen_again(name: str, ve
 
 
 THREE = {"others": (WRONG,) * 2}
-ENOUGH: dict[str, tuple[list[dict[str, Any]], bool]] = {
-    "one engine": ([{}], False),
-    "three engines of one process": ([THREE], False),
-    "four engines": ([{}, THREE], True),
-    "confirmed": ([{"confirms": "r0"}, {}], True),
-    "confirmed by a crash": ([{}, {"confirms": "r0", "ended": "crashed"}], True),
-}
-
-
-@pytest.mark.parametrize("name", ENOUGH)
-def test_what_was_seen_often_enough_is_not_seen_again(name: str) -> None:
-    fields, enough = ENOUGH[name]
-    assert wanted(PLAIN, seen(PLAIN, *({"value": WRONG, **more} for more in fields))) == (0 if enough else 3)
 
 
 SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}
@@ -133,6 +120,10 @@ ALL_OF_THREE: dict[str, Any] = {"value": WRONG, "others": (WRONG,) * 2, "confirm
 ALL_OF_EIGHT: dict[str, Any] = {"value": RIGHT, "others": (RIGHT,) * 7, "confirms": "r0", **ALONE}
 
 STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {  # the newest first
+    "one engine": ([{"value": WRONG}], 3), "three engines of one process": ([{"value": WRONG, **THREE}], 3),
+    "four engines": ([{"value": WRONG}, {"value": WRONG, **THREE}], 0),
+    "confirmed": ([{"value": WRONG, "confirms": "r0"}, {"value": WRONG}], 0),
+    "confirmed by a crash": ([{"value": WRONG}, {"confirms": "r0", "ended": "crashed"}], 0),
     "doubted": ([WRONG_IN_COMPANY], CONFIRMING_BUILDS),
     "seen again": ([ALL_OF_THREE, WRONG_IN_COMPANY], 0),
     "seen again by one": ([ONE_OF_THREE, WRONG_IN_COMPANY], 0),

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from builders import make_case, make_cell, make_record, make_repro, make_version
-from judge.test_numbers import make_noise
 
-from trtmatrix.judge.calibration import Calibration, parse_calibration
+from trtmatrix.judge.calibration import parse_calibration
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.record import ENDS, Record, write_number
 from trtmatrix.suite.matrix import Fact
@@ -174,18 +173,6 @@ def test_what_says_nothing_for_want_of_a_floor_says_why_there_is_none(
     outcome = judged(case, rel_l2=0.5, noise={"outputs": {}, "precision": "fp32", "reference": told})
     assert outcome.verdict is Verdict.INVALID
     assert words in outcome.reason
-
-
-@pytest.mark.parametrize(
-    ("envelope", "own", "bound"),
-    [({"tf32": 0.05, "tf32-truncated": 9.0}, 9.0, 0.10), ({"tf32": 0.001}, 9.0, 0.02), (None, 0.02, 0.2)],
-)
-def test_the_bound_is_the_envelope_with_its_margin(
-    envelope: dict[str, float] | None, own: float, bound: float
-) -> None:
-    calibration = Calibration(envelopes={"k": {"lost-scale": envelope}} if envelope else {})
-    noise = make_noise(c={"lost-scale": {"tf32": own}})
-    assert calibration.bound(noise, "lost-scale") == pytest.approx(bound)
 
 
 # An output of another shape than its reference: a failure and no trouble, believed in time.

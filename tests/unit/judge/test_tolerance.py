@@ -88,13 +88,10 @@ def parsed(**case: Any) -> Case:
     return parse_repro(SOURCE, "f.py", "f", [raw]).cases[0]
 
 
-def test_a_case_may_keep_its_outputs_and_have_a_tolerance() -> None:
-    case = parsed(keep=True, tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"slow": 2.0})
-    assert case.keep
-    assert case.tolerance == {"atol": 1e-3, "rtol": 0.0}
-    assert case.limits == {"slow": 2.0, "beyond": 0.0}
-    assert not parsed().keep
-    assert parsed().limits == {}
+def test_a_tolerance_is_a_limit_and_outputs_may_be_kept() -> None:
+    case, plain = parsed(keep=True, tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"slow": 2.0}), parsed()
+    assert (case.keep, case.limits) == (True, {"slow": 2.0, "beyond": 0.0})
+    assert (plain.keep, plain.limits) == (False, {})
 
 
 def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:

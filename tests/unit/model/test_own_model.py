@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -98,19 +97,6 @@ def test_other_inputs_are_another_case_and_a_tolerance_is_not(opened: Opened, tm
     (case,) = model_repro(judged).repro.cases
     assert (case.tolerance, case.limits) == ({"atol": 1e-3, "rtol": 0.0}, {"beyond": 0.0})
     assert (ids(judged), model_repro(judged).digest) == (ids(drawn), model_repro(drawn).digest)
-
-
-def test_it_is_a_page_that_the_probe_can_run(opened: Opened, tmp_path: Path) -> None:
-    """What run() needs is NumPy and the probe, in words of Python 3.8."""
-    loaded = model_repro(opened(saved(mlp(), tmp_path / "m.onnx")))
-    text = loaded.file.read_text()
-    tree = ast.parse(text, feature_version=(3, 8))
-    assert (loaded.module.INPUTS, loaded.module.OUTPUTS) == ({"x": "x"}, {"y": "y"})
-    assert (loaded.module.SAMPLES, loaded.module.FLOOR) == (1, "tf32")
-    run = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "run")
-    assert "trtmatrix" not in ast.unparse(run)
-    assert str(tmp_path) not in text
-    assert len(text.splitlines()) < 120
 
 
 def awkward() -> Any:

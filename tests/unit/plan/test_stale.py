@@ -18,7 +18,7 @@ from trtmatrix.plan.context import Context
 from trtmatrix.plan.stale import find_changes, origin_digests
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_reasons
-from trtmatrix.suite.cells import Selection, expand
+from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.matrix import ImageOrigin, Pin
 from trtmatrix.suite.model import NO_GPU, Cause, Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Host, Pull, make_plan
@@ -95,63 +95,41 @@ def test_every_reason_is_told_and_what_has_one_is_not_served(
     assert bool(find_reasons([shown], options)) is again
 
 
-class Desk:
-    """A folder with a repro, a version of ONNX Runtime, and the records of its one cell."""
-
-    def __init__(self, folder: Path) -> None:
-        self.file, self.stored = folder / "a.py", list[Stored]()
-        self.project = Project(matrix=folder, repros=folder, results=folder, cache=folder)
-        self.version = make_cell(version="onnxruntime-1.31.1").version
-        self.file.write_text(SOURCE)
-
-    def survey(self) -> tuple[Context, Survey]:
-        loaded = {item.repro.id: item for item in read_repros(self.file.parent)}
-        matrix, selection = replace(make_matrix(), versions=(self.version,)), Selection()
-        context = Context(
-            project=self.project, matrix=matrix, repros=loaded, selection=selection, pythons=(),
-            controls=False,
-        )  # fmt: skip
-        host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
-        cells = expand(matrix, context.plain_repros, [NO_GPU], selection)
-        plan = make_plan(cells, host, selection, Pull.NEVER)
-        return context, Survey(host=host, scan=scan, cells=cells, plan=plan, stored=tuple(self.stored))
-
-    def measure(self) -> None:
-        context, survey = self.survey()
-        (cell,) = survey.cells
-        digests = digests_now(context, survey)[cell.id]
-        made = make_record(cell, run="r0", started="2026-11-20T08:00:00.000Z", digests=digests)
-        self.stored = [Stored(record=made, local=True)]
-
-    def why(self, **options: Any) -> str:
-        context, survey = self.survey()
-        entries = entries_of(context, survey, survey.stored)
-        reasons = find_reasons(entries, Options(**options), digests_now(context, survey))
-        return "".join(reasons.values())
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def why(folder: Path, stored: list[Stored]) -> tuple[str, Cell, dict[str, str]]:
+    """Why the one cell of a folder's repro is run by ONNX Runtime, the cell, and its digests now."""
+    loaded = {item.repro.id: item for item in read_repros(folder)}
+    version = make_cell(version="onnxruntime-1.31.1").version
+    matrix, selection = replace(make_matrix(), versions=(version,)), Selection()
+    context = Context(
+        project=Project(matrix=folder, repros=folder, results=folder, cache=folder), matrix=matrix,
+        repros=loaded, selection=selection, pythons=(), controls=False,
+    )  # fmt: skip
+    host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
+    cells = expand(matrix, context.plain_repros, [NO_GPU], selection)
+    plan = make_plan(cells, host, selection, Pull.NEVER)
+    survey = Survey(host=host, scan=scan, cells=cells, plan=plan, stored=tuple(stored))
+    digests = digests_now(context, survey)
+    reasons = find_reasons(entries_of(context, survey, survey.stored), PLAIN, digests)
+    return "".join(reasons.values()), cells[0], dict(digests[cells[0].id])
 
 
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("def cases", "# a comment\ndef cases", ""),
-        ('"a title"', '"another"', ""),
-        ('{"sum_abs": 1.0}', '{"sum_abs": 3.0}', ""),
-        ('"n": 1', '"n": 2', "parameters of a/plain changed"),
+        ("def cases", "# a comment\ndef cases", ""), ('"a title"', '"another"', ""),
+        ('{"sum_abs": 1.0}', '{"sum_abs": 3.0}', ""), ('"n": 1', '"n": 2', "parameters of a/plain changed"),
         ('"limits"', '"seconds": 9, "limits"', "defects, engines or time limit of a/plain changed"),
         ("trt):\n    return {}", "trt):\n    return {1: 2}", "repro a changed"),
     ],
-)
-def test_only_what_a_run_can_see_has_a_cell_run_again(desk: Desk, old: str, new: str, words: str) -> None:
-    assert desk.why() == "no record"
-    desk.measure()
-    assert SOURCE.count(old) == 1
-    desk.file.write_text(SOURCE.replace(old, new))
-    assert desk.why() == (f"{words} since 2026-11-20" if words else "")
+)  # fmt: skip
+def test_only_what_a_run_can_see_has_a_cell_run_again(old: str, new: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(SOURCE)
+    said, cell, digests = why(tmp_path, [])
+    assert (said, SOURCE.count(old)) == ("no record", 1)
+    made = make_record(cell, run="r0", started="2026-11-20T08:00:00.000Z", digests=digests)
+    (tmp_path / "a.py").write_text(SOURCE.replace(old, new))
+    again = why(tmp_path, [Stored(record=made, local=True)])[0]
+    assert again == (f"{words} since 2026-11-20" if words else "")
 
 
 AGAIN = {

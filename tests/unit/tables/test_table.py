@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_entry, make_repro, make_version
+from builders import make_case, make_cell, make_entry, make_repro
 from goldenfile import check_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,6 @@ from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.html_page import GLYPHS, make_style, read_template
 from trtmatrix.tables.plots import FLOORS, Plot, Point, render_figure
-from trtmatrix.tables.remarks import find_contradicted
 from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.tables.table import make_tables
@@ -58,15 +57,6 @@ def test_a_finding_s_own_figure_stands_below_its_rows_beside_what_was_reported()
         ("= sum of |a - b|: sdpa-a", ("0.31", "[1373.4] (1373.39)", "(0.2232)")),
         ("= sum of |a - b|: sdpa-b", ("", "", "0.5")),
     ]
-
-
-def test_contradicted_facts_are_told_once_and_only_of_what_was_measured() -> None:
-    version = make_version("10.7.0", torch="2.6.0a0")
-    cells = [make_cell(case=make_case(name), version=version) for name in "abc"]
-    seen = {"torch": "2.7.1"}
-    entries = [make_entry(cell, observed=seen) for cell in cells[:2]]
-    assert find_contradicted(entries) == ("10.7.0: torch is 2.7.1, matrix.yaml says 2.6.0a0",)
-    assert not find_contradicted([make_entry(cells[2], observed=seen, evidence=Evidence.RECORDED)])
 
 
 REPRO = make_repro(make_case("sdpa-tf32"), make_case("sdpa-fp16"))

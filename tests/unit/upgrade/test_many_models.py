@@ -9,12 +9,9 @@ from xml.etree.ElementTree import fromstring as read_xml
 
 import pytest
 from upgrade.test_upgrade_performance import NEW_CELL, OLD_CELL, timed
-from upgrades import NEW, OLD, ask, entries_for, own
+from upgrades import ask, entries_for, own
 
 from trtmatrix.common.errors import ExitCode, UsageError
-from trtmatrix.judge.differences import Difference
-from trtmatrix.judge.noise import NO_FLOOR
-from trtmatrix.model.outcomes import Integers
 from trtmatrix.suite.model import Cause
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import model_table, words_of
@@ -111,25 +108,6 @@ def test_inputs_that_nobody_takes_are_a_mistake(before: str, after: str, referen
     upgrade = refused(before, after, reference)
     assert upgrade.exit_code == code
     assert ("its inputs are refused by both versions" in upgrade.models[0].mistake) is (code == 2)
-
-
-@pytest.mark.parametrize(("beyond", "decision"), [((0, 0), GO), ((0, 2), DONT), ((2, 2), ENOUGH)])
-def test_integers_are_judged_by_what_noise_cannot_explain(
-    beyond: tuple[int, int], decision: Decision
-) -> None:
-    mine = own("void", "void")
-    (line,) = mine.section.cases
-    reason = f"{NO_FLOOR}; the reference has ties"
-    line = replace(line, after=replace(line.after, reason=reason, builds=3))
-    found = tuple(
-        Integers(output="class", version=version, count=9, differ=3, beyond=number)
-        for version, number in zip((OLD, NEW), beyond, strict=True)
-    )
-    apart = Difference(
-        output="class", max_abs=3, mean_abs=1, rel_l2=1, worst_sample=0, samples=1, integers=True
-    )
-    section = replace(mine.section, cases=(line,), integers=found, differences=(apart,))
-    assert answer(replace(mine, section=section)).decision is decision
 
 
 def accepted(folder: Path, *models: Own) -> Path:

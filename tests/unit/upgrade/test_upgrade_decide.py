@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import H200, make_case, make_expectation, make_repro, make_version
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from shown import PATIENT
 from upgrades import NEW, OLD, PLAIN, ask, entries_for, entry
 
-from trtmatrix.judge.entry import Entry
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.model import Basis, Cause, Evidence, Verdict
 from trtmatrix.suite.repros import Workaround
@@ -108,52 +108,36 @@ def test_a_report_of_no_version_in_particular_is_no_evidence_of_this_one() -> No
     assert (line.after.evidence, line.change) == (Evidence.NONE, Change.UNKNOWN)
 
 
-class TestCommands:
-    def commands(self, before: dict[str, str], after: dict[str, str]) -> list[str]:
-        return [item.command for item in answer(before, after).lacking]
-
-    def test_a_pass_of_one_build_is_to_be_seen_again_at_the_target_alone(self) -> None:
-        assert self.commands({"sdpa": "good3"}, {"sdpa": "good1"}) == [
-            "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
-        ]
-
-    def test_other_files_and_odd_names_are_written_so_that_a_shell_takes_them(self) -> None:
-        question = ask(
-            entries_for({}, {}),
-            gpu_word="RTX 6000 Ada",
-            project=ProjectOptions(matrix=Path("my matrix.yaml")),
-        )
-        assert decide(question).lacking[0].command == (
-            "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu 'RTX 6000 Ada' --repro sdpa-scale --rebuilds 3 "
-            "--matrix 'my matrix.yaml'"
-        )
-
-    def test_nothing_can_be_lacking_of_a_gpu_that_is_not_supported(self) -> None:
-        compute = {"min": "9.5", "max": "12.0", "known": "read", "source": "notes"}
-        question = ask(entries_for({}, {}), after=make_version(NEW, compute=compute))
-        upgrade = decide(question)
-        assert (upgrade.decision, upgrade.lacking) == (Decision.DONT, ())
+def commands(was: dict[str, str], will: dict[str, str], **question: Any) -> list[str]:
+    return [item.command for item in decide(ask(entries_for(was, will), **question)).lacking]
 
 
-class TestOtherProducts:
-    def rtx(self, before: str, after: str) -> Upgrade:
-        repro = make_repro(make_case("sdpa"))
-        old, new = "tensorrt-rtx-1.4", "tensorrt-rtx-1.7"
-        entries: list[Entry] = [
-            entry(repro, "sdpa", version, what, replace(H200, slug="cpu"))
-            for version, what in ((old, before), (new, after))
-        ]
-        return decide(ask(entries, old, new, gpu_word=""))
+def test_commands_for_what_is_lacking() -> None:
+    assert commands({"sdpa": "good3"}, {"sdpa": "good1"}) == [
+        "nox -s matrix -- --trt 10.8.0 --gpu H200 --repro sdpa-scale --rebuilds 3"
+    ], "a pass of one build is to be seen again at the target alone"
+    project = ProjectOptions(matrix=Path("my matrix.yaml"))
+    first, *_ = commands({}, {}, gpu_word="RTX 6000 Ada", project=project)
+    assert first == (
+        "nox -s matrix -- --trt 10.7.0,10.8.0 --gpu 'RTX 6000 Ada' --repro sdpa-scale --rebuilds 3 "
+        "--matrix 'my matrix.yaml'"
+    )
+    compute = {"min": "9.5", "max": "12.0", "known": "read", "source": "notes"}
+    assert commands({}, {}, after=make_version(NEW, compute=compute)) == [], "this GPU is not supported there"
 
-    def test_built_is_no_pass_and_no_command_of_ours_can_supply_one(self) -> None:
-        upgrade = self.rtx("built", "built")
-        assert upgrade.decision is Decision.NOT_ENOUGH
-        assert [item.command for item in upgrade.lacking] == [""]
 
-    def test_what_was_never_built_can_be(self) -> None:
-        upgrade = self.rtx("unknown", "unknown")
-        command = "nox -s matrix -- --trt tensorrt-rtx-1.4,tensorrt-rtx-1.7 --repro sdpa-scale"
-        assert [item.command for item in upgrade.lacking] == ["", command]
+COMMAND = "nox -s matrix -- --trt tensorrt-rtx-1.4,tensorrt-rtx-1.7 --repro sdpa-scale"
+
+
+@pytest.mark.parametrize(("what", "lacking"), [("built", [""]), ("unknown", ["", COMMAND])])
+def test_of_another_product_built_is_no_pass_and_no_command_of_ours_can_supply_one(
+    what: str, lacking: list[str]
+) -> None:
+    repro, names = make_repro(make_case("sdpa")), ("tensorrt-rtx-1.4", "tensorrt-rtx-1.7")
+    entries = [entry(repro, "sdpa", name, what, replace(H200, slug="cpu")) for name in names]
+    upgrade = decide(ask(entries, *names, gpu_word=""))
+    assert upgrade.decision is Decision.NOT_ENOUGH
+    assert [item.command for item in upgrade.lacking] == lacking
 
 
 # The table behind a decision: every standing before against every standing after, written out.
@@ -208,28 +192,6 @@ def test_ones_own_model_is_never_passed_over() -> None:
 
 
 SIDE = Side(version="10.8.0", verdict=Verdict.PASS, evidence=Evidence.MEASURED, builds=3)
-
-
-@pytest.mark.parametrize(
-    ("changes", "standing"),
-    [
-        ({}, Standing.GOOD),
-        ({"evidence": Evidence.RECORDED}, Standing.GOOD),
-        ({"builds": 2}, Standing.FEW),
-        ({"builds": 0, "counted": False}, Standing.GOOD),
-        ({"evidence": Evidence.REPORTED}, Standing.SAID_GOOD),
-        ({"verdict": Verdict.FAIL, "builds": 1}, Standing.BAD),
-        ({"verdict": Verdict.FLAKY}, Standing.BAD),
-        ({"verdict": Verdict.FAIL, "evidence": Evidence.REPORTED}, Standing.SAID_BAD),
-        ({"verdict": Verdict.INVALID}, Standing.VOID),
-        ({"verdict": Verdict.INVALID, "doubted": True}, Standing.DOUBTED),
-        ({"verdict": Verdict.BUILT}, Standing.BUILT),
-        ({"verdict": None, "evidence": Evidence.NONE}, Standing.UNKNOWN),
-        ({"verdict": None, "evidence": Evidence.NONE, "absent": True}, Standing.ABSENT),
-    ],
-)
-def test_standing_of(changes: dict[str, object], standing: Standing) -> None:
-    assert standing_of(replace(SIDE, **changes)) is standing  # type: ignore[arg-type] # as the table says
 
 
 CAUSES = {
