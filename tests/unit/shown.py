@@ -32,17 +32,12 @@ VERSIONS = (
     "tensorrt-rtx-1.10", "tensorrt-rtx-1.4", "onnxruntime-1.31.1",
 )  # fmt: skip
 SDPA = make_repro(
-    make_case("explicit-tf32"),
-    make_case("sdpa-tf32"),
+    make_case("explicit-tf32"), make_case("sdpa-tf32"),
     make_case(
-        "sdpa-fp16-flag",
-        products=frozenset({Product.TENSORRT, Product.TENSORRT_RTX}),
-        limits={},
+        "sdpa-fp16-flag", products=frozenset({Product.TENSORRT, Product.TENSORRT_RTX}), limits={},
         params={"precision": "fp16-flag"},
     ),
-    make_control("control-lost-scale-tf32"),
-    make_case("sdpa-fp16"),
-    make_case("explicit-fp16"),
+    make_control("control-lost-scale-tf32"), make_case("sdpa-fp16"), make_case("explicit-fp16"),
     expectations=(
         make_expectation(Verdict.FAIL, "==10.7.0", "sdpa-tf32"),
         make_expectation(Verdict.FAIL, "==8.6.0", "sdpa-tf32", basis=Basis.ASSUMED, source=ISSUE, on=""),
@@ -50,14 +45,11 @@ SDPA = make_repro(
     workarounds=(Workaround(what="write it out", case="explicit-tf32"),),
     twins=(
         Twin(
-            measure="sum_abs_explicit",
-            label="sum of |explicit - sdpa|",
-            cases=("sdpa-*",),
-            source=ISSUE,
+            measure="sum_abs_explicit", label="sum of |explicit - sdpa|", cases=("sdpa-*",), source=ISSUE,
             reported={"10.7.0": 1373.3945, "10.8.0": 0.2232},
         ),
     ),
-)
+)  # fmt: skip
 STREAMS = make_repro(
     make_case("two-streams", needs=frozenset({"torch_tensorrt"})),
     id="streams", title="an engine that <waits> for nothing & nobody", url="javascript:alert(1)",

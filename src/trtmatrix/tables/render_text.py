@@ -120,4 +120,5 @@ def _render_block(
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     """Break a text into lines; ids and URLs stay whole where they fit."""
     more = indent + _INDENT
-    return textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False)
+    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False)
+    return [line.rstrip() for line in lines]  # before a long word that is broken it leaves a space

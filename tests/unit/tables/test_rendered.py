@@ -140,6 +140,12 @@ def test_a_sample_as_text() -> None:
     check_golden("table.txt", render_text(sample_entries()))
 
 
+def test_no_line_ends_in_a_space_where_a_long_word_is_broken() -> None:
+    entry = make_entry(make_cell(make_repro(make_case("x" * 90))), ended="crashed", detail="why " * 15)
+    lines = [line for width in range(60, 100) for line in render_text([entry], width=width).splitlines()]
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
 def test_a_log_cannot_send_escapes_to_the_terminal() -> None:
     entry = make_entry(ended="crashed", detail="\x1b]0;owned\x07\x1b[2J")
     assert "\x1b" not in render_text([entry])

@@ -112,16 +112,13 @@ LINES = {f"a/{ODD}": [Point(version="8.6.0", value=1.0, word="PASS 1")]}
 PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, lines=LINES)
 
 
+def drawn(plot: Plot) -> str:
+    return "<svg" + render_figure(plot).partition("\n<svg")[2].partition("\n</div>")[0]
+
+
 def parse(plot: Plot) -> ET.Element:
     """Read the plot as XML, which is stricter than HTML."""
     return ET.fromstring(drawn(plot))  # noqa: S314 - our own text
-
-
-def drawn(plot: Plot) -> str:
-    return (
-        render_figure(plot).partition("\n<svg")[1].strip()
-        + render_figure(plot).partition("\n<svg")[2].partition("\n</div>")[0]
-    )
 
 
 def test_shapes_tell_verdicts_apart() -> None:
@@ -136,15 +133,11 @@ def test_shapes_tell_verdicts_apart() -> None:
     assert {list(group)[1].attrib["class"] for group in root.iter("g")} == {"must"}
 
 
-FLOATS = st.floats(allow_nan=True, allow_infinity=True)
-
-
 POINTS = st.builds(
-    Point,
-    version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")),
-    value=st.none() | FLOATS,
+    Point, version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")),
+    value=st.none() | st.floats(allow_nan=True, allow_infinity=True),
     word=st.sampled_from(("PASS 1", "(FAIL)", ODD)),
-)
+)  # fmt: skip
 ANY_LINES = st.dictionaries(st.text(max_size=9) | st.just(ODD), st.lists(POINTS, max_size=4), max_size=12)
 
 
@@ -172,23 +165,16 @@ TEXT = 4.5
 SHAPE = 3.0
 """The least contrast of what must be seen to understand or to operate (success criterion 1.4.11)."""
 
-_GROUNDS = ("page", "card", "head")
-_TINTS = ("good", "bad", "warn", "unsure")
-
+_GROUNDS, _TINTS = ("page", "card", "head"), ("good", "bad", "warn", "unsure")
+_BACKS = tuple(f"{tint}-back" for tint in _TINTS)
 PAIRS: tuple[tuple[str, str, float], ...] = (
-    *(("ink", ground, TEXT) for ground in (*_GROUNDS, "plain-back", *(f"{tint}-back" for tint in _TINTS))),
+    *(("ink", ground, TEXT) for ground in (*_GROUNDS, "plain-back", *_BACKS)),
     *(("soft", ground, TEXT) for ground in _GROUNDS),
-    *(("link", ground, TEXT) for ground in (*_GROUNDS, *(f"{tint}-back" for tint in _TINTS))),
-    *((tint, f"{tint}-back", TEXT) for tint in _TINTS),
-    *((tint, ground, TEXT) for tint in _TINTS for ground in _GROUNDS),
-    *(
-        (f"mark-{mark}", ground, SHAPE)
-        for mark in ("good", "bad", "other", "line")
-        for ground in _GROUNDS[:2]
-    ),
-    ("edge", "page", SHAPE),
-    ("edge", "card", SHAPE),
-)
+    *(("link", ground, TEXT) for ground in (*_GROUNDS, *_BACKS)),
+    *((tint, ground, TEXT) for tint in _TINTS for ground in (*_GROUNDS, f"{tint}-back")),
+    *((shape, ground, SHAPE) for shape in ("mark-good", "mark-bad", "mark-other", "mark-line", "edge")
+      for ground in _GROUNDS[:2]),
+)  # fmt: skip
 """What stands on what: a foreground, its ground, and the least contrast."""
 
 
@@ -207,9 +193,7 @@ def _luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
 def test_each_pair_has_the_contrast_that_it_needs(colours: Mapping[str, str]) -> None:
-    poor = [(f, g, contrast(colours[f], colours[g])) for f, g, least in PAIRS
-            if contrast(colours[f], colours[g]) < least]  # fmt: skip
-    assert poor == []
+    assert [pair for pair in PAIRS if contrast(colours[pair[0]], colours[pair[1]]) < pair[2]] == []
 
 
 def test_both_themes_have_all_colours_and_the_style_no_others() -> None:

@@ -72,6 +72,8 @@ def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
     for text in (*texts, render_screen(upgrade, 80)):
         assert "no such file" in text
         assert text.index("mine-1") < text.index("mine-0")
+    odd = render_markdown(answer(model("<b>a"), model("b\ud800"))).encode()
+    assert b"<b>" not in odd.replace(b"\\<b", b"")
 
 
 @pytest.mark.parametrize("width", [80, 160])
