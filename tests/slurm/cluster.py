@@ -249,17 +249,6 @@ class Cluster:
             if self.first <= int(c.attrs["Labels"][JOB_LABELS["SLURM_JOB_ID"]]) < self.first + JOBS
         ]
 
-    def left(self) -> list[str]:
-        """Return what is still there of a cluster that was stopped: processes, device files, its folder."""
-        here = [file for file in Path("/proc").glob("[0-9]*/cmdline") if self._is_of_ours(file)]
-        devices = [Path(f"/dev/nvidia{minor}") for minors in self.minors.values() for minor in minors]
-        return [str(path) for path in (*here, *devices, self.folder) if path.exists()]
-
-    def _is_of_ours(self, file: Path) -> bool:
-        with contextlib.suppress(OSError):
-            return str(self.folder) in file.read_text(errors="replace")
-        return False
-
     def explain(self) -> str:
         """Return the last of the daemons' logs."""
         logs = sorted((self.folder / "log").glob("*"))
