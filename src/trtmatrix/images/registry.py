@@ -259,7 +259,7 @@ class _Repository:
     def _send(self, url: str, login: str = "", params: Mapping[str, str] | None = None) -> _Answer:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
         headers = {"Accept": ", ".join(manifests.ACCEPTED)} | ({"Authorization": login} if login else {})
-        body = b""
+        body = bytearray()
         server = urlsplit(url).netloc  # a token service is another host, whose certificate is looked at
         verify = False if self.plain and server == self.name.server else find_authority(server)
         try:
@@ -277,7 +277,7 @@ class _Repository:
             trouble = Trouble.LIMITED if status == 429 or wait else Trouble.BROKEN
             asks = f", and asks to wait {wait}" + (" s" if wait.isdigit() else "") if wait else ""
             raise self._trouble(trouble, f"it answers {status}{asks}")
-        return _Answer(status=status, headers=answer.headers, body=body, moved=bool(answer.history))
+        return _Answer(status=status, headers=answer.headers, body=bytes(body), moved=bool(answer.history))
 
     def _refusal(self, why: str) -> RegistryError:
         if self.password:
