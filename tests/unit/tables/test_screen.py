@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from builders import (
-    H200,
     make_case,
     make_cell,
     make_control,
@@ -125,17 +124,6 @@ def test_many_findings_and_gpus_are_counted_where_they_have_no_room() -> None:
     assert "more to know: --full" in text
 
 
-def test_what_is_only_reported_never_looks_measured() -> None:
-    repro = make_repro(expectations=(make_expectation(),))
-    good = make_reported(make_cell(version="10.8.0"), Verdict.PASS)
-    text = render_screen(make_answer([make_reported(make_cell(repro)), good]))
-    assert text.startswith("TensorRT: not measured, only reported\n")
-    assert H200.name not in text
-    assert re.search(r"^sdpa-scale +BAD r +ok r$", text, re.MULTILINE)
-    assert "NOT RUN  all 2 TensorRT tests" in text
-    assert "0 tests run" in text
-
-
 def test_a_control_that_comes_out_wrong_comes_first() -> None:
     control = make_entry(make_cell(case=make_control()), 175.0)
     answer = make_answer([make_entry(), control])
@@ -179,18 +167,6 @@ def test_what_ended_without_a_result_names_its_cause_unless_a_version_cannot_kno
 )
 def test_the_next_command(entries: list[Entry], command: str) -> None:
     assert make_answer(entries, again="AGAIN", cost="1 GB").next == command
-
-
-def test_a_new_failure_says_since_when_and_how_many() -> None:
-    cells = [make_cell(TRANSPOSE, case, version) for version in ("8.5.3.1", "8.6.0", "8.6.1")
-             for case in TRANSPOSE.cases[:3]]  # fmt: skip
-    entries = [make_entry(cell, 1373.4 if cell.version.name == "8.6.0" else 175.0) for cell in cells]
-    (news,) = make_answer(entries).news
-    assert (news.word, news.text) == (
-        "BAD!",
-        "transpose-mul 8.6.0: 3 of 3 cases wrong; 3 unexpected; was ok in 8.5.3.1; "
-        "ok in 8.6.1 (NVIDIA/TensorRT#4333)",
-    )
 
 
 def test_what_became_wrong_comes_before_what_was_wrong_all_along() -> None:
