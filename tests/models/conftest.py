@@ -90,10 +90,10 @@ class Project:
         given = [f"--inputs={inputs}"] if inputs else []
         return self.call("run", f"--model={model}", *given, "--json", *words)
 
-    def record(self, version: str) -> dict[str, Any]:
-        """Return the one record of a version."""
-        (file,) = self.results.rglob(f"{version}/*/*/*.json")
-        record: dict[str, Any] = json.loads(file.read_text())
+    def record(self, place: str) -> dict[str, Any]:
+        """Return the newest record of a version, or of ``version/repro``."""
+        newest = max(self.results.rglob(f"{place}/**/*.json"))
+        record: dict[str, Any] = json.loads(newest.read_text())
         return record
 
 
