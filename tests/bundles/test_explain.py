@@ -77,23 +77,55 @@ def write_mean(folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def explain(project: Project, model: Path) -> tuple[dict[str, Any], Done]:
+CHECK = """\
+def check(before, after, reference):
+    far = [[float(abs(o['y'] - r['y']).max()) for o, r in zip(these, reference)] for these in (before, after)]
+    print('hello')
+    return max(far[1]) < 10 * max(far[0]), max(far[1]), f'worst error of {len(reference)}'
+"""
+
+
+def explain(project: Project, model: Path, *words: str) -> tuple[dict[str, Any], Done]:
     """Ask whether to move from the right version to the wrong one, and return the first wrong layer."""
-    words = ("--from", RIGHT, "--to", WRONG, f"--model={model}", f"--inputs={model.parent / 'inputs'}")
+    words = (
+        "--from",
+        RIGHT,
+        "--to",
+        WRONG,
+        f"--model={model}",
+        f"--inputs={model.parent / 'inputs'}",
+        *words,
+    )
     done = project.call("upgrade", *words, "--precision=fp32", "--explain", "--json")
     assert done.code == 11, done.told + done.printed
     (layer,) = done.data["models"][0]["wrong_layers"]
     return layer, done
 
 
-def test_the_wrong_layer_is_named_with_one_container_for_all_markings(tmp_path: Path) -> None:
+def test_the_wrong_layer_is_named_with_one_container_for_all_markings_and_then_from_records(
+    tmp_path: Path,
+) -> None:
     images.make_defective()
-    project = Project(tmp_path, columns=columns())
+    project, script = Project(tmp_path, columns=columns()), tmp_path / "accept.py"
+    script.write_text(CHECK)
+    model = write_deep(tmp_path / "deep")
     with count_starts() as started:
-        layer, done = explain(project, write_deep(tmp_path / "deep"))
+        layer, done = explain(project, model, f"--check={script}")
     assert (layer["tensor"], layer["operator"], layer["why_not"]) == ("scores", "Mul", ""), done.told
+    assert "what it is computed from is right: raw" in layer["error"]
     assert len([step for step in layer["steps"] if "marked" in step]) >= 3
     assert sorted(started) == [RIGHT, WRONG, WRONG]  # the model at both, and one for all that was marked
+    (told,) = done.data["models"]
+    (difference,), check = told["differences"], told["check"]
+    assert (difference["output"], difference["samples"], difference["nan"]) == ("y", 2, 0)
+    assert difference["rel_l2"] > 1e-4
+    assert (check["passed"], check["label"], check["error"]) == (False, "worst error of 2", "")
+    assert check["figure"] > 1e-3
+    assert "hello" in done.told
+    assert not list((tmp_path / "cache" / "explain").glob(".marking-*"))
+    with count_starts() as started:
+        assert explain(project, model)[0] == layer
+    assert started == []
 
 
 def test_an_output_of_another_shape_is_a_failure_that_is_explained_and_minimised(tmp_path: Path) -> None:

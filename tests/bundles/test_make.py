@@ -8,7 +8,6 @@ import pty
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,35 +17,25 @@ import pytest
 
 from tests.bundles.archives import read_files
 from tests.bundles.conftest import RIGHT, WRONG, Made
-from tests.models.conftest import REPOSITORY
+from tests.models.conftest import REPOSITORY, Done
 
 H200 = "controls/wrong-scale-tf32@8.6.0#nvidia-h200"
 FILES = ["ISSUE.md", "SHA256SUMS", "inputs.npz", "model.onnx", "reference.npz", "repro.py"]
 
 
-def published(made: Made, target: Path, cell: str, *words: str) -> dict[str, bytes]:
-    """The files of an archive of a published record of another host."""
+def make_published(made: Made, target: Path, cell: str, *words: str) -> Done:
+    """Make an archive of a published record of another host."""
     files = [f"--{name}={REPOSITORY / file}" for name, file in
              (("matrix", "matrix.yaml"), ("repros", "repros"), ("results", "results"))]  # fmt: skip
     cache = f"--cache={made.project.folder / 'cache'}"
-    done = made.project.call_bare(
-        "bundle", "make", cell, *files, cache, f"--to={target}", "--yes", "--no-verify", "--json", *words
-    )
-    assert done.code == 0, done.told
-    assert done.data["verify"] is None
-    return read_files(target)
+    return made.project.call_bare("bundle", "make", cell, *files, cache, f"--to={target}", "--yes", *words)
 
 
-def test_it_is_made_and_verified_from_itself_alone(made: Made) -> None:
+def test_it_is_made_of_six_files_with_a_script_of_a_page_and_verified_from_itself_alone(made: Made) -> None:
     assert made.done.code == 0, made.done.told
     outcome = made.done.data["verify"]
-    assert outcome["verified"]
-    assert outcome["code"] == 1
-    assert outcome["notes"] == []
+    assert (outcome["verified"], outcome["code"], outcome["notes"]) == (True, 1, [])
     assert "WRONG" in outcome["said"]
-
-
-def test_it_holds_six_files_and_a_script_of_a_page(made: Made) -> None:
     files = read_files(made.archive)
     assert sorted(files) == FILES
     assert files["repro.py"].count(b"\n") <= 120
@@ -54,7 +43,6 @@ def test_it_holds_six_files_and_a_script_of_a_page(made: Made) -> None:
     assert [node.op_type for node in model.graph.node].count("MatMul") == 5
     inputs, reference = (np.load(io.BytesIO(files[name])) for name in ("inputs.npz", "reference.npz"))
     assert inputs["x"].shape[1:] == reference["y"].shape[1:]
-    assert len(made.archive.read_bytes()) < 25_000_000
 
 
 def test_made_twice_it_is_the_same_bytes(made: Made, tmp_path: Path) -> None:
@@ -76,11 +64,10 @@ def test_it_runs_by_hand_as_its_text_says(made: Made, tmp_path: Path) -> None:
 
 
 def test_without_a_terminal_it_says_at_once_which_option_is_missing(made: Made, tmp_path: Path) -> None:
-    started = time.monotonic()
     done = made.make(tmp_path / "x.tar.gz", "--no-verify")
     assert done.code == 2
     assert "add --yes" in done.told
-    assert time.monotonic() - started < 5
+    assert "What goes out:" not in done.told
     assert not list(tmp_path.iterdir())
 
 
@@ -125,7 +112,9 @@ def test_a_cell_without_a_failure_is_told_with_what_to_type(
 
 
 def test_a_record_of_another_host_makes_an_archive_too(made: Made, tmp_path: Path) -> None:
-    files = published(made, tmp_path / "x.tar.gz", H200)
+    done = make_published(made, tmp_path / "x.tar.gz", H200, "--no-verify", "--json")
+    assert (done.code, done.data["verify"]) == (0, None), done.told
+    files = read_files(tmp_path / "x.tar.gz")
     assert sorted(files) == FILES
     text = files["ISSUE.md"].decode()
     for words in (
@@ -135,22 +124,16 @@ def test_a_record_of_another_host_makes_an_archive_too(made: Made, tmp_path: Pat
     assert set(np.load(io.BytesIO(files["reference.npz"]))) == {"y", "lost-scale in y"}
 
 
-def test_what_cannot_be_verified_here_is_told_before_the_work(made: Made, tmp_path: Path) -> None:
-    done = made.project.call_bare(
-        "bundle", "make", H200, f"--matrix={REPOSITORY / 'matrix.yaml'}", f"--repros={REPOSITORY / 'repros'}",
-        f"--results={REPOSITORY / 'results'}", f"--to={tmp_path / 'x.tar.gz'}", "--yes",
-    )  # fmt: skip
-    assert done.code == 3
-    assert "--no-verify" in done.told
-    assert not list(tmp_path.iterdir())
-
-
-def test_what_one_graph_cannot_show_is_refused_with_what_to_attach(made: Made, tmp_path: Path) -> None:
-    files = [f"--{name}={REPOSITORY / file}" for name, file in
-             (("matrix", "matrix.yaml"), ("repros", "repros"), ("results", "results"))]  # fmt: skip
-    cell, cache = "streams/producer-no-wait@8.6.0#nvidia-h200", made.project.folder / "cache"
-    words = ["--no-verify", "--yes", f"--cache={cache}", f"--to={tmp_path / 'x.tar.gz'}"]
-    done = made.project.call_bare("bundle", "make", cell, *files, *words)
-    assert done.code == 2
-    assert "attach streams.py itself" in done.told
+@pytest.mark.parametrize(
+    ("cell", "words", "code", "said"),
+    [
+        (H200, (), 3, "--no-verify"),
+        ("streams/producer-no-wait@8.6.0#nvidia-h200", ("--no-verify",), 2, "attach streams.py itself"),
+    ],
+)
+def test_what_cannot_be_verified_here_or_one_graph_cannot_show_is_told_before_the_work(
+    made: Made, tmp_path: Path, cell: str, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = make_published(made, tmp_path / "x.tar.gz", cell, *words)
+    assert (done.code, said in done.told) == (code, True), done.told
     assert not list(tmp_path.iterdir())
