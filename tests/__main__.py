@@ -151,36 +151,36 @@ WAITING = (*PYTEST, "-n", "3", "--dist", "loadfile")
 
 SUITES = (
     Suite(name="unit", seconds=1200, command=(*BOTH_CORES, "tests/unit"), quick=True),
-    Suite(name="border", seconds=200, command=(*BOTH_CORES, "tests/border"), quick=True),
-    Suite(name="nox", seconds=200, command=(*PYTEST, "tests/nox"), quick=True),
-    Suite(name="numerics", seconds=250, command=(*BOTH_CORES, "tests/numerics")),
-    Suite(name="slurm", seconds=500, command=(*WAITING, "tests/slurm"), lacking=_slurm, waits=True),
-    Suite(name="worker", seconds=300, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
-    Suite(name="hostile", seconds=400, command=(*WAITING, "tests/hostile"), lacking=_docker, waits=True),
-    Suite(name="faults", seconds=400, command=(*WAITING, "tests/faults"), lacking=_faults, waits=True),
+    Suite(name="border", seconds=300, command=(*BOTH_CORES, "tests/border"), quick=True),
+    Suite(name="nox", seconds=400, command=(*PYTEST, "tests/nox"), quick=True),
+    Suite(name="numerics", seconds=400, command=(*BOTH_CORES, "tests/numerics")),
+    Suite(name="slurm", seconds=1000, command=(*WAITING, "tests/slurm"), lacking=_slurm, waits=True),
+    Suite(name="worker", seconds=500, command=(*PYTEST, "tests/worker"), lacking=_docker, waits=True),
+    Suite(name="hostile", seconds=700, command=(*WAITING, "tests/hostile"), lacking=_docker, waits=True),
+    Suite(name="faults", seconds=700, command=(*WAITING, "tests/faults"), lacking=_faults, waits=True),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
-    Suite(name="registry", seconds=200, command=(*BY_FILE, "tests/registry"), lacking=_registry, waits=True),
-    Suite(name="cdi", seconds=90, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
-    Suite(name="probe", seconds=350, command=(*BY_FILE, "tests/probe")),
+    Suite(name="registry", seconds=300, command=(*BY_FILE, "tests/registry"), lacking=_registry, waits=True),
+    Suite(name="cdi", seconds=150, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
+    Suite(name="probe", seconds=700, command=(*BY_FILE, "tests/probe")),
     Suite(
-        name="containers", seconds=500, command=(*WAITING, "tests/containers"), lacking=_docker, waits=True
+        name="containers", seconds=900, command=(*WAITING, "tests/containers"), lacking=_docker, waits=True
     ),
     Suite(
-        name="podman", seconds=300, command=(*WAITING, "-m", "engines", "tests/containers"), lacking=_podman,
+        name="podman", seconds=600, command=(*WAITING, "-m", "engines", "tests/containers"), lacking=_podman,
         engine="TRTMATRIX_TEST_PODMAN", waits=True,
     ),
     Suite(
-        name="launchers", seconds=240, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True
+        name="launchers", seconds=500, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True
     ),
     Suite(name="operators", seconds=600, command=(*PYTEST, "tests/operators"), lacking=_docker, waits=True),
     Suite(name="bundles", seconds=900, command=(*BY_FILE, "tests/bundles"), lacking=_docker, waits=True),
-    Suite(name="browser", seconds=250, command=(*BY_FILE, "tests/browser"), lacking=_browser),
+    Suite(name="browser", seconds=500, command=(*BY_FILE, "tests/browser"), lacking=_browser),
     Suite(
-        name="torch", seconds=500, lacking=_torch,
+        name="torch", seconds=800, lacking=_torch,
         command=(sys.executable, "-m", "nox", "-s", "torch_tests", "--", "-n", "2", "tests/torch"),
     ),
     Suite(  # in the environment that the suite before has made
-        name="models", seconds=300, lacking=_models,
+        name="models", seconds=700, lacking=_models,
         command=(sys.executable, "-m", "nox", "-R", "-s", "torch_tests", "--", *BY_FILE[4:], "tests/models"),
     ),
 )  # fmt: skip

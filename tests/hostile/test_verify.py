@@ -10,10 +10,8 @@ import sys
 import time
 from pathlib import Path
 
-import docker
-
+from tests.bundles.conftest import containers_below
 from trtmatrix.common.archive import SUFFIX, write_archive
-from trtmatrix.launchers.container import PROJECT_LABEL
 
 ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "trtmatrix/test:latest"
@@ -34,14 +32,6 @@ def verify(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trtmatrix", "bundle", "verify", str(file), "--seconds=60", *words]
     environment = {**os.environ, "TMPDIR": str(file.parent), "PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-
-def ours() -> list[str]:
-    """Return the containers of archives."""
-    found = docker.from_env().containers.list(
-        all=True, filters={"label": PROJECT_LABEL, "name": "trtmatrix-verify-"}
-    )
-    return [str(container.name) for container in found]
 
 
 def test_outside_of_containers_it_is_refused(tmp_path: Path) -> None:
@@ -99,7 +89,7 @@ sys.exit(1)
     assert f"file {8 << 30} {8 << 30}" in said
     assert not mark.exists()
     assert not (tmp_path / "HOST").exists()
-    assert ours() == []
+    assert containers_below(tmp_path) == []
 
 
 def test_a_killed_verify_leaves_nothing_for_long(tmp_path: Path) -> None:
@@ -108,13 +98,13 @@ def test_a_killed_verify_leaves_nothing_for_long(tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
-    while not ours():
+    while not containers_below(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert ours()
+    assert containers_below(tmp_path)
     shorter = tmp_path / "next"
     shorter.mkdir()
     verify(archive(shorter, RECORDED % "", "raise SystemExit(0)"), f"--image={IMAGE}")
-    assert ours() == []
+    assert containers_below(tmp_path) == []

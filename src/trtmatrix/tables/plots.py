@@ -149,7 +149,8 @@ def render_figure(plot: Plot) -> str:
         }
         for label, point, value in plot.values()
     ]  # fmt: skip
-    ends = {label: (point, value) for label, point, value in plot.values() if label in _named(plot)}
+    named = _named(plot)
+    ends = {label: (point, value) for label, point, value in plot.values() if label in named}
     labels = sorted((up(v), across(label, p.version), shorten(label, 28)) for label, (p, v) in ends.items())
     return templates().get_template("plot.html").render(
         plot=plot, width=WIDTH, height=HEIGHT, left=LEFT, right=right, top=TOP, foot=foot, dots=dots,
@@ -168,11 +169,10 @@ def _named(plot: Plot) -> Sequence[str]:
     """Return the lines that are written beside: all of a few; of many those of errors that are too large."""
     if len(plot.lines) <= 8:
         return list(plot.lines)
-    worst = {
-        label: max(nan_last(value) for name, _, value in plot.values() if name == label)
-        for label, _, value in plot.values()
-        if plot.unit == FLOORS and not value <= PASS_FACTOR and label not in plot.must_fail
-    }
+    worst = dict[str, float]()
+    for label, _, value in plot.values():
+        if plot.unit == FLOORS and not value <= PASS_FACTOR and label not in plot.must_fail:
+            worst[label] = max(worst.get(label, nan_last(value)), nan_last(value))
     return sorted(worst, key=lambda label: worst[label], reverse=True)[:_NAMED]
 
 
