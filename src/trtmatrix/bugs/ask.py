@@ -234,9 +234,8 @@ class Versions(CaseAsker):
         names = ",".join(self.candidates[number].name for number in report.shown)
         row = [] if self.options.model.model else ["--repro", self.repro.id]
         search = self.options.search_again(self.words(), report, report.name)
-        return (f"{DOOR} {shlex.join(['matrix', '--', '--trt', names, *row, *self.words()])}", search)[
-            not names :
-        ]
+        run = f"{DOOR} {shlex.join(['matrix', '--', '--trt', names, *row, *self.words()])}"
+        return (run, search) if names else (search,)
 
 
 def answer_of(entry: Entry, outcome: Outcome) -> Answer:
