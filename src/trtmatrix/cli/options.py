@@ -105,7 +105,7 @@ CONTROLS = opt(
 MATRIX = opt("--matrix FILE", "the versions", type=Path, default=Path("matrix.yaml"))
 REPROS = opt("--repros DIR", "the repro scripts", type=Path, default=Path("repros"))
 GOOD = opt("--good VERSION", "a version that is right; smaller models must also be right there")
-CELL = opt("cell CELL", "a cell as the tables print it: REPRO/CASE@VERSION#GPU")
+CELL = opt("cell CELL", "a cell as the page (report) and --json show it: REPRO/CASE@VERSION#GPU")
 TRIAL_SECONDS = opt("--seconds S", "time limit for one run of the archive", type=_seconds, default=1800)
 
 GROUPS: dict[str, tuple[str, list[Option]]] = {
@@ -271,7 +271,7 @@ COMMANDS: dict[str, Command] = {
         (CELL, opt("--to FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)", type=Path),
          opt("--yes", "do not ask; needed if stdin is not a terminal"),
          opt("--no-verify", "do not run the archive afterwards"), TRIAL_SECONDS, JSON),
-        "sdpa-scale/sdpa-tf32@10.7.0#l4", "bugs.make"),
+        "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4", "bugs.make"),
     "bundle verify": Command(
         "run an archive by itself, in a fresh container", "",
         (opt("file FILE", type=Path),
@@ -286,7 +286,7 @@ COMMANDS: dict[str, Command] = {
         (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE)", type=Path),
          opt("--steps N", "try at most N smaller models", type=_count, default=200),
          opt("--seconds S", "stop after S seconds", type=_seconds, default=3600), JSON),
-        "sdpa-scale/sdpa-tf32@10.7.0#l4 --good 10.8.0", "bugs.minimise"),
+        "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4 --good 10.8.0", "bugs.minimise"),
     "list": Command("list versions, repros and cases", "files select", (JSON,), "--repro sdpa-scale"),
     "doctor": Command("show what this host has and what it can run", "files select where", (JSON,)),
     "lock": Command(

@@ -172,6 +172,7 @@ def hold_images(
     from trtmatrix.common.progress import open_progress
     from trtmatrix.launchers.docker_engine import find_engine, open_client
     from trtmatrix.launchers.images import open_images
+    from trtmatrix.plan.lockfile import base_origin
 
     named, held = context.selection.versions, dict[str, str]()
     engine = find_engine(gpu_here=False) if versions else None
@@ -181,12 +182,15 @@ def hold_images(
         return None, held
     client = open_client(timeout=120)
     with contextlib.closing(open_progress()) as progress:
-        store = open_images(context.project, engine, progress)
+        store = open_images(
+            context.project, engine, progress,
+            base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
+        )  # fmt: skip
         for version, origin in [(v, v.origin) for v in versions if isinstance(v.origin, ImageOrigin)]:
             if (image := engine.held(origin)) is not None:
                 held[version.name] = image
             elif named:
-                made = origin.build is not None
+                made = origin.build is not None and context.project.image_builder is not None
                 launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
                 held[version.name] = store.make_ready(launch, client)
     return client, held

@@ -225,5 +225,7 @@ def inspect_image(name: str) -> ImageFacts | None:
         image = open_client(60).images.get(name)
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return None
-    own = {label.partition(BUILD_LABELS)[2]: text for label, text in image.labels.items()}
-    return ImageFacts(id=str(image.id), labels={name: text for name, text in own.items() if name})
+    own = {
+        n.removeprefix(BUILD_LABELS): text for n, text in image.labels.items() if n.startswith(BUILD_LABELS)
+    }
+    return ImageFacts(id=str(image.id), labels=own)

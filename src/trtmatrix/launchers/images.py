@@ -176,8 +176,8 @@ def id_of(reference: str, client: docker.DockerClient) -> str:
 
 
 def open_images(
-    project: Project, engine: Engine, progress: Progress, *, keep: Keep = Keep.ALL,
-    base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
+    project: Project, engine: Engine, progress: Progress, *, base_of: Callable[[str], ImageOrigin],
+    keep: Keep = Keep.ALL,
 ) -> Images:  # fmt: skip
     """Return what gets the images of an engine; :class:`Images` says what ``keep`` and ``base_of`` are."""
     puller = Puller(

@@ -32,7 +32,7 @@ AUTHORITY = (
 )
 SIGNS: Sequence[tuple[str, Trouble, str]] = (
     ("no space left on device|not enough space|disk quota",
-     Trouble.BROKEN, "free some room (nox -s doctor says how much is needed), or say --keep none"),
+     Trouble.BROKEN, "free some room (nox -s doctor says how much is needed); a run can say --keep none"),
     # Podman unpacks while it reads, and may stumble before it has the digest.
     ("verification failed|failed verification|unexpected commit digest|mismatch|does not match digest"
      "|did not match,? expected|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt",

@@ -190,9 +190,7 @@ class Runs:
             with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
                 inputs = Path(name) / "inputs.npz"
                 marked = write_marked(self.file, tensor, Path(name) / "model")
-                marked = marked.rename(
-                    marked.with_name("explained.onnx")
-                )  # its cells are not the model's own
+                marked = marked.rename(marked.with_name("explained.onnx"))  # no cells of the model's own
                 np.savez(inputs, **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
                 repro = model_repro(open_model(self.context, ModelOptions(
                     model=marked, inputs=inputs, precision=self.options.precision,

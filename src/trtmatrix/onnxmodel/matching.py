@@ -216,7 +216,8 @@ def _holds(wiring: Wiring, node: NodeProto, first: NodeProto, condition: Conditi
         case "moves data":  # a Transpose that keeps the order of long axes is a Reshape
             if shape is None:
                 return None
-            order = _number(node, "perm", [*reversed(range(len(shape)))])
+            perm = attribute_of(node, "perm")
+            order = perm if isinstance(perm, list) else [*reversed(range(len(shape)))]
             long = [axis for axis in order if shape[axis] != 1]
             return long != sorted(long)
 

@@ -38,6 +38,7 @@ class OperatorsOptions:
     """Those of ``operators``; ``file``: a model; ``which``: patterns of cases; ``workers``: 0: no limit."""
 
     project: ProjectOptions
+    executor: str
     file: Path | None
     which: tuple[str, ...]
     limit: int
@@ -54,6 +55,8 @@ class OperatorsOptions:
 def operators_command(options: OperatorsOptions) -> ExitCode:
     """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
     check_outputs(options.output, WRITERS)
+    if options.executor == "slurm":
+        raise UsageError("--executor slurm: operators are tested on this host alone; run it in a job of your own")
     selection, folder = options.project.selection, options.write
     if options.file is not None:
         return _check_model(options, options.file)

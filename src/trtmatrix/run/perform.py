@@ -171,13 +171,9 @@ def look_ahead(context: Context, survey: Survey, options: Options, served: Colle
 
     survey = replace(survey, plan=replace(survey.plan, launches=survey.plan.here))
     wants = find_wants(
-        context,
-        survey,
-        served,
-        keep=options.keep,
-        memory=options.memory,
+        context, survey, served, keep=options.keep, memory=options.memory,
         is_here=partial(is_here, context.project),
-    )
+    )  # fmt: skip
     return preflight(context, survey, wants)
 
 

@@ -172,10 +172,12 @@ class SlurmExecutor:
         self.state = run
         self.seconds = {cell: seconds[cell] for cell in self.known if cell in seconds}
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
-        before = (self.own.run.facts() or {"past": {}})["past"]
+        past = (self.own.run.facts() or {"past": {}})["past"]
         there, ours = self.shared.local, self.project.local
         self.past = {
-            cell: set(before.get(str(cell), record_names(there, cell) & record_names(ours, cell)))
+            cell: set(past[str(cell)])
+            if str(cell) in past
+            else record_names(there, cell) & record_names(ours, cell)
             for cell in self.open
         }
         try:

@@ -34,8 +34,8 @@ def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, S
     parts = [tabulate(lines, ("version", "results", "library", "known", "origin"), disable_numparse=True)]
     if any(version.addition for version in versions):
         parts.append(
-            "+ an addition to the seven versions that were agreed; while it is planned, with nothing\n"
-            "  measured or reported of it, tables show it only where --trt names it"
+            "+ an extra version: while it is planned, with nothing measured or reported of it,\n"
+            "  tables show it only where --trt names it"
         )
     for repro, cases in _by_repro(rows):
         about = [f"{repro.id}: {repro.title} · {repro.upstream}", repro.url]

@@ -85,11 +85,16 @@ def test_a_version_without_a_record_shows_nothing_and_the_next_command(
     assert "nox -s operators -- --trt VERSION" in capsys.readouterr().out
 
 
-def test_a_format_that_is_not_known_is_refused_first(
-    words: list[str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [("--output=o.xml", "the suffix must be one of .html, .md, .json"),
+     ("--executor=slurm", "operators are tested on this host alone")],
+)  # fmt: skip
+def test_what_it_cannot_do_is_refused_first(
+    option: str, told: str, words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run([*words, "--output=o.xml"]) == 2
-    assert "the suffix must be one of .html, .md, .json" in capsys.readouterr().err
+    assert cli.run([*words, option]) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_a_model_s_operators_are_held_against_tests_of_its_opset_with_the_static_check(
