@@ -172,6 +172,14 @@ def test_what_makes_no_difference_is_not_told() -> None:
     assert not found(custom, "8.6.0"), "another operator of the same name"
 
 
+def test_an_attribute_of_another_type_than_its_operator_s_stops_nothing() -> None:
+    chain = make_model(
+        [node("Transpose", "x", "a", perm=1), node("Mul", "a c", "b"), node("Transpose", "b", "y", perm=1)],
+        {"x": (FLOAT, [30, 39])}, {"y": (FLOAT, None)}, {"c": np.ones((39, 30), np.float32)},
+    )  # fmt: skip
+    found(chain, "8.6.0")
+
+
 def split(size: int | str) -> ModelProto:
     return make_model(
         [node("Split", "x", "a b", num_outputs=2)], {"x": (FLOAT, [size])},
