@@ -56,7 +56,7 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
     check_outputs(options.output, WRITERS)
     if options.executor == "slurm":
-        raise UsageError("--executor slurm: operators are tested on this host alone; run it in a job of your own")
+        raise UsageError("--executor slurm: operators are tested on this host alone")
     selection, folder = options.project.selection, options.write
     if options.file is not None:
         return _check_model(options, options.file)
