@@ -45,7 +45,7 @@ def _number(kind: type[float], least: float, what: str, most: float = math.inf) 
 
     def read(text: str) -> float:
         try:
-            value = kind(text)
+            value = kind(text) if kind is float or text.isdecimal() else math.nan
         except ValueError:
             value = math.nan
         if not least <= value <= most or value == math.inf:

@@ -13,16 +13,19 @@ from trtmatrix.upgrade.report import FactLine, Source, Weight
 ASK = "nvidia-smi --query-gpu={} --format=csv,noheader"
 
 
-COMPATIBILITY, PORTABILITY, TIMING, COMPONENTS, RTX = (
-    Source(title=title, url=f"https://docs.nvidia.com/deeplearning/tensorrt{page}.html")
-    for title, page in (
-        ("TensorRT 10.16.1, Version Compatibility", "/10.16.1/inference-library/version-compatibility"),
-        ("TensorRT 11.4.1 support matrix, Engine Portability", "/11.4.1/getting-started/support-matrix"),
-        ("TensorRT 10.16.1, Optimizing Builder Performance", "/10.16.1/performance/builder-performance"),
-        ("TensorRT 11.0.0, Component Versioning", "/11.0.0/reference/component-versioning"),
-        ("TensorRT-RTX, Engine Compatibility", "-rtx/latest/inference-library/engine-compatibility"),
-    )
+def _page(title: str, path: str) -> Source:
+    return Source(title=title, url=f"https://docs.nvidia.com/deeplearning/tensorrt{path}.html")
+
+
+COMPATIBILITY = _page(
+    "TensorRT 10.16.1, Version Compatibility", "/10.16.1/inference-library/version-compatibility"
 )
+PORTABILITY = _page(
+    "TensorRT 11.4.1 support matrix, Engine Portability", "/11.4.1/getting-started/support-matrix"
+)
+TIMING = _page("TensorRT 10.16.1, Optimizing Builder Performance", "/10.16.1/performance/builder-performance")
+COMPONENTS = _page("TensorRT 11.0.0, Component Versioning", "/11.0.0/reference/component-versioning")
+RTX = _page("TensorRT-RTX, Engine Compatibility", "-rtx/latest/inference-library/engine-compatibility")
 FIRST_COMPATIBLE = Release("8.6")
 """The first release that builds and loads version-compatible plans; 8.6.0 is its early access."""
 _BEST_KNOWN = (Known.MEASURED, Known.READ, Known.THIRD_PARTY, Known.INFERRED, Known.RECALLED)
