@@ -15,8 +15,8 @@ FACTS = {
     "url": "https://github.com/NVIDIA/TensorRT/issues/3447",
     # See also NVIDIA/TensorRT#3451, NVIDIA/TensorRT#3453
     "summary": "Reported of int32 at 8.6.1 and fixed in 9.1; a maintainer reproduced it at 8.6. On an H200 "
-    "8.6.0 gets it wrong in float32 and float16 too, with Mul and Add, where the Transposes change the order "
-    "of axes of more than one element. Where both operands are inputs it is right; so is everything at "
+    "8.6.0 gets it wrong in float32 and float16 too, with Mul, Add and Sub, where the Transposes change the "
+    "order of axes of more than one element. Where both operands are inputs it is right; so is everything at "
     "8.5.1.7, 8.5.2.2 and 8.5.3.1.",
     "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
     "expectations": [  # the first that fits counts
@@ -40,7 +40,7 @@ FACTS = {
         {
             "cases": [
                 "constant-*-102", "constant-*-120", "constant-*-210", "wide-*", "matrix-*", "images-*",
-                "add-*", "onehot-identity",
+                "add-*", "subtract-*", "onehot-identity",
             ],
             "versions": ">=8.6,<9.1",
             "verdict": "FAIL",
@@ -58,7 +58,7 @@ FACTS = {
             "what": "a constant operand between Transposes that cancel",
             "graph": [
                 {"op": ["Transpose"], "where": ["moves data"]},
-                {"op": ["Mul", "Add"], "constant": [0, 1], "named": True},
+                {"op": ["Mul", "Add", "Sub"], "constant": [0, 1], "named": True},
                 {"op": ["Transpose"], "where": ["turned back"]},
             ],
             "at": [

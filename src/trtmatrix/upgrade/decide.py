@@ -14,7 +14,7 @@ from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
-from trtmatrix.upgrade.findings import Standing, is_regression, make_findings, rank, standing_of
+from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
 from trtmatrix.upgrade.performance import MEASURES, make_performance, ratio_words
 from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
 from trtmatrix.upgrade.report import (
@@ -195,7 +195,7 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             verb = "is" if seen == 1 else "are"
             said = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
             said = f"too little is known of {' and '.join(mine)}" if mine else said
-            got_worse = [f.repro for f in findings if any(map(is_regression, f.cases))]
+            got_worse = [f.repro for f in findings if any(line.change is Change.REGRESSED for line in f.cases)]
             worse = ". No change for the worse is known" if seen or mine else ""
             worse = f". Worse, with a work-around: {', '.join(got_worse)}" if got_worse else worse
             text = f"Not enough evidence: {said}{worse}{but}."

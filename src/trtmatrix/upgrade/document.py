@@ -29,8 +29,8 @@ from trtmatrix.upgrade.report import (
 TONES: Mapping[Enum, str] = {
     Decision.GO: "good", Decision.GO_WITH_WORKAROUNDS: "warn", Decision.DONT: "bad",
     Decision.NOT_ENOUGH: "unsure",
-    Change.REGRESSED: "bad", Change.UNCHANGED_BAD: "warn", Change.UNKNOWN: "unsure", Change.FIXED: "good",
-    Change.UNCHANGED_GOOD: "good", Change.SAYS_NOTHING: "",
+    Change.REGRESSED: "bad", Change.BAD_AFTER: "bad", Change.UNCHANGED_BAD: "warn", Change.UNKNOWN: "unsure",
+    Change.FIXED: "good", Change.UNCHANGED_GOOD: "good", Change.SAYS_NOTHING: "",
     Weight.AGAINST: "bad", Weight.LACKING: "unsure", Weight.WORKAROUND: "warn", Weight.FOR: "good",
     Weight.NOTE: "",
     Verdict.PASS: "good", Verdict.FAIL: "bad", Verdict.FLAKY: "bad", Verdict.INVALID: "unsure",
@@ -39,7 +39,7 @@ TONES: Mapping[Enum, str] = {
 """How each looks: good, bad, warn, unsure, or like plain words."""
 
 _MARKS = "[PASS]: recorded elsewhere or before a change, (PASS): reported, ¹: on one build."
-_BRIEF = {Change.REGRESSED: 5, Change.UNCHANGED_BAD: 3, Change.FIXED: 3}
+_BRIEF = {Change.REGRESSED: 5, Change.BAD_AFTER: 5, Change.UNCHANGED_BAD: 3, Change.FIXED: 3}
 """How many cases of a finding a terminal shows."""
 
 
@@ -151,7 +151,7 @@ def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Itera
         title = f"{counted(len(finding.cases), 'case')} of {name}"
         yield _table(title, finding.cases, "case change before after weight why", ends, brief, folded=True)
         if finding.workarounds:
-            shown, columns = 9 if finding.change is Change.REGRESSED else 0, "what case after counts source"
+            shown, columns = 9 if finding.change in {Change.REGRESSED, Change.BAD_AFTER} else 0, "what case after counts source"
             yield _table(f"Work-arounds of {name}", finding.workarounds, columns, ends, shown, folded=True)
 
 

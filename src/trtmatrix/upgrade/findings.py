@@ -126,6 +126,7 @@ def standing_of(side: Side) -> Standing:
 
 _WAS_RIGHT = frozenset({Standing.GOOD, Standing.FEW, Standing.SAID_GOOD})
 _WAS_BAD = frozenset({Standing.BAD, Standing.SAID_BAD, Standing.BROKEN, Standing.UNSUPPORTED})
+_HARDLY_KNOWN = frozenset({Standing.BUILT, Standing.DOUBTED, Standing.UNKNOWN, Standing.BROKEN})
 _HAD_BUILT = _WAS_RIGHT | {Standing.BUILT, Standing.VOID, Standing.DOUBTED}
 
 
@@ -133,7 +134,8 @@ def weigh(before: Standing, after: Standing) -> tuple[Change, Weight]:
     """Return what a finding's case does to the decision, for any two standings: the whole table.
 
     A case that is bad after counts against the move unless it was bad before: nobody loses by that. A right
-    one counts for it only on enough engines. Nothing known, or only reported, is lacking.
+    one counts for it only on enough engines. Nothing known, or only reported, is lacking, but for what the
+    version before cannot try: nobody leans on that yet.
     """
     improved = Change.FIXED if before in _WAS_BAD else Change.UNCHANGED_GOOD
     match after:
@@ -142,6 +144,8 @@ def weigh(before: Standing, after: Standing) -> tuple[Change, Weight]:
         case Standing.FEW | Standing.SAID_GOOD:
             return improved, Weight.LACKING
         case Standing.VOID | Standing.ABSENT:
+            return Change.SAYS_NOTHING, Weight.NOTE
+        case _ if before is Standing.ABSENT and after in _HARDLY_KNOWN:
             return Change.SAYS_NOTHING, Weight.NOTE
         case Standing.BUILT | Standing.DOUBTED | Standing.UNKNOWN:
             return Change.UNKNOWN, Weight.LACKING
@@ -152,7 +156,7 @@ def weigh(before: Standing, after: Standing) -> tuple[Change, Weight]:
         case _ if before in _WAS_BAD:
             return Change.UNCHANGED_BAD, Weight.NOTE
         case _:
-            return Change.REGRESSED, Weight.AGAINST
+            return (Change.REGRESSED if before in _WAS_RIGHT else Change.BAD_AFTER), Weight.AGAINST
 
 
 def weigh_own(before: Standing, after: Standing) -> tuple[Change, Weight]:
@@ -162,14 +166,10 @@ def weigh_own(before: Standing, after: Standing) -> tuple[Change, Weight]:
     worse off, and no reason to go either.
     """
     if after in {Standing.BROKEN, Standing.UNSUPPORTED}:
-        return (Change.UNCHANGED_BAD if before in _WAS_BAD else Change.REGRESSED), Weight.AGAINST
+        bad = Change.REGRESSED if before in _WAS_RIGHT else Change.BAD_AFTER
+        return (Change.UNCHANGED_BAD if before in _WAS_BAD else bad), Weight.AGAINST
     change, weight = weigh(before, after)
     return change, Weight.LACKING if change is Change.SAYS_NOTHING else weight
-
-
-def is_regression(line: CaseLine) -> bool:
-    """Whether a case was right before and is not after: known, not only feared."""
-    return line.change is Change.REGRESSED and standing_of(line.before) in _WAS_RIGHT
 
 
 def rank(line: CaseLine | FindingLine) -> tuple[int, int, bool]:
@@ -179,8 +179,8 @@ def rank(line: CaseLine | FindingLine) -> tuple[int, int, bool]:
 
 
 _CHANGE_WORDS = {
-    Change.REGRESSED: "worse", Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed",
-    Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "inconclusive",
+    Change.REGRESSED: "worse", Change.BAD_AFTER: "bad, not known before", Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed",
+    Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "not comparable",
 }  # fmt: skip
 
 
@@ -218,7 +218,7 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
             relieved = line.weight is Weight.AGAINST and helping
             why = f"{line.why}; what helps passed: {helping}"
             lines.append(replace(line, weight=Weight.WORKAROUND, why=why) if relieved else line)
-        elif is_regression(line):
+        elif line.change is Change.REGRESSED:
             lines.append(line)
     if not lines:
         return None
@@ -242,6 +242,8 @@ def make_case_line(
     was, will = entries.side(repro, case.id, before), entries.side(repro, case.id, after)
     change, weight = (weigh_own if own else weigh)(standing_of(was), standing_of(will))
     said = [standing_of(will).value, will.cause.value if will.cause else "", will.reason]
+    if change is Change.SAYS_NOTHING and was.absent and not will.absent:
+        said = [f"cannot be tried at {before}", was.reason, *(said if will.verdict else ())]
     said += [counted(will.builds, "build")] if will.builds and will.counted else []
     if was.driver and will.driver and was.driver != will.driver:
         said += [f"measured with driver {was.driver} before, {will.driver} after"]

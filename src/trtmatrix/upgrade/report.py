@@ -41,6 +41,7 @@ class Change(str, Enum):
     """How a case stands at the version moved to, against the version moved from."""
 
     REGRESSED = "regressed"
+    BAD_AFTER = "bad, not known before"
     UNCHANGED_BAD = "unchanged, bad"
     FIXED = "fixed"
     UNCHANGED_GOOD = "unchanged, good"

@@ -144,8 +144,8 @@ def test_of_another_product_built_is_no_pass_and_no_command_of_ours_can_supply_o
 
 
 CHANGES = {
-    "R": Change.REGRESSED, "B": Change.UNCHANGED_BAD, "F": Change.FIXED, "G": Change.UNCHANGED_GOOD,
-    "?": Change.UNKNOWN, "-": Change.SAYS_NOTHING,
+    "R": Change.REGRESSED, "N": Change.BAD_AFTER, "B": Change.UNCHANGED_BAD, "F": Change.FIXED,
+    "G": Change.UNCHANGED_GOOD, "?": Change.UNKNOWN, "-": Change.SAYS_NOTHING,
 }  # fmt: skip
 WEIGHTS = {"!": Weight.AGAINST, "?": Weight.LACKING, "+": Weight.FOR, ".": Weight.NOTE}
 
@@ -155,15 +155,15 @@ TABLE = """
 GOOD        G+   G+  G+        F+  F+       F+     F+          G+    G+   G+      G+     G+
 FEW         G?   G?  G?        F?  F?       F?     F?          G?    G?   G?      G?     G?
 SAID_GOOD   G?   G?  G?        F?  F?       F?     F?          G?    G?   G?      G?     G?
-BAD         R!   R!  R!        B.  B.       B.     B.          R!    R!   R!      R!     R!
-SAID_BAD    R!   R!  R!        B.  B.       B.     B.          R!    R!   R!      R!     R!
-BROKEN      R!   R!  R!        B.  B.       B.     B.          R!    R!   R!      R!     ??
-UNSUPPORTED R!   R!  R!        B.  B.       -.     -.          R!    R!   R!      -.     ??
-BUILT       ??   ??  ??        ??  ??       ??     ??          ??    ??   ??      ??     ??
+BAD         R!   R!  R!        B.  B.       B.     B.          N!    N!   N!      N!     N!
+SAID_BAD    R!   R!  R!        B.  B.       B.     B.          N!    N!   N!      N!     N!
+BROKEN      R!   R!  R!        B.  B.       B.     B.          N!    N!   N!      -.     ??
+UNSUPPORTED R!   R!  R!        B.  B.       -.     -.          N!    N!   N!      -.     ??
+BUILT       ??   ??  ??        ??  ??       ??     ??          ??    ??   ??      -.     ??
 VOID        -.   -.  -.        -.  -.       -.     -.          -.    -.   -.      -.     -.
-DOUBTED     ??   ??  ??        ??  ??       ??     ??          ??    ??   ??      ??     ??
+DOUBTED     ??   ??  ??        ??  ??       ??     ??          ??    ??   ??      -.     ??
 ABSENT      -.   -.  -.        -.  -.       -.     -.          -.    -.   -.      -.     -.
-UNKNOWN     ??   ??  ??        ??  ??       ??     ??          ??    ??   ??      ??     ??
+UNKNOWN     ??   ??  ??        ??  ??       ??     ??          ??    ??   ??      -.     ??
 """
 
 
