@@ -195,7 +195,9 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             verb = "is" if seen == 1 else "are"
             said = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
             said = f"too little is known of {' and '.join(mine)}" if mine else said
-            got_worse = [f.repro for f in findings if any(line.change is Change.REGRESSED for line in f.cases)]
+            got_worse = [
+                f.repro for f in findings if any(line.change is Change.REGRESSED for line in f.cases)
+            ]
             worse = ". No change for the worse is known" if seen or mine else ""
             worse = f". Worse, with a work-around: {', '.join(got_worse)}" if got_worse else worse
             text = f"Not enough evidence: {said}{worse}{but}."

@@ -151,7 +151,10 @@ def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Itera
         title = f"{counted(len(finding.cases), 'case')} of {name}"
         yield _table(title, finding.cases, "case change before after weight why", ends, brief, folded=True)
         if finding.workarounds:
-            shown, columns = 9 if finding.change in {Change.REGRESSED, Change.BAD_AFTER} else 0, "what case after counts source"
+            shown, columns = (
+                9 if finding.change in {Change.REGRESSED, Change.BAD_AFTER} else 0,
+                "what case after counts source",
+            )
             yield _table(f"Work-arounds of {name}", finding.workarounds, columns, ends, shown, folded=True)
 
 
