@@ -179,8 +179,9 @@ def rank(line: CaseLine | FindingLine) -> tuple[int, int, bool]:
 
 
 _CHANGE_WORDS = {
-    Change.REGRESSED: "worse", Change.BAD_AFTER: "bad where nothing was known", Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed",
-    Change.UNCHANGED_GOOD: "right", Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "not comparable",
+    Change.REGRESSED: "worse", Change.BAD_AFTER: "bad where nothing was known",
+    Change.UNCHANGED_BAD: "bad at both", Change.FIXED: "fixed", Change.UNCHANGED_GOOD: "right",
+    Change.UNKNOWN: "unknown", Change.SAYS_NOTHING: "not comparable",
 }  # fmt: skip
 
 

@@ -39,6 +39,9 @@ SPEEDS = tuple(measure for measure, (unit, _) in MEASURES.items() if unit in {"m
 """How fast an engine is."""
 TIMES = (*SPEEDS, "build time")
 """Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
+MATTERS: Mapping[str, float] = {"build time": 1.0, "engine size": 2.0**20, "device memory": 2.0**20}
+"""Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
+fourteen times as large costs nobody anything."""
 Engine = Mapping[str, Any]
 
 
@@ -170,9 +173,10 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         clocks = [[figure.sm_mhz for figure in side if figure.sm_mhz is not None] for side in sides]
         clocked = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
         known = "; ".join(filter(None, (clocked, warmth, "by turns" if turns else "")))
+        beyond = not why_not and p_value_beyond(before, after, limit) is not None
         yield replace(
             line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
-            beyond_limit=not why_not and p_value_beyond(before, after, limit) is not None,
+            beyond_limit=beyond and _median(after) - _median(before) > MATTERS.get(measure, 0.0),
             clocks=known or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
 

@@ -105,6 +105,18 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
     assert {name: line.told_apart for name, line in lines.items()} == {n: not w for n, w in why_not.items()}
 
 
+@pytest.mark.parametrize(("megabytes", "seconds", "beyond"), [(0.01, 0.1, False), (10.0, 10.0, True)])
+def test_a_size_and_a_build_time_must_cost_something(megabytes: float, seconds: float, beyond: bool) -> None:
+    def engines(cell: Cell, times: float) -> Entry:
+        size = int(times * megabytes * 2**20)
+        facts = {"build_seconds": times * seconds, "engine_bytes": size, "device_memory_bytes": size}
+        return timed(cell, (1.0, 1.0, 1.0), **facts)
+
+    _, *lines = compare(engines(OLD_CELL, 1), engines(NEW_CELL, 2))
+    assert [line.measure for line in lines] == ["build time", "engine size", "device memory"]
+    assert [(line.told_apart, line.beyond_limit) for line in lines] == [(True, beyond)] * 3
+
+
 def test_end_to_end_latency_and_throughput_are_compared_as_latency_is() -> None:
     def engines(cell: Cell, ms: float, batch: float = 8) -> Entry:
         quantiles = {"median_ms": ms, "low_ms": ms, "high_ms": ms}
