@@ -240,11 +240,12 @@ def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
         known += [(f"first wrong layer at {layer.version}", said)]
     yield from (FactLine(topic=name, text=value) for name, value in known if value)
     yield from (*model.nodes, *model.on_cpu)
+    apart = tuple(item for item in model.differences if item.samples)  # of others the trouble tells
     for label, items, columns in (
         (f"Cases of {model.name}", model.cases, "case change before after weight why"),
         ("Your acceptance", (model.check,) if model.check else (), "script passed figure label error"),
         ("Errors over samples", model.samples, "output version median p90 worst worst_sample samples unit"),
-        (f"How far {' and '.join(ends.values())} are apart: a − b", model.differences,
+        (f"How far {' and '.join(ends.values())} are apart: a − b", apart,
          "output max_abs mean_abs rel_l2 worst_sample samples nan note"),
     ):  # fmt: skip
         if items:

@@ -109,7 +109,11 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
 def test_a_size_and_a_build_time_must_cost_something(megabytes: float, seconds: float, beyond: bool) -> None:
     def engines(cell: Cell, times: float) -> Entry:
         size = int(times * megabytes * 2**20)
-        facts = {"build_seconds": times * seconds, "engine_bytes": size, "device_memory_bytes": size}
+        facts: dict[str, Any] = {
+            "build_seconds": times * seconds,
+            "engine_bytes": size,
+            "device_memory_bytes": size,
+        }
         return timed(cell, (1.0, 1.0, 1.0), **facts)
 
     _, *lines = compare(engines(OLD_CELL, 1), engines(NEW_CELL, 2))
