@@ -148,6 +148,19 @@ def test_a_registry_that_is_gone_keeps_its_entries_and_no_other_from_being_locke
     assert "could not be asked: the lock's entry stays as it was" in project.capsys.readouterr().out
 
 
+def test_trt_limits_which_tags_are_asked_for_and_what_is_written(project: Project, plain: Serving) -> None:
+    image = f"{plain.host}/lock/chosen:1"
+    push_image(plain.host, "lock/chosen", "1", HERE)
+    project.write({"10.6.0": NOWHERE, "10.7.0": image})
+    done = project.lock("--update", "--trt", "10.7.0")
+    assert (done.code, done.kinds(), list(project.locked.images)) == (0, {image: "new"}, [image])
+    project.write({"10.6.0": NOWHERE})
+    assert project.lock("--update", "--trt", "10.6.0").code == 3
+    assert list(project.locked.images) == [image], "of versions that were not looked at nothing goes"
+    assert project.lock("--update").kinds() == {NOWHERE: "unknown"}
+    assert project.locked == Lock()
+
+
 def test_a_mirror_leaves_name_and_digest_as_they_are(project: Project, plain: Serving) -> None:
     image = "nvcr.io/nvidia/pytorch:24.12-py3"
     pushed = push_image(plain.host, "mirror/pytorch", "24.12-py3", HERE)

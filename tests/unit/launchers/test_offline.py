@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from engines import serving
-from projects import write_wheel
+from projects import ROOT, files_of, matrix_text, write_wheel
 
+from trtmatrix.cli import entry as cli
 from trtmatrix.common import offline
 from trtmatrix.common.offline import OfflineError, need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
@@ -76,3 +77,28 @@ def test_what_a_wheelhouse_lacks_for_this_python(wheels: tuple[str, ...], why: s
     assert why in words
     assert bool(words) is bool(why)
     assert find_lacking(None, wheels) == f"{', '.join(wheels)}: not installed, and there is no wheelhouse"
+
+
+def test_an_offline_run_installs_from_the_wheelhouse_that_is_named_else_from_the_project_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    column = ("onnxruntime-1.31.1", {"wheels": ["onnxruntime==1.31.1"]}, "1.31.1")
+    (tmp_path / "matrix.yaml").write_text(matrix_text(column))
+    words = ["run", "--plan", "--offline", "--trt", column[0], "--case", "controls/matmul-softmax-fp32"]
+
+    def plan() -> str:
+        cli.run([*words, *files_of(tmp_path, ROOT / "repros")])
+        return capsys.readouterr().out
+
+    named = tmp_path / "named"
+    monkeypatch.delenv("TRTMATRIX_WHEELHOUSE", raising=False)
+    assert "not installed, and there is no wheelhouse" in plan()
+    write_wheel(tmp_path / "wheelhouse", "onnxruntime", "1.31.1", {})
+    assert "run 1 cells in onnxruntime==1.31.1" in plan()
+    monkeypatch.setenv("TRTMATRIX_WHEELHOUSE", str(named))
+    assert "not installed, and there is no wheelhouse" in plan()
+    named.mkdir()
+    assert f"not installed, and not in {named}: " in plan()
+    (tmp_path / "wheelhouse").rename(tmp_path / "elsewhere")
+    write_wheel(named, "onnxruntime", "1.31.1", {})
+    assert "run 1 cells in onnxruntime==1.31.1" in plan()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -21,7 +22,7 @@ from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
-from trtmatrix.slurm.tasks import cut_tasks, task_script
+from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.keys import keys_schema
 from trtmatrix.suite.model import CellId, Exclusion, Gpu
@@ -69,6 +70,29 @@ def test_each_cell_is_in_one_task_and_no_task_is_empty(
     tasks = cut_tasks(launch, all_of(launch, seconds), site)
     assert sorted(str(cell.id) for task in tasks for cell in task) == sorted(str(c.id) for c in launch.cells)
     assert all(tasks)
+
+
+def test_each_task_gets_the_options_and_images_of_the_site() -> None:
+    text = EXAMPLE.replace("    partition: gpu\n", "    partition: gpu\n    options: ['--licenses=trt']\n")
+    site = parse_site(
+        f"{text}options: ['--exclude=bad', '--partition=slow']\n"
+        "images: {'10.7.0': 'a/b:c', '10.8.0': /images/a.sqsh}\n"
+    )
+    words = sbatch_words(site, site.gpus[0], name="n", folder="/f", tasks=3, avoid=["worse"])
+    assert [word for word in words if word.startswith("--partition")] == [
+        "--partition=slow",
+        "--partition=gpu",
+    ]
+    assert words[-2:] == ["--licenses=trt", "--exclude=bad,worse"], "of doubled words sbatch takes the last"
+    assert {"--array=0-2%8", "--time=60", "--no-requeue", "--export=NONE", "--gres=gpu:h200:1"} <= {*words}
+    cells = make_launch(2).cells
+    told = shlex.split(run_line(cells, site, site.gpus[0], suite="/s", options=[]))
+    assert [word for word in told if word.startswith("--image")] == [
+        "--image=10.7.0=a/b:c", "--image=10.8.0=/images/a.sqsh",
+    ]  # fmt: skip
+    assert [word for word in told if word.startswith("--case")] == [
+        f"--case={cell.repro.id}/{cell.case.id}" for cell in cells
+    ]
 
 
 @pytest.mark.parametrize("setup", ["[]", "[module load 'a b', 'export X=\"$HOME\"']"])
