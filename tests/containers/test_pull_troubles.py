@@ -134,7 +134,7 @@ def test_a_registry_that_is_gone_in_mid_pull_and_comes_back_goes_on_where_it_was
         with serve_registry(tmp_path, port=port):
             pull = threading.Thread(target=lambda: done.append(bench.have(bench.images(), want(name))))
             pull.start()
-            wait_until(lambda: line.passed > size // 2, 20, "half of it has come")
+            wait_until(lambda: line.passed > size // 2, 90, "half of it has come")
         time.sleep(0.2)
         before = line.passed
         with serve_registry(tmp_path, port=port):
