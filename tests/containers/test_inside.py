@@ -18,7 +18,7 @@ import pytest
 from tests.containers.conftest import GOOD, IMAGE, MATRIX, MEMORY, STRANGER, Project, become_stranger
 
 READ_ONLY = ("root", "etc", "usr", "above", "cases", "case", "repros", "job", "probe", "model")
-NGC = "trtmatrix/test-ngc:latest"
+NGC = f"trtmatrix/test-ngc:{os.getpid()}"
 DOCKER = shutil.which("docker") or "docker"
 
 # As nvcr.io/nvidia/pytorch has them: an entry point that prints a banner, a script that every shell reads
@@ -36,12 +36,17 @@ ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh"]
 """
 
 
-def build_ngc(context: Path) -> None:
+@pytest.fixture(scope="module")
+def ngc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Build that image; it goes again, whatever becomes of the cell."""
+    context = tmp_path_factory.mktemp("context")
     (context / "fails").write_text("#!/bin/sh\necho '== NVIDIA: this is a banner =='\nexit 1\n")
     (context / "fails").chmod(0o755)
     (context / "Dockerfile").write_text(DOCKERFILE)
     words = ["build", "--quiet", "--network=none", f"--tag={NGC}", str(context)]
     subprocess.run([DOCKER, *words], check=True, capture_output=True)
+    yield NGC
+    subprocess.run([DOCKER, "rmi", "--force", NGC], check=False, capture_output=True)
 
 
 engines = pytest.mark.engines
@@ -51,14 +56,12 @@ engines = pytest.mark.engines
     scope="module",
     params=[pytest.param("caller", marks=engines), pytest.param("stranger", marks=engines), "ngc"],
 )
-def seen(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Any]]:
+def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Run the cell; returns its record, with the user and group that the run had."""
     project = Project(tmp_path_factory.mktemp(request.param))
     if request.param == "ngc":
-        build_ngc(tmp_path_factory.mktemp("context"))
-        (project.folder / "matrix.yaml").write_text(MATRIX.replace(IMAGE, NGC))
+        image = request.getfixturevalue("ngc")
+        (project.folder / "matrix.yaml").write_text(MATRIX.replace(IMAGE, image))
     prefix: list[str] = []
     user, group = os.getuid(), os.getgid()
     if request.param != "caller" and user == 0:
@@ -68,9 +71,7 @@ def seen(
     assert done.code == 0, done.told
     assert done.cell("view")["verdict"] == "PASS"
     record = project.record(done.cell("view"))
-    yield {**record, **record["measurements"]["scalars"], "user": user, "group": group}
-    if request.param == "ngc":
-        subprocess.run([DOCKER, "rmi", "--force", NGC], check=False, capture_output=True)
+    return {**record, **record["measurements"]["scalars"], "user": user, "group": group}
 
 
 EXPECTED = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def have(bench: Bench, images: Images, launch: Launch) -> Launch:
 
 @pytest.mark.parametrize("locked", [True, False])
 def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench) -> None:
-    name, theirs = bench.push("theirs")[0], "small/theirs:1"
+    name, theirs = bench.push("theirs")[0], f"small/theirs:{os.getpid()}"
     launch = want(name, locked=locked)
     by_hand = bench.client.images.pull(name)
     by_hand.tag(*theirs.split(":"))
@@ -76,7 +77,7 @@ def test_what_a_container_needs_stays(bench: Bench) -> None:
 
 
 def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Path) -> None:
-    base, made = bench.push("base")[0], "small/made:1"
+    base, made = bench.push("base")[0], f"small/made:{os.getpid()}"
     images = bench.images(Keep.NONE)
     code = f"import subprocess\nsubprocess.run([{COMMAND!r}, 'tag', {base!r}, {made!r}], check=True)\n"
     (tmp_path / "build").write_text(code)
