@@ -24,7 +24,6 @@ from tests.containers.conftest import BUILD
 from tests.slurm.waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
-NEAR = "unix:///var/run/docker.sock"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,12 +29,12 @@ def fails(manner: Manner = WRONG, *, some: bool = False) -> Ran:
     return Ran(manner=manner, right=False, said=manner.words, cell=f"model/a@{BAD}#nvidia-l4", some=some)
 
 
-def chain(rows: int = 4) -> FailingModel:
-    """Relu, Tanh, Exp, Abs, one after another; ``rows``: the batch."""
+def chain() -> FailingModel:
+    """Relu, Tanh, Exp, Abs, one after another, of 4 rows of 3."""
     steps = [("Relu", "x", "a"), ("Tanh", "a", "b"), ("Exp", "b", "c"), ("Abs", "c", "y")]
     nodes = [node(*step) for step in steps]
-    model = make_model(nodes, {"x": (FLOAT, (rows, 3))}, {"y": (FLOAT, (rows, 3))})
-    return FailingModel(model=model, samples=({"x": normal(rows, 3)},))
+    model = make_model(nodes, {"x": (FLOAT, (4, 3))}, {"y": (FLOAT, (4, 3))})
+    return FailingModel(model=model, samples=({"x": normal(4, 3)},))
 
 
 Answers = Callable[[FailingModel, str], Ran]

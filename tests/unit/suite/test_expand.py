@@ -143,13 +143,12 @@ def test_what_is_no_id_is_refused(text: str) -> None:
         CellId.parse(text)
 
 
-# Which cells run on which host: a table over hosts, in which every reason occurs.
+# What a plan makes of cells: their launches, and how each gets its image or interpreter.
+# Why cells are excluded: tests/unit/images/test_preflight_hosts.py.
 
 
 IMAGE = "example.org/tensorrt:10.7.0"
-RULE = {"least": "560", "datacenter": ["470.57", "535.86"], "known": "read", "source": "notes"}
-COMPUTE = {"min": "7.5", "max": "9.0", "known": "read", "source": "notes"}
-PULLED = make_version("10.7.0", library="10.7.0.23", driver=RULE, compute=COMPUTE, torch_tensorrt="2.6.0a0")
+PULLED = make_version("10.7.0", library="10.7.0.23", torch_tensorrt="2.6.0a0")
 BUILT = replace(PULLED, origin=ImageOrigin(image="own/x:1", build=Build(base="b:1", wheels=("c",))))
 RTX = make_version("tensorrt-rtx-1.4")
 HERE_ENGINE = Engine(available=True, images={IMAGE: "sha256:0"}, gpu_access=GpuAccess.TOOLKIT)
@@ -157,8 +156,6 @@ NO_ENGINE = Engine(available=False, reason="no Docker socket")
 HOST = Host(engine=HERE_ENGINE, gpus=(H200,))
 BUILDS = replace(HOST, builds_images=True)
 NAMED = Selection(versions=("10.7.0",))
-
-
 EMPTY, MADE = (
     Host(engine=replace(HERE_ENGINE, images=images), gpus=(H200,)) for images in ({}, {"own/x:1": "sha256:1"})
 )

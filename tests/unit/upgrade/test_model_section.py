@@ -180,7 +180,7 @@ def make_context(folder: Path, samples: int = 1) -> Any:
 
 
 def kept_entry(folder: Path, version: str, *arrays: Any, **fields: Any) -> Entry:
-    """An kept_entry whose record kept these samples."""
+    """A cell of the user's model whose record kept these samples' outputs."""
     kept: dict[str, Any] = {}
     for number, array in enumerate(arrays):
         name = f"y_0.s{number}" if len(arrays) > 1 else "y_0"
