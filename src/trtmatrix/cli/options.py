@@ -392,11 +392,12 @@ def make_parser() -> argparse.ArgumentParser:
             epilog=f"{command.about}\n\n{example}".strip(),
         )  # fmt: skip
         made.set_defaults(command=name)
-        groups = [made.add_argument_group(GROUPS[group][0]) for group in command.groups.split()]
-        known = [GROUPS[group][1] for group in command.groups.split()]
-        for group, options in zip([made, *groups], [[*command.own, TRACEBACK], *known], strict=True):
-            for names, settings in options:
-                group.add_argument(*names, **settings)
+        for option in (*command.own, TRACEBACK):
+            made.add_argument(*option.names, **option.settings)
+        for title, options in (GROUPS[word] for word in command.groups.split()):
+            group = made.add_argument_group(title)
+            for option in options:
+                group.add_argument(*option.names, **option.settings)
     return parser
 
 

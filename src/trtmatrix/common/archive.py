@@ -53,9 +53,8 @@ def write_archive(target: Path, files: Files) -> Written:
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
             for name, content in sorted({**files, SUMS: sums.encode()}.items()):
-                info = tarfile.TarInfo(
-                    f"{target.name.removesuffix(SUFFIX)}/{name}"
-                )  # owner 0, no names, time 0
+                # A new entry has owner 0, no names and time 0: the same files make the same bytes.
+                info = tarfile.TarInfo(f"{target.name.removesuffix(SUFFIX)}/{name}")
                 info.size = len(content) if isinstance(content, bytes) else content.stat().st_size
                 info.mode = 0o755 if name.endswith(".sh") else 0o644
                 with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as stream:
