@@ -13,10 +13,12 @@ from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import check_outputs, check_writable, default_cache, write_output
 from trtmatrix.common.progress import open_progress
+from trtmatrix.common.words import counted
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
 from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record
 from trtmatrix.operators.show import make_overview, render_html, render_json, render_markdown, render_text
+from trtmatrix.operators.verdicts import Verdict
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
@@ -161,4 +163,8 @@ def _run(
             records.append(fresh.after(before.get((fresh.gpu, fresh.version))))
             if whole:
                 progress.note(f"{fresh.version}: {write_record(context.project.local, records[-1])}")
+            if lost := [row for row in fresh.rows.values() if row.verdict is Verdict.NOTHING]:
+                many = f"{counted(len(lost), 'case')} without a result; --rerun runs all of them again"
+                progress.note(f"{fresh.version}: {many}: {lost[0].detail}")
+                code = ExitCode.MACHINERY
     return records, ExitCode.MACHINERY if run.not_ready else code

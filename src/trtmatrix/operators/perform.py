@@ -19,7 +19,7 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.interrupts import ending
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.judge.judge import wrong_library
-from trtmatrix.launchers.launcher import Ended, Ready
+from trtmatrix.launchers.launcher import Ready
 from trtmatrix.operators.cases import Case, Suite
 from trtmatrix.operators.records import OperatorRecord
 from trtmatrix.operators.verdicts import Row, Verdict, judge, row_of
@@ -29,10 +29,10 @@ from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Launch, Plan
 from trtprobe.files import write_json
-from trtprobe.operators import count_processes
+from trtprobe.operators import WARM_SECONDS, count_processes
 
-SILENT_SECONDS = 420.0
-"""A probe that has answered nothing for so long is ended: its processes have 300 s to become ready."""
+SILENT_SECONDS = 60.0
+"""A probe is ended that answers nothing for so much longer than a process may take for its first task."""
 STARTS = 3
 """How often the probe is started for what is left, where it ends before."""
 PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
@@ -106,12 +106,16 @@ class _Task:
     first: Verdict | None = None
 
     def message(self, seconds: float) -> dict[str, Any]:
-        """Return what the probe is told; alone it has twice as long."""
+        """Return what the probe is told; alone it has twice as long.
+
+        What hangs comes first, since it takes longest; what crashes last, since its process is of no use for
+        others then, as that of a wrong result is.
+        """
         case, alone = self.case, self.first is not None
         return {
             "index": self.index, "model": case.model, "inputs": case.inputs, "outputs": list(case.outputs),
-            "profile": case.profile, "alone": alone, "soon": self.first is Verdict.HUNG,
-            "seconds": seconds * (2 if alone else 1),
+            "profile": case.profile, "alone": alone, "seconds": seconds * (2 if alone else 1),
+            "order": (Verdict.HUNG, self.first, Verdict.CRASHED).index(self.first),
         }  # fmt: skip
 
 
@@ -134,25 +138,28 @@ class _Session:
     batches: int = 0
     answered: float = 0.0
     trouble: str = ""
+    wrong: str = ""  # the library, where it is another than is pinned
     case_seconds: float = 0.0
 
     def run_all(self, cases: Sequence[Case]) -> OperatorRecord:
         """Run all cases; what cannot be had of the probe in some starts has no result.
 
+        Single nodes come first, since most of what crashes has several: where a process dies, the one that
+        takes its place confirms a wrong result before it serves others, so that is wanted by then.
         :class:`MachineryError` of another library than is pinned.
         """
         launch, started, began = self.ready.launch, utc_now(), time.monotonic()
         note = f"{launch.version.name}: {len(cases):,} cases in {self.workers} processes"
         self.run.progress.note(note)
         self.run.progress.more(STEPS, len(cases))
-        self._add(cases)
+        self._add(sorted(cases, key=lambda case: not case.operator))
         for _ in range(STARTS):
-            if self.waiting:
+            if self.waiting and not self.wrong:
                 self._start()
+        if self.wrong:
+            raise MachineryError(f"{self.wrong}: nothing is recorded")
         for task in list(self.waiting.values()):
             self._keep(task, row_of(task.case, Verdict.NOTHING, self.trouble))
-        if wrong := wrong_library(str(self.observed.get("library", "")), launch.version):
-            raise MachineryError(f"{wrong}: nothing is recorded")
         gpu, builders = launch.gpu, sum(self.builders.values())
         board = {
             "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
@@ -198,13 +205,13 @@ class _Session:
             self.answered = time.monotonic()
             with closing(Intake(folder, OUTPUT)) as intake:
                 ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder, intake))
+            last = " ".join(" ".join(ended.log.splitlines()[-3:]).split())[-300:]
+            memory = "; the kernel ended it for memory" if ended.out_of_memory else ""
+            self.trouble = f"the probe ended with code {ended.code}{memory}: {last}"
         except MachineryError as error:  # what has been answered is no less true
-            ended = Ended(code=-1, log=str(error))
+            self.trouble = str(error)
         finally:
             remove_tree(folder)
-        last = " ".join(" ".join(ended.log.splitlines()[-3:]).split())[-300:]
-        memory = "; the kernel ended it for memory" if ended.out_of_memory else ""
-        self.trouble = f"the probe ended with code {ended.code}{memory}: {last}"
         if self.waiting and not self.builders:
             raise MachineryError(self.trouble)
 
@@ -226,10 +233,13 @@ class _Session:
                 again += self._take(self.waiting[int(index)], folder / "out")
         if again:
             self._hand_out(folder, again)
+        if self.wrong:
+            raise MachineryError(self.wrong)
+        silent = WARM_SECONDS + 2 * self.seconds + SILENT_SECONDS
         if not self.waiting:
             (folder / "job" / "end").touch()
-        elif time.monotonic() - self.answered > SILENT_SECONDS:
-            raise MachineryError(f"no case has ended for {SILENT_SECONDS:g} s")
+        elif time.monotonic() - self.answered > silent:
+            raise MachineryError(f"no case has ended for {silent:g} s")
 
     def _take(self, task: _Task, out: Path) -> list[_Task]:
         """Judge a task by what the probe left; returns the task that confirms it, where it is doubtful."""
@@ -252,6 +262,7 @@ class _Session:
             self.builders[self.starts, process] = float(builder) if isinstance(builder, (int, float)) else 0.0
         if isinstance(seen := done.get("observed"), dict) and not self.observed:
             self.observed = {key: value for key, value in seen.items() if value is not None}
+            self.wrong = wrong_library(str(self.observed.get("library")), self.ready.launch.version) or ""
         # A process that was alone has had too little time where others kept the GPU busy.
         alone = done.get("before") == 0 and row.verdict is not Verdict.HUNG
         if row.verdict.is_doubtful and not task.first and not alone:
@@ -266,6 +277,7 @@ class _Session:
         """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""
         del self.waiting[task.index]
         slow = task.first is Verdict.HUNG and row.seconds > self.seconds / 2
-        before = task.first if task.first is not row.verdict and not slow else None
+        before = None if slow or Verdict.NOTHING in {task.first, row.verdict} else task.first
+        before = before if before is not row.verdict else None
         self.rows[row.name] = replace(row, before=before)
         self.run.progress.step(STEPS, row.line)

@@ -15,17 +15,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.border import BorderError, read_file
+from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import parse_json, to_json
 from trtmatrix.common.paths import whole_file
 from trtmatrix.operators.verdicts import Row, Verdict
-from trtmatrix.suite.model import Product
+from trtmatrix.suite.model import Product, release_of
 
 FILE = "operators.json.gz"
 SCHEMA = 1
 LARGEST, UNPACKED = 1 << 22, 1 << 26
 """Bytes of such a file, and of what is in it."""
+NO_RECORD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, zlib.error)
+"""What reading a file as a record raises where it is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,7 @@ class OperatorRecord:
         for name in self.rows.keys() & earlier.rows.keys():
             row, was = self.rows[name], earlier.rows[name]
             before = row.before or (was.verdict if was.verdict is not row.verdict else was.before)
-            if before is not row.verdict:
+            if before is not row.verdict and Verdict.NOTHING not in {before, row.verdict}:
                 rows[name] = replace(row, before=before)
         return replace(self, rows=rows)
 
@@ -97,7 +99,7 @@ def record_text(record: OperatorRecord) -> str:
 
 
 def parse_record(packed: bytes) -> OperatorRecord:
-    """Read a record's file; ``ValueError``, ``LookupError``, ``TypeError``, ``zlib.error`` if it is none."""
+    """Read a record's file; raises one of :data:`NO_RECORD` if it is none."""
     unpacker = zlib.decompressobj(wbits=31)  # gzip
     text = unpacker.decompress(packed, UNPACKED)
     if not unpacker.eof:
@@ -113,9 +115,13 @@ def parse_record(packed: bytes) -> OperatorRecord:
         )
         for name, (verdict, operator, opset, seconds, place, *before) in data["cases"].items()
     }  # fmt: skip
+    facts, _ = data["facts"], release_of(str(data["version"]))
+    if not all(isinstance(facts[key], dict) for key in ("gpu", "digests")):
+        raise ValueError("it does not say what ran")
+    float(facts["seconds"]["wall"])
     return OperatorRecord(
         version=str(data["version"]), product=Product(data["product"]), gpu=str(data["gpu_slug"]),
-        onnx=str(data["onnx"]), suite=str(data["suite"]), rows=rows, facts=dict(data["facts"]),
+        onnx=str(data["onnx"]), suite=str(data["suite"]), rows=rows, facts=facts,
     )  # fmt: skip
 
 
@@ -128,7 +134,7 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
     for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{FILE}"))):
         try:
             record = parse_record(read_file(file, LARGEST))
-        except (BorderError, ValueError, LookupError, TypeError, zlib.error, OSError) as error:
+        except (*NO_RECORD, OSError) as error:
             problems.append(f"{file}: cannot be used: {error}\n  move it away, and run the version again")
         else:
             found[record.gpu, record.version] = record
@@ -138,7 +144,11 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
 
 
 def publish_records(results: Path) -> list[Path]:
-    """Copy what was measured here to where git sees it; returns the files that are new or changed."""
+    """Copy what was measured here to where git sees it; returns the files that are new or changed.
+
+    Raises as :func:`read_operator_records` does.
+    """
+    read_operator_records(results)
     new = []
     for file in sorted((results / "local").glob(f"*/*/{FILE}")):
         target = results / file.relative_to(results / "local")

@@ -109,11 +109,11 @@ class Overview:
     @cached_property
     def changes(self) -> list[Change]:
         """What changed from each release to the next that has a record of the same suite and GPU."""
-        return [
-            change for before, after in pairwise(self.records)
-            if (before.product, before.gpu, before.suite) == (after.product, after.gpu, after.suite)
-            for change in find_changes(before, after)
-        ]  # fmt: skip
+        alike: dict[object, list[OperatorRecord]] = {}
+        for record in self.records:
+            alike.setdefault((record.product, record.gpu, record.suite), []).append(record)
+        pairs = [pair for records in alike.values() for pair in pairwise(records)]
+        return [change for before, after in pairs for change in find_changes(before, after)]
 
     @property
     def names(self) -> list[str]:

@@ -62,6 +62,7 @@ ENDED = {
     operators.PARSER: Verdict.PARSER, operators.BUILDER: Verdict.BUILDER, operators.FEED: Verdict.NOT_FED,
     operators.RUN: Verdict.AT_RUN_TIME, operators.MEMORY: Verdict.NOTHING, operators.HUNG: Verdict.HUNG,
     ends.CRASHED: Verdict.CRASHED, ends.BUILT: Verdict.BUILT, ends.RAN: Verdict.RIGHT,
+    ends.PROBE_FAILED: Verdict.NOTHING,
 }  # fmt: skip
 """How the probe says that a case has ended, unless its outputs are wrong."""
 ROUNDING = 8
@@ -118,8 +119,12 @@ def judge(case: Case, expected: Arrays, done: Mapping[str, Any], outputs: Arrays
     """Return what became of a case; ``done``: what the probe says (:func:`trtprobe.operators.run_task`)."""
     verdict = ENDED.get(str(done.get("ended")), Verdict.NOTHING)
     detail, trouble = str(done.get("detail", "")), str(done.get("trouble", ""))
+    lost = expected.keys() - outputs.keys() - set(done.get("missing", []))
     if trouble:
-        verdict, detail = Verdict.CRASHED, f"{detail}; the GPU's context reports an error after it: {trouble}"
+        told = f"the GPU's context reports an error after it: {trouble}"
+        verdict, detail = Verdict.CRASHED, "; ".join(filter(None, [detail, told]))
+    elif verdict is Verdict.RIGHT and lost:
+        verdict, detail = Verdict.NOTHING, f"output {min(lost)} was lost on its way out of the container"
     elif verdict is Verdict.RIGHT and (wrong := find_wrong(case, expected, outputs)):
         verdict, detail = Verdict.WRONG, wrong
     if verdict in {Verdict.CRASHED, Verdict.HUNG}:

@@ -4,7 +4,7 @@ A job whose ``job.json`` has ``operators`` (``suite``, the archive with all file
 ``workers``, how many models run at once) gets tasks in batches, ``0.cell.json``, ``1.cell.json`` …, each
 ``{"tasks": […]}``, then ``end``. A task: ``index``, ``model`` and ``inputs`` (members of the archive),
 ``outputs`` (names), ``profile`` (as :meth:`Backend.build` takes it), ``seconds``, ``alone``, where it needs a
-process that has served no other, and ``soon``, where it comes before all others of these. Of each the host
+process that has served no other, and ``order``, a number: the lowest of these comes first. Of each the host
 gets the outputs, ``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
 """
 
@@ -33,7 +33,7 @@ from trtprobe.files import to_json
 from trtprobe.job import Job, Stopped
 from trtprobe.plans import Plans
 from trtprobe.pool import exit_words
-from trtprobe.processes import Child, Tail, flush, kill_descendants
+from trtprobe.processes import Child, Tail, flush, kill_descendants, oom_kills
 
 CHECK_SECONDS = 0.05
 WARM_SECONDS = 300.0
@@ -64,12 +64,16 @@ class Process:
         self.child = Child(lambda: serve(theirs, product, suite, folder), theirs.fileno(), observe.UNSET)
         theirs.close()
 
-    def give(self, task: Dict[str, Any]) -> None:
-        """Give it a task; what it prints from now on goes to a pipe of the task's own."""
-        self.task, self.tail = task, Tail()
-        self.deadline = time.monotonic() + float(task["seconds"])
-        self.channel.send(task, self.tail.writing)
-        self.tail.hand_over()
+    def give(self, tasks: List[Dict[str, Any]]) -> bool:
+        """Give it the first of the tasks, with a pipe for what it prints; False where it has died."""
+        tail = Tail()
+        if not self.channel.send(tasks[0], tail.writing):
+            tail.close()
+            return False
+        tail.hand_over()
+        self.task, self.tail = tasks.pop(0), tail
+        self.deadline = time.monotonic() + float(self.task["seconds"])
+        return True
 
     def kill(self) -> None:
         """Kill it with its session, without waiting for its end: a context takes a while to go."""
@@ -96,6 +100,7 @@ class Operators:
         self.dying: List[Process] = []
         self.batches = self.started = 0
         self.ended = False
+        self.oom_kills = oom_kills()
 
     def run(self) -> None:
         """Run all that comes until the host says that nothing more does; ``Stopped`` where it is gone."""
@@ -125,7 +130,7 @@ class Operators:
         while path.is_file():
             for task in json.loads(path.read_text())["tasks"]:
                 (self.alone if task["alone"] else self.tasks).append(task)
-            self.alone.sort(key=lambda task: not task["soon"])
+            self.alone.sort(key=lambda task: task["order"])
             self.batches += 1
             path = self.job.folder / ("%d.cell.json" % self.batches)
         self.ended = ended
@@ -141,11 +146,10 @@ class Operators:
         room = self.workers - sum(1 for process in self.processes if process.task)
         for process in idle:
             if self.alone and not process.served and room > 0:
-                process.give(self.alone.pop(0))
-                room -= 1
+                room -= process.give(self.alone)
         for process in [process for process in idle if not process.task][: max(0, room)]:
             if self.tasks:
-                process.give(self.tasks.pop(0))
+                process.give(self.tasks)
             elif self.alone and process.served:
                 self.end(process)  # a fresh one takes its place
 
@@ -193,9 +197,15 @@ class Operators:
                 continue
             if process not in self.processes:
                 continue
+            memory = code == -signal.SIGKILL and oom_kills() > self.oom_kills
+            self.oom_kills += memory
             if process.task:
-                words = ends.CRASHED, exit_words(code or 0, finished=False)
-                words = words if code is not None else (HUNG, "not done after %g s" % process.task["seconds"])
+                if code is None:
+                    words = HUNG, "not done after %g s" % process.task["seconds"]
+                elif memory:
+                    words = MEMORY, "the kernel killed it: the memory of the container or host is full"
+                else:
+                    words = ends.CRASHED, exit_words(code, finished=False)
                 self.record(process, {"ended": words[0], "detail": words[1]})
             elif not process.ready:
                 self.most -= 1  # there may be no memory for more
@@ -252,6 +262,7 @@ def serve(channel: Channel, product: str, suite: Path, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     os.chdir(str(folder))
     try:
+        members = ZipFile(str(suite))
         backend = open_backend(product)
         backend.warm_up()
         about = {**observe.observed(), **backend.observed(), **observe.loaded()}
@@ -259,28 +270,28 @@ def serve(channel: Channel, product: str, suite: Path, folder: Path) -> int:
         channel.send({"unusable": ("%s: %s" % (type(error).__name__, error))[:LOG_CHARACTERS]})
         return 1
     channel.send({"ready": {"observed": about, "builder_seconds": backend.builder_seconds}})
-    with ZipFile(str(suite)) as members:
-        while True:
-            task, output = channel.receive() or ({}, None)
-            if output is None:
-                return 0
-            for stream in (1, 2):
-                flush()
-                os.dup2(output, stream)
-            os.close(output)
-            if not channel.send({"done": run_task(task, backend, members, channel)}):
-                return 0
+    while True:
+        task, output = channel.receive() or ({}, None)
+        if output is None:
+            return 0
+        for stream in (1, 2):
+            flush()
+            os.dup2(output, stream)
+        os.close(output)
+        if not channel.send({"done": run_task(task, backend, members, channel)}):
+            return 0
 
 
 def run_task(task: Dict[str, Any], backend: Backend, members: ZipFile, channel: Channel) -> Dict[str, Any]:
     """Build and run one model and hand over its outputs; returns how it ended, and what that took."""
-    model = Path.cwd() / "model.onnx"
-    model.write_bytes(members.read(task["model"]))
-    inputs = {name: np.load(BytesIO(members.read(file))) for name, file in task["inputs"].items()}
     backend.begin(Plans())
     done: Dict[str, Any] = {"ended": ends.RAN, "detail": "", "missing": []}
     started = time.perf_counter()
     try:
+        model = Path.cwd() / "model.onnx"
+        model.write_bytes(members.read(task["model"]))
+        inputs = {name: np.load(BytesIO(members.read(file))) for name, file in task["inputs"].items()}
+        started = time.perf_counter()
         engine = backend.build(model, precision="fp32", profile=task["profile"])
         done["build_seconds"] = time.perf_counter() - started
         for name in ("_has_latency", "_timed"):  # nothing is timed here; one engine has a method _timed
@@ -309,5 +320,7 @@ def where(error: BaseException) -> str:
         return MEMORY
     if "run" in passed:
         return FEED if passed & {"bind", "fit_feed"} else RUN
+    if "build" not in passed:  # the task could not be read, or an output not be handed over
+        return ends.PROBE_FAILED
     session = "onnxruntime" in traceback.extract_tb(error.__traceback__)[-1].filename
     return PARSER if "_parse" in passed or session else BUILDER

@@ -110,7 +110,8 @@ NAN, INF = float("nan"), float("inf")
 
 
 def verdict_of(y: Any, expected: Any, ended: str = ends.RAN) -> tuple[Verdict, str]:
-    found = judge(make_case("t", "T"), {"y": expected}, {"ended": ended}, {} if y is None else {"y": y})
+    done = {"ended": ended, "missing": ["y"] if y is None else []}
+    found = judge(make_case("t", "T"), {"y": expected}, done, {} if y is None else {"y": y})
     return found.verdict, found.detail
 
 
@@ -152,7 +153,7 @@ def test_nan_integers_of_another_width_and_rounding(y: Any, expected: Any, right
 def test_every_way_of_ending_has_its_verdict() -> None:
     words = (
         operators.PARSER, operators.BUILDER, operators.FEED, operators.RUN, operators.MEMORY, operators.HUNG,
-        ends.CRASHED, ends.BUILT,
+        ends.CRASHED, ends.BUILT, ends.PROBE_FAILED,
     )  # fmt: skip
     assert [verdict_of(None, ONES["y"], word)[0] for word in words] == [ENDED[word] for word in words]
     assert {*ENDED.values(), Verdict.WRONG} == set(Verdict)
@@ -169,7 +170,14 @@ def test_a_crash_is_told_with_the_product_s_last_words() -> None:
 def test_an_error_that_stays_with_the_context_is_a_crash_although_outputs_came() -> None:
     found = judge(make_case("t", "T"), ONES, {"ended": ends.RAN, "trouble": "illegal address"}, ONES)
     assert found.verdict is Verdict.CRASHED
-    assert "illegal address" in found.detail
+    assert found.detail == "the GPU's context reports an error after it: illegal address"
+
+
+def test_an_output_that_was_lost_on_its_way_is_not_wrong() -> None:
+    found = judge(make_case("t", "T"), ONES, {"ended": ends.RAN, "missing": []}, {})
+    assert (found.verdict, found.detail) == (
+        Verdict.NOTHING, "output y was lost on its way out of the container",
+    )  # fmt: skip
 
 
 def test_bad_good_refused_and_missing_are_apart() -> None:

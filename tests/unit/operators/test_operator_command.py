@@ -15,6 +15,7 @@ from operators.operatorrecords import NEW, OLD, record, row
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.operators.records import publish_records, read_operator_records, record_text, write_record
+from trtmatrix.operators.show import make_overview
 from trtmatrix.operators.verdicts import Verdict
 from trtmatrix.records.store import read_records
 
@@ -155,6 +156,8 @@ def test_a_case_that_comes_out_otherwise_in_a_comparable_run_is_flaky_from_then_
     assert flaky.rows["test_relu"].before is Verdict.WRONG
     assert right.after(flaky).flaky == ("test_relu",)
     assert right.after(right).flaky == right.after(None).flaky == ()
+    nothing = record("8.6.0", row("test_relu", "Relu", 14, Verdict.NOTHING))
+    assert right.after(nothing).flaky == nothing.after(right).flaky == (), "trouble of the host is no verdict"
 
 
 @pytest.mark.parametrize(
@@ -168,6 +171,10 @@ DAMAGED = {
     "no gzip": b"no gzip", "no json": gzip.compress(b"no json"), "empty": gzip.compress(b"{}"),
     "nothing beside the schema": gzip.compress(b'{"schema": 1}'),
     "a word": gzip.compress(record_text(OLD).replace('"right"', '"splendid"').encode()),
+    "a list": gzip.compress(record_text(replace(OLD, rows={})).replace('s": {},', 's": [],', 1).encode()),
+    "no facts": gzip.compress(record_text(replace(OLD, facts={})).encode()),
+    "no GPU": gzip.compress(record_text(replace(OLD, facts={**OLD.facts, "gpu": []})).encode()),
+    "no version": gzip.compress(record_text(replace(OLD, version="old")).encode()),
     "cut off": gzip.compress(record_text(OLD).encode())[:-20], "too large": gzip.compress(b" " * (1 << 27)),
 }  # fmt: skip
 
@@ -178,6 +185,15 @@ def test_a_damaged_record_is_named_with_what_to_do(tmp_path: Path, content: byte
     file.write_bytes(content)
     with pytest.raises(ConfigError, match=r"operators\.json\.gz: cannot be used: .*\n  move it away"):
         read_operator_records(tmp_path)
+    (tmp_path / "local").mkdir()
+    with pytest.raises(ConfigError, match="move it away"):
+        publish_records(tmp_path)
+
+
+def test_changes_are_told_from_each_release_to_the_next_that_ran_the_same_suite() -> None:
+    other = record("8.5.4", row("test_relu", "Relu", 14, Verdict.CRASHED), suite="t")
+    changes = make_overview([NEW, other, OLD]).changes
+    assert {(change.before, change.after) for change in changes} == {("8.5.3.1", "8.6.0")}
 
 
 def test_a_record_is_json_with_its_counts() -> None:
