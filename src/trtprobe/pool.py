@@ -40,6 +40,11 @@ class Order(NamedTuple):
     alone: bool
     dangerous: bool
 
+    @property
+    def repro(self) -> str:
+        """The repro that the cell is of."""
+        return str(self.spec["cell"]).split("/", maxsplit=1)[0]
+
 
 class Exit(NamedTuple):
     """A cell that has ended in one process. ``worker``: the record's words of that process.
@@ -63,6 +68,8 @@ class Worker:
     def __init__(self, number: int, product: str, warm: bool, alone: bool) -> None:
         self.number, self.position, self.alone, self.warm = number, 0, alone, warm
         self.ready = self.taken = False
+        self.only = ""
+        """The repro of the cells that the process may serve; any where it is empty."""
         self.done: Optional[Dict[str, Any]] = None
         self.answer = Answer()
         self.started = time.monotonic()
@@ -78,7 +85,8 @@ class Worker:
             self.ready |= "ready" in message
             self.taken |= "taken" in message
             done = message.get("done")
-            self.done = done if isinstance(done, dict) and "ended" in done else self.done
+            if isinstance(done, dict) and "ended" in done:
+                self.done, self.only = done, str(done.get("only") or "")
 
     @property
     def is_over(self) -> bool:
@@ -142,14 +150,15 @@ class Pool:
         if self.job.is_warm and self._worker is None:
             self._start(alone=False)
 
-    def make_ready(self, alone: bool) -> None:
-        """Wait until a process for the next cell is ready; what that takes is not held against the cell.
+    def make_ready(self, alone: bool, repro: str) -> None:
+        """Wait until a process for a repro's cell is ready; what that takes is not held against the cell.
 
         ``alone``: it is a fresh one. A worker that crashes or hangs before it is ready is ended, and none is
         warmed up any more: the cell takes the blame. Raises :class:`Stopped` where the host is gone.
         """
-        if self._worker is not None and (alone or self._worker.is_over):
-            self._end(self._worker)
+        old = self._worker
+        if old is not None and (alone or old.is_over or old.only not in {"", repro}):
+            self._end(old)
         for _ in range(2):
             worker = self._worker or self._start(alone)
             if self._is_ready(worker):
@@ -166,7 +175,7 @@ class Pool:
             worker, found = self._run(order)
             if worker.taken and found.ended != ends.ELSEWHERE:
                 return found
-            self.make_ready(order.alone)
+            self.make_ready(order.alone, order.repro)
         return self._run(order)[1]
 
     def close(self) -> None:
@@ -216,7 +225,9 @@ class Pool:
         result, (how, detail) = judge_exit(order, worker.answer, cut, code, killed)
         found = Exit(how, detail, result, code, killed, tail.close(), words, worker.answer.kept)
         worker.answer = Answer()
-        remove(order.folder)
+        for path in self.out.iterdir():  # its own folder, and what it left beside that
+            if not path.name.endswith("plans"):
+                remove(path)
         return worker, found
 
     def _why_end(self, worker: Worker, cut: Optional[Cut], oom_before: int) -> str:

@@ -119,12 +119,12 @@ def supervise(
         spec, pool.out / str(index), seconds=float(cell["seconds"]) * builds,
         alone=alone or processes > 1, dangerous=bool(cell.get("dangerous")),
     )  # fmt: skip
-    pool.make_ready(order.alone)
+    pool.make_ready(order.alone, order.repro)
     started = now()
     deliver(host, "%d.started.json" % index, {"started": started})
     exits = [pool.run(order)]
     while len(exits) < processes and exits[-1].ended == ends.RAN:
-        pool.make_ready(alone=True)
+        pool.make_ready(True, order.repro)
         exits.append(pool.run(order))
     record = make_record(cell, job.product, {"started": started, "finished": now()}, exits)
     if alone or record["ended"] not in ends.ENDED_WELL:

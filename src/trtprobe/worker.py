@@ -57,6 +57,9 @@ STREAMS = ("stdin", "stdout", "stderr", "excepthook", "displayhook")
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 LIMITS = [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]
 LEAK_BYTES = 2 << 30
+TORCH = "imported torch"
+TORCH_LEAVES = ("environment variables", "filters of warnings")
+"""What the import of torch, and its first use of a GPU, leave beside modules."""
 FILES = 64
 """So many more open files than at the start are a leak."""
 
@@ -132,6 +135,14 @@ class Traces:
         random.setstate(self._randoms[0])
         np.random.set_state(self._randoms[1])
         return found
+
+    def put_back(self) -> None:
+        """Put back what torch leaves but for torch itself, whose memory is not held against the cells after."""
+        self._memory = anonymous_memory()
+        os.environ.clear()
+        os.environ.update(self._state[TORCH_LEAVES[0]])
+        filters, warnings.showwarning = self._state[TORCH_LEAVES[1]]
+        warnings.filters[:] = filters  # type: ignore[index] # a list
 
     def _rebound(self) -> Iterator[Tuple[str, str]]:
         """Yield the watched names that are bound to something else, or not at all."""
@@ -235,6 +246,8 @@ class Server:
         self.channel, self.product, self.home, self.pid = channel, product, Path.cwd(), os.getpid()
         self.opened: Optional[Backend] = None
         self.traces: Optional[Traces] = None
+        self.only = ""
+        """The repro whose cells alone it may still serve, since one has imported torch."""
 
     def backend(self) -> Backend:
         """Return the product, opened on first use: that changes the process, and no cell did."""
@@ -268,14 +281,14 @@ class Server:
         before, started = _place(), time.perf_counter()
         result = run_cell(order["spec"], self, self.backend)
         builder_seconds = None if self.opened is None else self.opened.builder_seconds
-        done = {"seconds": time.perf_counter() - started, "builder_seconds": builder_seconds}
-        ended = self._why_end(order, result, before)
+        seconds, ended = time.perf_counter() - started, self._why_end(order, result, before)
+        done = {"seconds": seconds, "builder_seconds": builder_seconds, "ended": ended, "only": self.only}
         if not ended:  # what the process prints while it ends is still the cell's
             _print_to(*outside)
             for file in outside:
                 os.close(file)
             os.chdir(str(self.home))
-        return self.channel.send({"done": {**done, "ended": ended}}) and not ended
+        return self.channel.send({"done": done}) and not ended
 
     def _why_end(self, order: Dict[str, Any], result: Dict[str, Any], before: Tuple[Any, ...]) -> str:
         """Say why this process can serve no other cell; nothing where it can."""
@@ -288,6 +301,9 @@ class Server:
         after = _place()
         gc.collect()
         changed = self.traces.find()
+        if TORCH in changed and all(one.startswith("imported ") or one in TORCH_LEAVES for one in changed):
+            self.traces.put_back()
+            self.only, changed = order["spec"]["cell"].split("/")[0], []
         changed += ["the working folder"] if after[0] != before[0] else []
         changed += ["where it prints"] if after[1:] != before[1:] else []
         changed += ["its connection"] if not self.channel.is_there() else []

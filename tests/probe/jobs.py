@@ -63,6 +63,7 @@ class Step:
     alone: bool = False
     inputs: Mapping[str, object] | None = None
     dangerous: bool = False
+    repro: str = "behaviour"
 
 
 class Probe(subprocess.Popen[bytes]):
@@ -115,7 +116,7 @@ class Job:
     def _cell(self, index: int, step: Step) -> dict[str, Any]:
         params = {"does": step.does, "marks": str(self.folder), **step.params}
         write_case(self.folder / "cases" / str(index), params, step.graph, step.defects, step.inputs)
-        cell = {"repro": "behaviour", "case": step.does, "version": "10.7.0", "gpu": "none"}
+        cell = {"repro": step.repro, "case": step.does, "version": "10.7.0", "gpu": "none"}
         return {
             "cell": cell, "run": "20250101t000000-00000000", "repro_file": "behaviour.py",
             "params": params, "seconds": step.seconds, "files": str(index), "needs": list(step.needs),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,7 @@ def test_a_cell_alone_has_a_fresh_process_and_no_other_beside_it(driver: Path, t
 def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, tmp_path: Path) -> None:
     from tests.probe.repros.behaviour import LEFT
 
-    assert set(LEFT) == {*LEAVES, "forked", "files closed"}, "every trace is tried"
+    assert set(LEFT) == {*LEAVES, "forked", "files closed", "torch", "torch and path"}, "every trace is tried"
     left = [Step(does="leave", params={"what": what}) for what in LEAVES]
     job = run(tmp_path, driver, *[step for one in left for step in (one, Step(does="see-process"))])
     assert set(ends(job)) == {"ran"}, list(zip(LEAVES, ends(job)[::2], strict=True))
@@ -113,6 +114,25 @@ def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, tmp_path: Path)
         assert after["worker"]["number"] == record["worker"]["number"] + 1
         assert after["log"] == f"sees None warn {2 * number + 1} siblings 1\n"
         assert after["measurements"]["outputs"]["y"]["max_abs"] == 0
+
+
+def test_what_has_imported_torch_serves_cells_of_its_repro_alone(driver: Path, tmp_path: Path) -> None:
+    torch, see = Step(does="leave", params={"what": "torch"}), Step(does="see-process")
+    job = run(tmp_path, driver, see, torch, see, see, replace(see, repro="another"), see)
+    assert ends(job) == ["ran"] * 6
+    assert workers(job) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
+    seen = [job.record(index)["log"] for index in (2, 3, 4)]
+    assert seen == [f"sees None warn {index} siblings 1\n" for index in (2, 3, 4)], "it is put back"
+    (tmp_path / "both").mkdir()
+    job = run(tmp_path / "both", driver, Step(does="leave", params={"what": "torch and path"}), see)
+    assert workers(job) == [(0, 0), (1, 0)]
+    assert job.record(0)["worker"]["ended"].endswith(", sys.path, imported torch")
+
+
+def test_what_a_cell_leaves_beside_its_folder_goes_with_it(driver: Path, tmp_path: Path) -> None:
+    job = run(tmp_path, driver, Step(does="litter"), Step(does="see-folder"))
+    assert ends(job) == ["ran"] * 2
+    assert job.record(1)["log"] == "beside it: []\n"
 
 
 SICK = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"
@@ -143,7 +163,7 @@ def test_a_copy_that_a_cell_forked_does_not_answer(driver: Path, tmp_path: Path)
     job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": "forked"}), Step(does="see-process"))
     assert ends(job) == ["ran"] * 3
     assert workers(job) == [(0, 0), (0, 1), (0, 2)]
-    waited, recorded = job.work / "waited", job.out / "1.record.json"
+    waited, recorded = job.folder / "home" / "waited", job.out / "1.record.json"
     assert waited.stat().st_mtime <= recorded.stat().st_mtime, "the cell's own process has answered"
     assert job.record(2)["log"] == "sees None warn 2 siblings 1\n"
 

@@ -233,6 +233,18 @@ def do_see_process(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return do_pass(params, files, trt)
 
 
+def do_litter(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    Path("../litter").mkdir()
+    Path("../litter/file").touch()
+    return do_pass(params, files, trt)
+
+
+def do_see_folder(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    others = sorted(path.name for path in Path("..").iterdir() if path.name not in {Path.cwd().name, "plans"})
+    print("beside it:", others)
+    return do_pass(params, files, trt)
+
+
 def do_leave(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     """Leave the process otherwise than it was, in one way, after a run that is right."""
     outputs = do_pass(params, files, trt)
@@ -240,11 +252,18 @@ def do_leave(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return outputs
 
 
-def leave_module(trt: Any) -> None:
-    Path("foreign_module.py").touch()
+def leave_module(trt: Any, name: str = "foreign_module") -> None:
+    Path(f"{name}.py").touch()
     sys.path.insert(0, str(Path.cwd()))
-    __import__("foreign_module")
+    __import__(name)
     sys.path.pop(0)
+
+
+def leave_torch(trt: Any) -> None:
+    """As torch leaves a process that imports it and uses the GPU through it."""
+    leave_module(trt, "torch")
+    os.environ["LEFT"] = "1"
+    warnings.simplefilter("ignore")
 
 
 def leave_warnings(trt: Any) -> None:
@@ -256,7 +275,7 @@ def leave_forked(trt: Any) -> None:
     copy = os.fork()
     if copy:
         os.waitpid(copy, 0)
-        Path("../waited").touch()
+        Path(os.environ["HOME"], "waited").touch()
 
 
 def leave_thread(trt: Any) -> None:
@@ -290,6 +309,8 @@ def leave_files(trt: Any) -> None:
 
 KEPT: List[Any] = sys.__dict__.setdefault("kept_by_a_cell", [])
 LEFT = {
+    "torch": leave_torch,
+    "torch and path": lambda trt: (leave_torch(trt), sys.path.insert(0, "/nowhere")),
     "variable": lambda _: os.environ.update(LEFT="1"),
     "handler": lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "mask": lambda _: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
