@@ -137,7 +137,7 @@ class Traces:
         return found
 
     def put_back(self) -> None:
-        """Put back what torch leaves but for torch itself, whose memory is not held against the cells after."""
+        """Put back what torch leaves but for torch itself, whose memory nobody is blamed for."""
         self._memory = anonymous_memory()
         os.environ.clear()
         os.environ.update(self._state[TORCH_LEAVES[0]])

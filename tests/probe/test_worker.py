@@ -130,7 +130,7 @@ def test_what_has_imported_torch_serves_cells_of_its_repro_alone(driver: Path, t
 
 
 def test_what_a_cell_leaves_beside_its_folder_goes_with_it(driver: Path, tmp_path: Path) -> None:
-    job = run(tmp_path, driver, Step(does="litter"), Step(does="see-folder"))
+    job = run(tmp_path, driver, Step(does="litter-beside"), Step(does="see-folder"))
     assert ends(job) == ["ran"] * 2
     assert job.record(1)["log"] == "beside it: []\n"
 

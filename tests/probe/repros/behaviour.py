@@ -233,7 +233,7 @@ def do_see_process(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return do_pass(params, files, trt)
 
 
-def do_litter(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+def do_litter_beside(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     Path("../litter").mkdir()
     Path("../litter/file").touch()
     return do_pass(params, files, trt)
@@ -264,6 +264,11 @@ def leave_torch(trt: Any) -> None:
     leave_module(trt, "torch")
     os.environ["LEFT"] = "1"
     warnings.simplefilter("ignore")
+
+
+def leave_torch_and_path(trt: Any) -> None:
+    leave_torch(trt)
+    sys.path.insert(0, "/nowhere")
 
 
 def leave_warnings(trt: Any) -> None:
@@ -310,7 +315,7 @@ def leave_files(trt: Any) -> None:
 KEPT: List[Any] = sys.__dict__.setdefault("kept_by_a_cell", [])
 LEFT = {
     "torch": leave_torch,
-    "torch and path": lambda trt: (leave_torch(trt), sys.path.insert(0, "/nowhere")),
+    "torch and path": leave_torch_and_path,
     "variable": lambda _: os.environ.update(LEFT="1"),
     "handler": lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "mask": lambda _: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
