@@ -198,7 +198,8 @@ def _sentences(report: Report, mark: Mark, escape: Mark) -> Iterator[str]:
     if silent:
         told = "; ".join(f"{', '.join(names)} ({escape(why)})" for why, names in silent.items())
         yield f"Cannot say: {told}."
-    every, known = len(report.candidates), sum(not reply.tried for reply in report.replies.values())
+    every, answered = len(report.candidates), search.answers.items()
+    known = sum(a is not Answer.CANNOT_SAY and not report.replies[n].tried for n, a in answered)
     rests = f"; {escape(report.rests_on)}" if report.rests_on else ""
     yield f"{len(report.tried)} of {every} {report.subject.what}s run, {known} known without a run{rests}."
     if report.cut_short:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,6 +22,7 @@ from trtmatrix.suite.model import CPU, NO_GPU, CellId, Evidence, Product, Verdic
 from trtmatrix.suite.plan import Pull
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
+from trtmatrix.upgrade.question import model_options
 
 FAILURES = frozenset({Verdict.FAIL, Verdict.FLAKY})
 
@@ -72,6 +74,7 @@ def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Fou
     """Return the failing cell that was named; :class:`UsageError` says why there is none and what to do."""
     context = _open(cell, project, model)
     loaded = context.repros[cell.repro]
+    own_model = loaded.file.parent != project.repros
     version = next((v for v in context.matrix.versions if v.name == cell.version), None)
     if version is None:
         known = [v.name for v in context.matrix.versions]
@@ -89,7 +92,7 @@ def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Fou
     mine = [e for e in entries if (e.cell.id.repro, e.cell.id.case) == (cell.repro, cell.case)]
     entry = next((e for e in mine if e.cell.id == cell), None)
     if not (entry and entry.record and entry.outcome and entry.outcome.verdict in FAILURES):
-        raise UsageError(f"{cell}: {_why_nothing(entry, cell, model)}")
+        raise UsageError(f"{cell}: {_why_nothing(entry, cell, model, own_model)}")
     calibration = read_calibration()
     same = (e for e in mine if e.cell.version.product is version.product)
     row = tuple(sorted(same, key=lambda e: e.cell.version.release))
@@ -98,7 +101,7 @@ def find_cell(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Fou
     record = next(failing, entry.records[0])  # the newest, where only all together fail
     return Found(
         context=context, loaded=loaded, entry=entry, calibration=calibration, record=record, row=row,
-        others=tuple(e for e in mine if e not in row), own_model=loaded.file.parent != project.repros,
+        others=tuple(e for e in mine if e not in row), own_model=own_model,
     )  # fmt: skip
 
 
@@ -140,10 +143,11 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
     return models[0]
 
 
-def _why_nothing(entry: Entry | None, cell: CellId, options: ModelOptions) -> str:
-    model = f" --model {options.model}" if options.model else f" --repro {cell.repro} --case {cell.case}"
-    gpu = "" if cell.gpu in {CPU.slug, NO_GPU.slug} else f" --gpu {cell.gpu}"
-    run = f"run it: python -m trtmatrix run --trt {cell.version}{model}{gpu} --rerun"
+def _why_nothing(entry: Entry | None, cell: CellId, options: ModelOptions, own_model: bool) -> str:
+    words = ["--model", "FILE"] if own_model else ["--repro", cell.repro, "--case", cell.case]
+    words = model_options(options) or words
+    words += [] if cell.gpu in {CPU.slug, NO_GPU.slug} else ["--gpu", cell.gpu]
+    run = f"run it: python -m trtmatrix run --trt {cell.version} {shlex.join(words)} --rerun"
     if entry is None or entry.evidence is Evidence.NONE or entry.outcome is None:
         why = f" ({entry.excluded.detail})" if entry and entry.excluded and entry.excluded.detail else ""
         return f"there is no record of it: nobody ran it{why}\n  {run}"

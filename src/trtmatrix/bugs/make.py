@@ -269,7 +269,7 @@ def graph_files(
     renamed = clean_graph(model, redactor, MODEL)
     try:
         content = model.SerializeToString(deterministic=True)
-    except ValueError as error:  # protobuf holds 2 GB at most
+    except Exception as error:  # protobuf's own, which has no types: it holds 2 GB at most
         raise UsageError(
             f"{file}: graph and weights do not fit into one file: minimise it first: nox -s minimise -- CELL"
         ) from error

@@ -16,9 +16,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from trtmatrix.onnxmodel.graphs import all_graphs
+from trtmatrix.onnxmodel.graphs import all_graphs, inner_graphs
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -81,6 +81,14 @@ A_PATH = (
     r"|(?<![\w/.])~[\w-]*/[\w./-]+"
 )
 """What is a path in a text; in a graph it may be the name of a node, as torch's exporter writes it."""
+
+
+NOTES = frozenset(
+    ("doc_string", "producer_name", "producer_version", "metadata_props", "value_info",
+     "quantization_annotation", "training_info", "configuration", "device_configurations")
+)  # fmt: skip
+"""Fields of ONNX's messages that decide nothing of what is computed: torch's exporter writes stack traces of
+the model's own code into ``metadata_props``. https://github.com/onnx/onnx/blob/main/onnx/onnx.proto."""
 
 
 def allowed_facts(record: Record) -> dict[str, str]:
@@ -177,7 +185,7 @@ def known_values(
 def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, str]:
     """Take everything out of a graph but what it computes; returns the new names of tensors.
 
-    Doc strings, metadata, producer and notes on shapes go; names of nodes and tensors are searched.
+    :data:`NOTES` go, wherever they stand; names of nodes and tensors are searched.
     """
     renamed: dict[str, str] = {}
 
@@ -186,22 +194,28 @@ def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, s
             renamed[name] = f"tensor_{len(renamed)}"
         return renamed.get(name, name)
 
-    for name in ("doc_string", "producer_name", "producer_version", "domain"):
-        model.ClearField(name)
-    del model.metadata_props[:]
-    for graph in all_graphs(model.graph):
-        graph.ClearField("doc_string")
-        del graph.value_info[:], graph.quantization_annotation[:]
+    model.ClearField("domain")
+    _strip(model)
+    inside = (graph for function in model.functions for node in function.node for graph in inner_graphs(node))
+    graphs = [each for graph in (model.graph, *inside) for each in all_graphs(graph)]
+    for graph in graphs:
         graph.name = "graph"
-        for node in graph.node:
-            node.name = redactor.clean(file, node.name, is_name=True)
-            for names in (node.input, node.output):
-                names[:] = [rename(name) for name in names]
-            for part in (node, *node.attribute):
-                part.ClearField("doc_string")
-        for tensor in (*graph.input, *graph.output, *graph.initializer):
-            tensor.ClearField("doc_string")
+        sparse = (each.values for each in graph.sparse_initializer)
+        for tensor in (*graph.input, *graph.output, *graph.initializer, *sparse):
             tensor.name = rename(tensor.name)
-    for function in model.functions:
-        function.ClearField("doc_string")
+    nodes = [node for part in (*graphs, *model.functions) for node in part.node]
+    for node in nodes:
+        node.name = redactor.clean(file, node.name, is_name=True)
+    for names in (names for part in (*nodes, *model.functions) for names in (part.input, part.output)):
+        names[:] = [rename(name) for name in names]
     return renamed
+
+
+def _strip(message: Any) -> None:  # noqa: ANN401 - protobuf's messages have no types
+    """Clear the notes in a message and in all that it holds."""
+    for part, value in message.ListFields():
+        if part.name in NOTES:
+            message.ClearField(part.name)
+        elif part.message_type is not None:
+            for inner in [value] if hasattr(value, "ListFields") else value:
+                _strip(inner)

@@ -215,7 +215,13 @@ def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
         case float() if math.isnan(value):
             return '"nan"'  # which float() reads; Python has no literal for it
         case float():
-            return "1e999" if value == math.inf else f"{value:.6g}" if value != int(value) else repr(value)
+            return (
+                "1e999"
+                if value == math.inf
+                else f"{value:.6g}"
+                if value != int(value)
+                else repr(float(value))
+            )
         case str():
             return json.dumps(value, ensure_ascii=False)  # a literal of Python, too
         case Mapping():

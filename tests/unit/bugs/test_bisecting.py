@@ -171,7 +171,9 @@ def test_a_case_is_looked_up_in_stored_records_alone(
     assert bisect(tmp_path, "--case", "controls/matmul-softmax-fp32", "--gpu", "H200", "--no-run") == 1
     said = capsys.readouterr().out
     assert "controls/matmul-softmax-fp32 (" in said
-    assert re.search(r"\n0 of \d+ versions run, \d+ known without a run", said)
+    rows = re.search(r"\n0 of \d+ versions run, (\d+) known without a run", said)
+    assert rows
+    assert int(rows[1]) == len(re.findall(r"^\S+ +(?:good|bad) ", said, re.MULTILINE))
 
 
 def test_a_report_for_others_says_nothing_private(
