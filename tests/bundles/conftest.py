@@ -11,6 +11,7 @@ import docker
 import pytest
 
 from tests.bundles.attention import write_attention
+from tests.bundles.started import left_over
 from tests.models import images
 from tests.models.conftest import Done, Project
 
@@ -88,6 +89,6 @@ def containers_below(folder: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _nothing_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Fail where a container of an archive is left behind."""
+    """Fail where a container of an archive, or of a version that only these tests name, is left behind."""
     yield
-    assert not containers_below(tmp_path_factory.getbasetemp())
+    assert containers_below(tmp_path_factory.getbasetemp()) == left_over() == []

@@ -17,9 +17,9 @@ import pytest
 
 from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_empty, make_row, make_sleeper
 from tests.bundles.bisecting import Project, answers
+from tests.containers.conftest import containers_of
 from tests.models.conftest import Done
 from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
-from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 
 CASE = ("--case", "small-attention/scaled")
 SAID = ["good", "good", "cannot say", "bad", "bad", "good"]
@@ -174,12 +174,6 @@ def test_an_interrupted_search_prints_what_is_known_and_leaves_no_container(proj
     )
     with_ends = f"--good {RIGHT} --bad {DEFECTIVE}"
     assert with_ends in printed
-
-
-def containers_of(pid: int) -> list[str]:
-    """Names of the containers that a process owns."""
-    found = docker.from_env().containers.list(all=True, filters={"label": PROJECT_LABEL}, ignore_removed=True)
-    return [str(c.name) for c in found if c.labels.get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
 
 
 def test_an_interrupted_command_ends_with_all_that_it_started(project: Project) -> None:

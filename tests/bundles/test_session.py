@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import docker
-import pytest
 
 from tests.bundles.deep import write_deep
 from tests.bundles.started import WRONG, columns, count_starts, left_over
@@ -20,13 +18,6 @@ from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.repro_files import LoadedRepro
 
 SLEEPS = "\n\ndef InferenceSession(*args, **kwargs):\n    import time\n\n    time.sleep(600)\n"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    """Fail where a container is left behind."""
-    yield
-    assert left_over() == []
 
 
 def opened(folder: Path, image: str) -> tuple[Context, list[LoadedRepro]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +22,6 @@ from trtmatrix.authoring.arithmetic import (
 )
 from trtmatrix.authoring.attention import Size, Weights, compute
 from trtmatrix.authoring.randoms import TorchRandom
-from trtprobe.cell import load_repro
 
 REPRO = Path(__file__).parents[2] / "repros" / "sdpa_scale.py"
 SMALL = Size(batch=2, length=21, heads=3, head_size=8)
@@ -37,14 +35,6 @@ def drawn(size: Size) -> tuple[Array, Weights]:
 
 def apart(a: Array, b: Array) -> float:
     return float(np.abs(a.astype(np.float64) - b.astype(np.float64)).sum())
-
-
-@pytest.fixture(scope="module")
-def repro() -> Iterator[ModuleType]:
-    module = load_repro(REPRO)
-    yield module
-    module.drawn.cache_clear()
-    module.reference.cache_clear()
 
 
 def test_factors_of_a_graph_are_those_of_the_reference() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -20,14 +20,6 @@ from trtprobe.cell import load_repro
 
 REPRO = Path(__file__).parents[2] / "repros" / "deformable_plugin.py"
 SMALL = Size(batch=2, heads=2, channels=3, queries=5, points=3, levels=((4, 3), (2, 5), (1, 1)))
-
-
-@pytest.fixture(scope="module")
-def repro() -> Iterator[ModuleType]:
-    module = load_repro(REPRO)
-    yield module
-    module.drawn.cache_clear()
-    module.reference.cache_clear()
 
 
 def slow(inputs: dict[str, Array], size: Size) -> Array:

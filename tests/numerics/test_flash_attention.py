@@ -20,11 +20,6 @@ LITTLE = {"batch": 2, "heads": 3, "queries": 8, "keys": 8, "head_size": 8}
 CASES = {case["id"]: case for case in load_repro(REPRO).cases()}
 
 
-@pytest.fixture(scope="module")
-def repro() -> ModuleType:
-    return load_repro(REPRO)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.parametrize("kind", ["sdpa", "explicit", "causal", "window", "padding", "workaround-padding"])
 def test_graphs_compute_the_reference(repro: ModuleType, kind: str, precision: str) -> None:

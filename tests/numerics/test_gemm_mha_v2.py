@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +14,6 @@ from tests.numerics.graphs import Array, floor_of, on_onnxruntime, relative
 from trtmatrix.authoring.arithmetic import FLOAT64, FP16_BLOCKS, TF32
 from trtmatrix.authoring.attention import Formulation, Mask, Size, Weights, addend, build, compute, draw_mask
 from trtmatrix.authoring.randoms import TorchRandom
-from trtprobe.cell import load_repro
 
 REPRO = Path(__file__).parents[2] / "repros" / "gemm_mha_v2.py"
 SMALL = Size(batch=3, length=21, heads=2, head_size=8)
@@ -23,14 +21,6 @@ FORMULATIONS: tuple[Formulation, ...] = ("explicit", "bert", "wide", "sdpa-defau
 PAIRS: list[tuple[Formulation, Mask]] = [
     *product(FORMULATIONS, get_args(Mask)), ("sdpa", "none"), ("mha", "none"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def repro() -> Iterator[ModuleType]:
-    module = load_repro(REPRO)
-    yield module
-    module.drawn.cache_clear()
-    module.reference.cache_clear()
 
 
 def drawn(kind: Mask, dtype: type[Any]) -> tuple[Array, Weights, Array | None]:

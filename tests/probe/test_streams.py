@@ -50,9 +50,11 @@ class LateStream:
             self.synchronize()
 
     def synchronize(self) -> None:
-        while self.todo:
-            work = self.todo[0]
-            work()
+        self.reach(self.done + len(self.todo))
+
+    def reach(self, count: int) -> None:
+        while self.done < count:
+            self.todo[0]()
             self.todo.pop(0)
             self.done += 1
 
@@ -70,8 +72,7 @@ class LateEvent:
         self.stream, self.count = stream, count
 
     def reach(self) -> None:
-        if self.stream.done < self.count:
-            self.stream.synchronize()
+        self.stream.reach(self.count)
 
     def milliseconds_since(self, earlier: LateEvent) -> float:
         earlier.reach()

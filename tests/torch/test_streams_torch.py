@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.probe.test_streams import LateStream
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import torch
@@ -26,28 +27,18 @@ X = torch.tensor([[[1.0, -2.0, 3.0, -4.0, 5.0]]])
 BROKEN, FIXED, BEFORE = "broken", "fixed", "before"
 
 
-class LateStream:
-    """Does its work at once while it has nothing to do, else when someone waits for it."""
-
-    def __init__(self) -> None:
-        self.todo: list[Callable[[], object]] = []
-        self.done = 0
+class LateTorchStream(LateStream):
+    """Does its work without what watches torch's operators."""
 
     def put(self, work: Callable[[], object], *, long: bool = False) -> None:
-        self.todo.append(work)
-        if not long and len(self.todo) == 1:
-            self.reach(self.done + 1)
-
-    def reach(self, count: int) -> None:
-        while self.done < count:
+        def unwatched() -> None:
             with _disable_current_modes():
-                self.todo[0]()
-            self.todo.pop(0)
-            self.done += 1
+                work()
 
-    def wait_stream(self, other: LateStream) -> None:
-        count = other.done + len(other.todo)
-        self.put(lambda: other.reach(count), long=bool(other.todo))
+        super().put(unwatched, long=long)
+
+    def wait_stream(self, other: LateTorchStream) -> None:
+        self.wait(other.record())
 
 
 class LateCuda(TorchDispatchMode):  # type: ignore[misc]  # no torch where the types are checked
@@ -55,21 +46,21 @@ class LateCuda(TorchDispatchMode):  # type: ignore[misc]  # no torch where the t
 
     def __init__(self) -> None:
         super().__init__()
-        self.streams = [LateStream()]
+        self.streams = [LateTorchStream()]
         self.now = self.streams[0]
 
-    def Stream(self) -> LateStream:  # noqa: N802 - torch's name
-        self.streams.append(LateStream())
+    def Stream(self) -> LateTorchStream:  # noqa: N802 - torch's name
+        self.streams.append(LateTorchStream())
         return self.streams[-1]
 
-    def current_stream(self) -> LateStream:
+    def current_stream(self) -> LateTorchStream:
         return self.now
 
-    def set_stream(self, stream: LateStream) -> None:
+    def set_stream(self, stream: LateTorchStream) -> None:
         self.now = stream
 
     @contextmanager
-    def stream(self, stream: LateStream) -> Iterator[None]:
+    def stream(self, stream: LateTorchStream) -> Iterator[None]:
         before, self.now = self.now, stream
         yield
         self.now = before
@@ -79,7 +70,7 @@ class LateCuda(TorchDispatchMode):  # type: ignore[misc]  # no torch where the t
 
     def synchronize(self) -> None:
         for stream in self.streams:
-            stream.reach(stream.done + len(stream.todo))
+            stream.synchronize()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -66,18 +66,7 @@ def test_an_answer_needs_a_gpu() -> None:
 
 def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / f"report{suffix}" for suffix in (".json", ".md", ".html")]
-    assert (
-        cli.run(
-            [
-                *MOVE,
-                "--repro",
-                "sdpa-scale",
-                "--json",
-                *(word for file in files for word in ("-o", str(file))),
-            ]
-        )
-        == 12
-    )
+    assert cli.run([*MOVE, "--repro", "sdpa-scale", "--json", *(f"-o{file}" for file in files)]) == 12
     printed = json.loads(capsys.readouterr().out)
     assert printed["decision"] == json.loads(files[0].read_text())["decision"]
     assert all("10.8.0" in file.read_text() for file in files)
