@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
@@ -90,21 +89,11 @@ def test_no_command_opens_a_connection(project: Project, tmp_path: Path) -> None
     assert calls_out(log) == []
 
 
-def test_wheels_come_from_the_wheelhouse_alone(tmp_path: Path) -> None:
-    wheelhouse, log = tmp_path / "wheelhouse", tmp_path / "log"
-    write_wheel(wheelhouse, "trtmatrix_made_up", "1.0", {}, "trtmatrix-made-up-too")
-    write_wheel(wheelhouse, "trtmatrix_made_up_too", "2.0", {"trtmatrix_made_up_too.py": ""})
-    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
-    python = tmp_path / "env" / "bin" / "python"
-    code = (
-        "import sys; from pathlib import Path; from trtmatrix.launchers import wheels\n"
-        f"wheels.install_wheels(Path({str(python)!r}), (sys.argv[1],), Path({str(wheelhouse)!r}))"
-    )
-    done = run(log, [sys.executable, "-c", code, "trtmatrix-made-up==1.0"])
-    assert not done.returncode, done.stderr
-    assert calls_out(log) == []
-    assert not subprocess.run([python, "-c", "import trtmatrix_made_up_too"], check=False).returncode
-    lacking = run(log, [sys.executable, "-c", code, "trtmatrix-nowhere"])
-    assert "MachineryError: uv could not install trtmatrix-nowhere" in lacking.stderr
-    assert "--no-index" in lacking.stderr
-    assert calls_out(log) == []
+def test_a_run_installs_wheels_from_the_project_s_wheelhouse_alone(project: Project, tmp_path: Path) -> None:
+    wheelhouse, version = project.folder / "wheelhouse", "onnxruntime-1.32.0"
+    write_wheel(wheelhouse, "onnxruntime", "1.32.0", {"onnxruntime.py": ""}, "trtmatrix-made-up")
+    write_wheel(wheelhouse, "trtmatrix_made_up", "2.0", {"trtmatrix_made_up.py": ""})
+    done = run(tmp_path / "log", ours(project, "run", "--trt", version, "--case", "endings/passes"))
+    assert done.returncode == 3, "what was installed is no ONNX Runtime"
+    assert calls_out(tmp_path / "log") == []
+    assert len(list(project.cache.glob(f"envs/{version}*/**/trtmatrix_made_up.py"))) == 1, done.stderr

@@ -23,7 +23,7 @@ from projects import command
 from tests.containers.conftest import BUILD
 from tests.slurm.waiting import wait_until
 
-HERE = Path(__file__).resolve().parent
+REPROS = Path(__file__).resolve().parents[1] / "nox" / "repros"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,5 +122,5 @@ def untagged() -> Iterator[Untagged]:
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line on this side."""
-    line = command(words[0], folder, HERE / "repros", *words[1:])
+    line = command(words[0], folder, REPROS, *words[1:])
     return subprocess.run(line, capture_output=True, text=True, check=False)

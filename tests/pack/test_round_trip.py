@@ -12,7 +12,7 @@ import pytest
 from projects import command, matrix_text
 
 from tests.containers.conftest import IMAGE
-from tests.pack.conftest import FarHost, Untagged, call
+from tests.pack.conftest import REPROS, FarHost, Untagged, call
 from trtmatrix.images.lock import format_matrix_lock
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.plan.context import own_platform
@@ -78,7 +78,7 @@ def test_what_was_packed_here_runs_there_without_a_network(
     _, command = done.stdout.strip().splitlines()[-2:]
     assert command.strip().endswith(f"-m trtmatrix run --offline --trt {VERSIONS}")
     chosen = command.replace("onnxruntime-1.30.0,", "")  # nothing could run in that image
-    ran = far.run("sh", "-c", f"{chosen} --memory=1g --json")
+    ran = far.run("sh", "-c", f"{chosen} --case plain --memory=1g --json")
     assert ran.returncode == 0, ran.stderr
     cells = {c["version"]: c["verdict"] for c in json.loads(ran.stdout)["cells"] if c["case"] == "plain"}
     assert cells == {"onnxruntime-1.31": "PASS", "onnxruntime-1.31.1": "PASS"}, ran.stdout
@@ -97,12 +97,8 @@ def test_a_pack_that_is_interrupted_leaves_nothing(pack: Path, tmp_path: Path) -
     near = pack.parent
     for name in ("matrix.yaml", "matrix.lock"):
         shutil.copy(near / name, tmp_path / name)
-    process = subprocess.Popen(
-        command("pack", tmp_path, Path(__file__).parent / "repros", f"--to={tmp_path / 'cut'}"),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    line = command("pack", tmp_path, REPROS, f"--to={tmp_path / 'cut'}")
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
     told = next(line for line in process.stderr if line.startswith("fetching"))
     assert "wheels" in told
