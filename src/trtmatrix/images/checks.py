@@ -107,8 +107,8 @@ def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants
         found = f"{gpu.name} is in MIG mode, and containers cannot be given an instance by "
         yield _trouble("mig", found + (access.value if access else "none"))
     if wants.memory < PROBE_LEAST_MEMORY:
-        least = f"the probe needs at least {PROBE_LEAST_MEMORY}"
-        yield _trouble("memory-limit", f"--memory {wants.memory} bytes: {least}")
+        least = f"the probe needs at least {PROBE_LEAST_MEMORY >> 20} MiB"
+        yield _trouble("memory-limit", f"--memory is {wants.memory >> 20} MiB: {least}")
     if not launch.lacks_image:
         return
     # Its image may not be there to be pulled or built on, or be another than is meant.

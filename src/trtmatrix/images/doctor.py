@@ -51,7 +51,7 @@ def can_run_line(launch: Launch) -> str:
     """Return what of a version this host can run."""
     how = "built" if launch.build else "pulled" if launch.pull else ""
     first = f" (its image is {how} first)" if how else ""
-    return f"{launch.version.name} on {launch.gpu.name}: {len(launch.cells)} cells{first}"
+    return f"{launch.version.name} on {launch.gpu.name}: {counted(len(launch.cells), 'cell')}{first}"
 
 
 def cannot_lines(excluded: Sequence[Excluded], told: Collection[Exclusion]) -> Iterator[str]:
@@ -59,7 +59,9 @@ def cannot_lines(excluded: Sequence[Excluded], told: Collection[Exclusion]) -> I
     for why, count, detail in count_excluded(excluded):
         rule = rule_of(why)
         remedy = "see above" if why in told else rule.mends if rule else ""
-        yield f"{count} cells: {why.value}{f' ({detail})' if detail else ''}; {remedy}".rstrip("; ")
+        yield f"{counted(count, 'cell')}: {why.value}{f' ({detail})' if detail else ''}; {remedy}".rstrip(
+            "; "
+        )
 
 
 def doctor_text(findings: Findings) -> str:

@@ -70,10 +70,11 @@ def pack_records(context: Context, to: Path) -> ExitCode:
     except OSError as error:
         raise MachineryError(f"a record or an output cannot be read: {error}") from error
     if gone := len(kept) - len(here):
-        print(f"trtmatrix: {gone} outputs that records name are gone from the cache", file=sys.stderr)
-    size = archive.write_size(written.size)
+        lost = counted(gone, "output")
+        print(f"trtmatrix: not in the cache any more: {lost} that records name", file=sys.stderr)
+    size, many = archive.write_size(written.size), counted(len(records), "record")
     print(
-        f"{written.file}: {len(records)} records, {len(here)} kept outputs, {size}, sha256 {written.sha256}\n"
+        f"{written.file}: {many}, {counted(len(here), 'kept output')}, {size}, sha256 {written.sha256}\n"
         f"next, on the other host: python -m trtmatrix merge {written.file.name}"
     )
     return ExitCode.AS_EXPECTED
@@ -136,7 +137,7 @@ def read_source(path: Path, scratch: Path) -> Source:
     pool = Pool(lambda file: parse_object(read_file(Path(file)), file))
     for name, (file, parts) in files.items():
         try:
-            data = parse_object(read_file(file))
+            data = parse_object(read_file(file), str(file))
             check_depth(data)
             record = record_from(data, str(file), pool)
             if problem := next(problems_of(record, parts), ""):
@@ -144,7 +145,7 @@ def read_source(path: Path, scratch: Path) -> Source:
             else:
                 source.records.append(Incoming(record=record, digest=content_digest(data), source=name))
         except RecordError as error:
-            source.refused.append((name, f"line {str(error).removeprefix(':')}"))
+            source.refused.append((name, f"line {str(error).removeprefix(f'{file}:')}"))
         except (OSError, ValueError, RecursionError) as error:
             source.refused.append((name, str(getattr(error, "strerror", None) or error)))
     return source
@@ -389,7 +390,7 @@ def merge_text(merged: Merged) -> str:
     lines = [f"{source.name}: {counted(len(source.records), 'record')}" for source in merged.sources]
     counts, refused = merged.counts, list(merged.refused)
     lines.append(", ".join(f"{counts[fate]} {fate.value}" for fate in Fate if counts[fate]) or "no record")
-    lines += [f"{merged.outputs} kept outputs came along"] if merged.outputs else []
+    lines += [f"{counted(merged.outputs, 'kept output')} came along"] if merged.outputs else []
     for one in merged.settled:
         if one.fate is Fate.REFUSED:
             refused.append((one.incoming[0].source, one.words))
@@ -398,7 +399,7 @@ def merge_text(merged: Merged) -> str:
             lines += [f"  came: {incoming.source}" for incoming in one.incoming]
             lines += [f"  {line}" for line in one.differences[:SHOWN]]
             more = len(one.differences) - SHOWN
-            lines += [f"  and {more} more places"] if more > 0 else []
+            lines += [f"  and {counted(more, 'more place')}"] if more > 0 else []
     lines += ["", *(f"kept out: {source}: {words}" for source, words in refused)] if refused else []
     following = "mend what is kept out or in conflict as said above, then merge again"
     if not merged.settled and not merged.refused:

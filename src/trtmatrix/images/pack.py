@@ -24,6 +24,7 @@ from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.paths import whole_file
+from trtmatrix.common.words import counted
 from trtmatrix.images.pack_suite import GLIBC, fetch_wheels, find_suite, wanted_pythons
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
@@ -114,7 +115,7 @@ def pack_command(options: PackOptions) -> ExitCode:
         with tempfile.TemporaryDirectory(prefix=".trtmatrix-wheels-", dir=folder) as scratch:
             write_tar(folder / FILES, suite.files | fetch_wheels(Path(scratch), versions, pythons))
         if client is not None and images:
-            _tell(f"saving {len(images)} images")
+            _tell(f"saving {counted(len(images), 'image')}")
             save_images(client, images, folder / IMAGES)
         now = datetime.now(timezone.utc)
         manifest = PackManifest(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,7 +17,7 @@ from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
 from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record
 from trtmatrix.operators.show import make_overview, render_html, render_json, render_markdown, render_text
-from trtmatrix.operators.verdicts import Verdict
+from trtmatrix.operators.verdicts import Verdict, is_chosen
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
@@ -66,7 +65,7 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         suite = open_suite(options.project.cache or default_cache())
         for case in select(suite, options.which, options.limit):
             if (folder / case.name).exists():
-                raise UsageError(f"{folder / case.name} is there already: name another folder by --write")
+                raise UsageError(f"--write {folder}: {case.name} is there already: name another folder")
             suite.write_case(case, folder / case.name)
             print(folder / case.name)
         return ExitCode.AS_EXPECTED
@@ -80,7 +79,8 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         new, code = _run(context, options, suite, cases, stored)
     wanted = {version.name for version in select_versions(context.matrix, context.selection)}
     known = {(record.gpu, record.version): record for record in [*stored, *new]}
-    overview = make_overview([record for record in known.values() if record.version in wanted])
+    shown = (record.of(options.which) for record in known.values() if record.version in wanted)
+    overview = make_overview([record for record in shown if record.rows])
     for file in options.output:
         write_output(file, WRITERS[file.suffix](overview))
     if options.json:
@@ -88,7 +88,8 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     elif overview.records:
         print_text(render_text(overview, terminal_width(), full=options.full))
     else:
-        print("no version named here has been run: nox -s operators -- --trt VERSION runs one")
+        of = f" of {', '.join(options.which)}" if options.which else ""
+        print(f"there is no record{of} at any of these versions: nox -s operators -- --trt VERSION runs one")
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
 
 
@@ -101,6 +102,9 @@ def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
 
     selected = options.project.selection
     records = read_operator_records(options.project.results)
+    known = {record.version for record in records}
+    if wrong := ", ".join(name for name in selected.versions if name not in known and not is_release(name)):
+        raise UsageError(f"--trt {wrong}: no release of TensorRT such as 8.6.1, and no version with a record")
     measured = [record.version for record in records if record.product is Product.TENSORRT]
     versions = selected.versions or tuple(measured) or tuple(record.version for record in records)
     gpus = [slug_of(name) for name in selected.gpus]
@@ -124,11 +128,7 @@ def select(suite: Suite, patterns: Sequence[str], limit: int) -> list[Case]:
 
     A limit takes cases from the whole suite, evenly. :class:`UsageError` where none matches.
     """
-    cases = [
-        case for case in suite.cases
-        if not patterns
-        or any(fnmatch.fnmatchcase(n, p) for p in patterns for n in (case.name, case.base, case.operator))
-    ]  # fmt: skip
+    cases = [case for case in suite.cases if is_chosen(case, patterns)]
     if not cases:
         none = f"no test of onnx {suite.onnx}, nor an operator, is called so"
         raise UsageError(f"--case {', '.join(patterns)}: {none}")

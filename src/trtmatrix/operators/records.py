@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import parse_json, to_json
 from trtmatrix.common.paths import whole_file
-from trtmatrix.operators.verdicts import Row, Verdict
+from trtmatrix.operators.verdicts import Row, Verdict, is_chosen
 from trtmatrix.suite.model import Product, release_of
 
 FILE = "operators.json.gz"
@@ -57,6 +57,10 @@ class OperatorRecord:
         """Version, suite, image and kind of GPU: two runs of the same should have the same verdicts."""
         board = (self.facts["gpu"].get(key) for key in ("name", "variant", "driver"))
         return self.version, self.suite, self.facts["digests"].get("image"), *board
+
+    def of(self, patterns: Sequence[str]) -> OperatorRecord:
+        """Return the record with the cases alone that :func:`is_chosen`."""
+        return replace(self, rows={name: row for name, row in self.rows.items() if is_chosen(row, patterns)})
 
     def after(self, earlier: OperatorRecord | None) -> OperatorRecord:
         """Return the record, cases marked as flaky that came out otherwise in a comparable earlier run."""

@@ -10,8 +10,9 @@ TensorRT before 10 has no INT64, and none has float64.
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -104,6 +105,12 @@ class Row:
         """How it came out on a line of progress; of what went wrong also the beginning of the reason."""
         reason = "" if self.verdict.is_good else self.detail[:REASON]
         return f"{self.name}: {self.verdict.value}{f' ({reason})' if reason else ''}"
+
+
+def is_chosen(case: Case | Row, patterns: Sequence[str]) -> bool:
+    """Whether a pattern is of a case's name, of that of ONNX's own or of its operator; or there is none."""
+    names = (case.name, case.base, case.operator)
+    return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 
 def row_of(case: Case, verdict: Verdict, detail: str, seconds: object = 0.0) -> Row:

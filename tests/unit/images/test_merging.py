@@ -36,12 +36,12 @@ def test_records_travel_byte_for_byte_with_their_outputs(there: Place, here: Pla
                           product="onnxruntime", gpu={})  # fmt: skip
     code, pack, told = there.pack()
     assert code is ExitCode.AS_EXPECTED
-    assert "2 records, 1 kept outputs" in told
+    assert "2 records, 1 kept output," in told
     assert f"merge {pack.name}" in told
     code, text = here.merge(pack)
     assert code is ExitCode.AS_EXPECTED, text
     assert "2 new" in text
-    assert "1 kept outputs came along" in text
+    assert "1 kept output came along" in text
     assert here.files() == {
         f"{WHERE}/r1.json": Path(one.file).read_bytes(),
         "cpu/onnxruntime-1.31.1/plain/plain/r2.json": Path(other.file).read_bytes(),
@@ -171,6 +171,7 @@ def test_what_is_kept_out_is_named_with_its_reason_and_left_as_it_is(name: str, 
     code, told = here.merge(file)
     assert (code, here.files()) == (ExitCode.USAGE, {})
     assert f"kept out: {file}: " in told
+    assert told.count(str(file)) == 2, "its source's line, and what is kept out of it"
     assert words in told
     assert "Traceback" not in told
     assert "\nnext: mend what is kept out" in told

@@ -79,6 +79,18 @@ def test_files_have_every_operator_and_case(
     }  # fmt: skip
 
 
+def test_stored_records_are_shown_of_the_cases_that_were_named(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*words, "--case=GridSample", "--case=test_mi*", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    names = {"test_gridsample_bicubic", "test_gridsample_nearest", "test_mish"}
+    assert [set(record["cases"]) for record in data["records"]] == [names, names]
+    assert [sum(record["counts"].values()) for record in data["records"]] == [3, 3]
+    assert cli.run([*words, "--case=Gridsample"]) == 4
+    assert "there is no record of Gridsample at any of these versions" in capsys.readouterr().out
+
+
 def test_a_version_without_a_record_shows_nothing_and_the_next_command(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,6 +122,8 @@ def test_a_model_s_operators_are_held_against_tests_of_its_opset_with_the_static
     )
     assert "Not run at 10.8.0: nox -s operators -- --trt 10.8.0" in text
     assert re.search(r"held against \d+ rules at 8\.5\.3\.1, 8\.6\.0, 10\.8\.0", text)
+    assert cli.run([*words, str(model), "--trt", "8.6.0,abc"]) == 2
+    assert "--trt abc: no release of TensorRT such as 8.6.1, and no version" in capsys.readouterr().err
     assert cli.run([*words, str(model), "--json"]) == 1
     data = json.loads(capsys.readouterr().out)
     assert data["nodes"] == {"Erf": 1, "GridSample": 1, "Mish": 1, "Relu": 2}
