@@ -112,7 +112,7 @@ def test_an_image_of_ours_that_is_named_is_built_and_run(made: str, project: Pro
     write_matrix(project, {FIRST: made}, build=True)
     words = project.command("--trt", FIRST, *PASSES, "--plan")
     planned = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert planned.startswith(f"{FIRST} on CPU: build, then run 1 cells in ")
+    assert planned.startswith(f"{FIRST} on CPU: build, then run 1 cell in ")
     done = run_built(project)
     assert done.cell("passes")["verdict"] == "PASS"
     assert f"building {made}" in done.told

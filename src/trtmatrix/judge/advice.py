@@ -28,11 +28,11 @@ def advise(entry: Entry) -> str:
         return "run it here, with the present repro and driver, before you believe it"
     if repro.upstream == OWN_MODEL:
         return "look at the reason; upgrade --model compares two versions, --explain names the layer"
-    if product is not Product.TENSORRT and outcome.verdict is Verdict.PASS:
-        return f"the graph is right here: change the expectation in {file}"
-    if product is not Product.TENSORRT:
-        return f"no TensorRT is involved: the graph or the reference of {file} is wrong, mend it first"
     cell, verdict = entry.cell, outcome.verdict
+    if product is not Product.TENSORRT:
+        if verdict is Verdict.PASS and cell.case.control is not Control.NEGATIVE:
+            return f"the graph is right here: change the expectation in {file}"
+        return f"no TensorRT is involved: the graph or the reference of {file} is wrong, mend it first"
     if cell.case.control is Control.POSITIVE and verdict is not Verdict.PASS:
         doubt = f"nothing at {cell.version.name} can be believed"
         return f"what must be right is not: {doubt}; ask doctor, look at the driver"

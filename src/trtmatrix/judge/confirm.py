@@ -145,7 +145,7 @@ def is_shared(record: Record) -> bool:
     """
     position = record.worker.get("position")
     builds = record.data.get("builds") or [record.data]
-    engines = (engine for build in builds for engine in build.get("engine", {}).get("engines", ()))
+    engines = (engine for build in builds for engine in (build.get("engine") or {}).get("engines", ()))
     first = not isinstance(position, int) or position <= 0
     return not first or any("shared_with" in engine for engine in engines)
 

@@ -245,9 +245,17 @@ class _Measurements(TypedDict):
     signatures: NotRequired[dict[str, dict[str, _Values]]]
 
 
+class _Engine(TypedDict):
+    engines: NotRequired[list[_Open]]
+
+
 class _Build(TypedDict):
     measurements: _Measurements
-    engine: NotRequired[_Open | None]
+    engine: NotRequired[_Engine | None]
+
+
+class _Gpu(TypedDict):
+    compute: NotRequired[Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)*$")] | None]
 
 
 class _Kept(TypedDict):
@@ -268,13 +276,13 @@ class _Shape(TypedDict):
     processes: NotRequired[Annotated[int, Field(strict=True, ge=1, le=MOST_ENGINES)]]
     digests: _Open
     observed: _Open
-    gpu: _Open
+    gpu: _Gpu
     noise: NotRequired[Noise]
     worker: NotRequired[_Open]
     kept: NotRequired[dict[str, _Kept]]
     measurements: NotRequired[_Measurements]
     builds: NotRequired[Annotated[list[_Build], Field(max_length=MOST_ENGINES)]]
-    engine: NotRequired[_Open | None]
+    engine: NotRequired[_Engine | None]
 
 
 _SHAPE = TypeAdapter(_Shape)

@@ -139,7 +139,10 @@ def _find_host(context: Context, scan: GpuScan) -> Host:
 
 
 def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
-    """Return the GPUs that records of TensorRT name, each with every driver that was recorded."""
+    """Return the GPUs that records of TensorRT name, each with every driver that was recorded.
+
+    Its compute capability is known where all that name one agree.
+    """
     seen: dict[str, list[Record]] = {}
     for item in stored:
         if item.record.product is Product.TENSORRT and item.record.gpu.get("name"):
@@ -151,7 +154,8 @@ def recorded_gpus(stored: Sequence[Stored]) -> dict[str, Gpu]:
     return {
         slug: Gpu(
             slug=slug, name=str(records[0].gpu["name"]), variant=all_of(slug, "variant"),
-            compute=all_of(slug, "compute") or None, driver=all_of(slug, "driver") or None,
+            compute=None if "," in (compute := all_of(slug, "compute")) else compute or None,
+            driver=all_of(slug, "driver") or None,
         )
         for slug, records in sorted(seen.items())
     }  # fmt: skip

@@ -88,7 +88,7 @@ def read_records(results: Path) -> list[Stored]:
     """
     found: dict[tuple[CellId, str], Stored] = {}
     problems: list[str] = []
-    pool, room = Pool(_reread), bytearray(1 << 16)
+    pool, room = Pool(_reread), bytearray(1 << 20)
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
     try:
@@ -129,12 +129,14 @@ def _reread(file: str) -> Mapping[str, Any]:
 
 
 def _read_into(room: bytearray, file: str) -> memoryview:
-    """Return a file's content, read into the same memory as the last: what many leave free has no holes."""
+    """Return a file's content, read into the same memory as the last: what many leave free has no holes.
+
+    One that has no room there gets memory of its own.
+    """
     descriptor, size = border.open_file(file)
     try:
-        if size >= len(room):
-            room.extend(bytes(2 * size))
-        return memoryview(room)[: os.readv(descriptor, [room])]
+        into = room if size < len(room) else bytearray(size + 1)
+        return memoryview(into)[: os.readv(descriptor, [into])]
     finally:
         os.close(descriptor)
 

@@ -82,17 +82,15 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     entries = entries_of(context, survey, survey.stored)
     reasons = find_reasons(entries, options)
     served = frozenset(entry.cell.id for entry in entries if entry.cell.id not in reasons)
-    if not survey.plan.without(served):
-        return Result(entries=entries, served=served)
-    survey = make_ready(context, survey, options, served)
-    run = execute(context, survey, options, served, executor)
-    stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
-    executed = frozenset(record.run for record in run.records)
-    entries = entries_of(context, survey.seen_since(stored), stored, run.not_ready, executed)
-    return Result(
-        entries=without_refused(entries) if options.rerun else entries, served=served,
-        records=tuple(run.records), not_ready=tuple(run.not_ready),
-    )  # fmt: skip
+    result = Result(entries=entries, served=served)
+    if survey.plan.without(served):
+        survey = make_ready(context, survey, options, served)
+        run = execute(context, survey, options, served, executor)
+        stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
+        executed = frozenset(record.run for record in run.records)
+        entries = entries_of(context, survey.seen_since(stored), stored, run.not_ready, executed)
+        result = replace(result, entries=entries, records=tuple(run.records), not_ready=tuple(run.not_ready))
+    return replace(result, entries=without_refused(result.entries)) if options.rerun else result
 
 
 def find_reasons(

@@ -69,7 +69,7 @@ def plan_all(
 ) -> Planned:  # fmt: skip
     """Return what would be started, in that order, for the cells that have a reason to be run."""
     served = frozenset(c.id for x in survey.plan.launches for c in x.cells if c.id not in reasons)
-    tell_pins(context, survey.plan.launches, options)
+    tell_pins(context, survey.plan.without(served), options)
     looked, engine = look_ahead(context, survey, options, served), survey.host.engine
     plan = looked.survey.plan
     todo = [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in plan.launches]
@@ -98,7 +98,7 @@ def plan_all(
         seconds=max(by_gpu.values(), default=0.0),  # GPUs work side by side
         recorded=len(known_seconds(cells, survey.stored)), isolation=options.isolation.value,
         findings=looked.findings, not_run=tuple(
-            f"{words}: {count} cells: {why.value}" + (f" ({detail})" if detail else "")
+            f"{words}: {counted(count, 'cell')}: {why.value}" + (f" ({detail})" if detail else "")
             for words, beside in (("not run", False), ("controls not run", True))
             for why, count, detail in count_excluded([x for x in plan.excluded if x.cell.companion is beside])
         ),
@@ -151,9 +151,9 @@ def plan_text(planned: Planned) -> str:
         lines += [f"{job.version} on {job.gpu}: {array}", f"  {job.command}"]
     for launch in planned.launches:
         total += len(launch.cells)
-        cells = f"{len(launch.cells)} cells in {launch.where}"
+        cells = f"{counted(len(launch.cells), 'cell')} in {launch.where}"
         lines.append(f"{launch.version} on {launch.gpu}: {launch.action} {cells}")
-        lines.append(f"  {launch.served} cells have a current record and are not run again")
+        lines.append(f"  not run again: {counted(launch.served, 'cell')} with a current record")
         if launch.beside:
             beside = "of those to run were not selected: they control the others (--no-controls)"
             lines.append(f"  {launch.beside} {beside}")
@@ -168,7 +168,7 @@ def plan_text(planned: Planned) -> str:
         lines += [f"  {launch.command}"] if launch.command else []
     lines += [f"to fetch: {planned.fetch}"] if planned.fetch else []
     if total:
-        known = f"about {duration(planned.seconds)} for {total} cells (by {planned.recorded} records)"
-        unknown = f"not known for {total} cells: none was run before"
-        lines.append(f"time: {known if planned.recorded else unknown}")
+        known = f"about {duration(planned.seconds)}" if planned.recorded else "not known"
+        source = f"by {counted(planned.recorded, 'record')}" if planned.recorded else "none was run before"
+        lines.append(f"time: {known} for {counted(total, 'cell')} ({source})")
     return "\n".join([*lines, *finding_lines(planned.findings), *planned.not_run])

@@ -108,6 +108,8 @@ class Worker:
             if run.stop.is_set():
                 raise Stopped
             self._collect(folder / "out")
+            if time.monotonic() > self._due:
+                raise Overdue
             self._take_recorded(wait=False)
             self._feed(folder / "job")
             look_at_disk()
@@ -157,8 +159,6 @@ class Worker:
                     self._started = index
                     self.state.progress.now(self._name, str(task.cell.id))
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
-                if time.monotonic() > self._due:
-                    raise Overdue from None
                 return
             except BorderError as error:
                 stored = self._threads.submit(self.recorder.store, task, error, out / str(index))

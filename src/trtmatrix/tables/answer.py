@@ -118,15 +118,15 @@ class Grid:
 
     @property
     def measured(self) -> bool:
-        """Whether anything was measured, here or elsewhere."""
-        return any(mark.evidence.is_record for mark in self.marks)
+        """Whether anything was measured, here or elsewhere, if only controls."""
+        return any(entry.evidence.is_record for entry in self.table.entries())
 
     @property
     def title(self) -> str:
         """What was measured; a GPU is named only where something was measured on it."""
         if self.measured:
-            cells = (entry for mark in self.marks for entry in mark.cases)
-            absent = any(e.excluded is not None and e.excluded.why in _NO_SUCH_GPU for e in cells)
+            excluded = (entry.excluded for entry in self.table.entries())
+            absent = any(item is not None and item.why in _NO_SUCH_GPU for item in excluded)
             where = " · not in this host" if absent else ""
             return one_line(self.table.title.replace("TensorRT: ", "TensorRT on ")) + where
         return "TensorRT: not measured" + (", only reported" if any(m.reported for m in self.marks) else "")
@@ -134,7 +134,8 @@ class Grid:
     @property
     def earlier(self) -> str:
         """Which versions were measured, where all of that was earlier; then its marks need no sign."""
-        if not self.measured or any(mark.evidence is Evidence.MEASURED for mark in self.marks):
+        known = {mark.evidence for mark in self.marks}
+        if Evidence.RECORDED not in known or Evidence.MEASURED in known:
             return ""
         marks = zip(self.columns, *(row for _, row in self.rows), strict=True)
         names = [version.name for version, *at in marks if any(mark.evidence.is_record for mark in at)]
@@ -374,7 +375,10 @@ def _sum_up(
     if not tested:
         reported = any(mark.reported for grid in grids for mark in grid.marks)
         shown = ": what is shown is what others reported" if reported else ""
-        kind, sentence = "unsure", f"TensorRT was not measured{shown}."
+        what = (
+            "No finding was tested" if any(grid.measured for grid in grids) else "TensorRT was not measured"
+        )
+        kind, sentence = "unsure", f"{what}{shown}."
     if controls.wrong:
         kind, sentence = "bad", "The self-check failed: do not rely on these results."
     return kind, sentence, tuple(tiles)

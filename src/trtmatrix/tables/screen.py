@@ -55,6 +55,8 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
 def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
     """Yield a table's title, its versions, a line a finding, and what the marks mean."""
     yield from _note(grid.title, width)
+    if not grid.rows:
+        return
     known = [row for row in grid.rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
     rows = (known or list(grid.rows))[: max(most_rows, 0)]
     for names, columns, between, label in _looks(grid):

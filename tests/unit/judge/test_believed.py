@@ -163,6 +163,9 @@ EXPLAINED = {
     "the defect that was put in was not seen": entry_of(Verdict.PASS, control=Control.NEGATIVE),
     "what must be right is not: nothing at 10.7.0 can be": entry_of(Verdict.FAIL, control=Control.POSITIVE),
     "no TensorRT is involved: the graph or": entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
+    "no TensorRT is involved: the graph or the reference":
+        entry_of(Verdict.PASS, product=Product.ONNXRUNTIME, control=Control.NEGATIVE),
+    "the graph is right here: change the": entry_of(Verdict.PASS, Verdict.FAIL, product=Product.ONNXRUNTIME),
     "run it here, with the present repro and driver": entry_of(Verdict.FAIL, evidence=Evidence.RECORDED),
 }  # fmt: skip
 

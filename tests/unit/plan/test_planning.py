@@ -12,18 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nowhere import go_nowhere
 
+from trtmatrix.cli.commands import run_codes
+from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.judge.entry import Stored, find_expectation
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.order import estimate_seconds, group_cases, order_launches, split_launch
-from trtmatrix.plan.survey import Survey, take_survey
+from trtmatrix.plan.survey import Survey, digests_now, recorded_gpus, take_survey
 from trtmatrix.records.store import write_record
-from trtmatrix.run.perform import Options, announce
+from trtmatrix.run.perform import Options, announce, perform
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin
-from trtmatrix.suite.model import NO_GPU, Basis, Exclusion, Gpu, Product, Verdict
+from trtmatrix.suite.model import NO_GPU, Basis, Evidence, Exclusion, Gpu, Product, Verdict
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
@@ -37,15 +39,19 @@ def printed(*cells: Cell, excluded: tuple[Excluded, ...] = ()) -> str:
 
 
 def of_plan(plan: Plan) -> str:
+    survey, context = surveyed(plan)
+    reasons = {cell.id: "no record" for cell in survey.cells}
+    return plan_text(plan_all(context, survey, reasons, Options())) + "\n"
+
+
+def surveyed(plan: Plan) -> tuple[Survey, Context]:
     cells = tuple(cell for launch in plan.launches for cell in launch.cells)
     host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
     survey = Survey(host=host, scan=scan, cells=cells, plan=plan, stored=())
     cache = default_cache()
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
     matrix = make_matrix()
-    context = Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
-    reasons = {cell.id: "no record" for cell in cells}
-    return plan_text(plan_all(context, survey, reasons, Options())) + "\n"
+    return survey, Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
 
 
 def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
@@ -58,7 +64,7 @@ def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
     text = of_plan(Plan(launches=(far, short, long), excluded=(), boards=boards))
     assert [line for line in text.splitlines() if " on NVIDIA H200: " in line] == [
         "10.8.0 on NVIDIA H200: run 3 cells in python3",
-        "10.7.0 on NVIDIA H200: run 1 cells in python3",
+        "10.7.0 on NVIDIA H200: run 1 cell in python3",
         "10.7.0 on NVIDIA H200: pull, then run 3 cells in python3",
     ]
     assert text.count("on any of 2 equal boards; the command names the first") == 3
@@ -72,8 +78,18 @@ def test_controls_that_go_along_or_are_not_run_and_reasons_are_counted() -> None
     cells = (replace(BESIDE, companion=True), LEFT_OUT, LEFT_OUT)
     excluded = tuple(Excluded(cell=cell, why=Exclusion.NO_GPU) for cell in cells)
     assert printed(ASKED, excluded=excluded).splitlines()[-2:] == [
-        "not run: 2 cells: no NVIDIA GPU here", "controls not run: 1 cells: no NVIDIA GPU here",
+        "not run: 2 cells: no NVIDIA GPU here", "controls not run: 1 cell: no NVIDIA GPU here",
     ]  # fmt: skip
+
+
+def test_what_is_served_needs_no_lock() -> None:
+    """As in the run itself: only what would be started is refused."""
+    cells = [make_cell(REPRO, REPRO.cases[0], version) for version in ("10.7.0", "10.8.0")]
+    launches = tuple(Launch(version=cell.version, gpu=H200, cells=(cell,)) for cell in cells)
+    survey, context = surveyed(Plan(launches=launches, excluded=(), boards=(H200,)))
+    with pytest.raises(UsageError, match=r"--locked refuses[^\n]*\n  10.8.0: "):
+        plan_all(context, survey, {cells[1].id: "no record"}, Options(locked=True))
+    assert plan_all(context, survey, {}, Options(locked=True)).seconds == 0
 
 
 def test_an_image_that_several_versions_want_is_had_once() -> None:
@@ -104,6 +120,37 @@ def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp
     )
     (tmp_path / "cache" / "cases").mkdir(parents=True)
     assert "about 210 MB will be kept" in announce(context, survey.plan.launches, survey.host.engine)
+
+
+def test_a_cell_that_a_rerun_cannot_run_is_not_known(tmp_path: Path) -> None:
+    """Also where no other can be run: its record is not what was asked for."""
+    context = project(tmp_path, "onnxruntime")
+    survey = take_survey(context, Pull.NEVER)
+    cell = survey.cells[0]
+    record = make_record(cell, digests=digests_now(context, survey)[cell.id])
+    excluded = (Excluded(cell=cell, why=Exclusion.NOT_HERE),)
+    survey = replace(
+        survey, cells=(cell,), stored=(Stored(record=record, local=True),),
+        plan=Plan(launches=(), excluded=excluded),
+    )  # fmt: skip
+    for rerun, evidence, code in (
+        (False, Evidence.MEASURED, ExitCode.AS_EXPECTED),
+        (True, Evidence.NONE, ExitCode.MACHINERY),
+    ):
+        result = perform(context, survey, Options(rerun=rerun))
+        assert result.entries[0].evidence is evidence
+        assert combine_exit_codes(run_codes(context.selection, (), result)) is code
+
+
+def test_a_gpu_whose_records_disagree_has_no_known_compute_capability() -> None:
+    cells = [make_cell(REPRO, case) for case in REPRO.cases]
+    gpus = [
+        {"name": "NVIDIA H200", "compute": c, "driver": f"{n}"} for n, c in enumerate(("9.0", "8.9", None))
+    ]
+    stored = [Stored(record=make_record(c, gpu=g), local=True) for c, g in zip(cells, gpus, strict=True)]
+    assert recorded_gpus(stored)["h200"].compute is None
+    assert recorded_gpus(stored)["h200"].driver == "0, 1, 2"
+    assert recorded_gpus([stored[0], stored[2]])["h200"].compute == "9.0"
 
 
 # Which versions are shown without being asked for, and what the repros say of the newest ones.

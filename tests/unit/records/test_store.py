@@ -12,6 +12,7 @@ from builders import make_cell, make_record
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.judge.confirm import is_shared
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import (
     ENDS,
@@ -88,6 +89,16 @@ def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None
     assert files(tmp_path) == [str(path.relative_to(tmp_path))]
 
 
+@pytest.mark.parametrize("damage", ['{"schema": 1, "cell": ', '{"schema": 1, "cell": 3}'])
+def test_a_damaged_record_is_set_aside_and_a_large_one_read_after_it(damage: str, tmp_path: Path) -> None:
+    damaged = Path(write_record(tmp_path, data("r1")).file)
+    damaged.write_text(damage)
+    write_record(tmp_path, data("r2", log="x" * (1 << 21)))
+    with pytest.raises(ConfigError, match=r"^\S+r1.json:1: .*\n  set aside as r1.json.damaged"):
+        read_records(tmp_path)
+    assert by_run(read_records(tmp_path)) == {"r2": False}
+
+
 def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
     record: Record = write_record(tmp_path / "local", data())
     (new,) = publish(tmp_path, [record])
@@ -146,3 +157,18 @@ def test_nothing_may_be_missing(name: str) -> None:
     del data[name]
     with pytest.raises(RecordError, match=r"^f:1: "):
         record_from(data, "f")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"engine": {"engines": None}}, {"engine": {"engines": [3]}}, {"gpu": {"compute": "nine"}},
+        {"gpu": {"compute": 9.0}},
+    ],
+)  # fmt: skip
+def test_what_every_table_reads_has_its_own_shape(more: dict[str, Any]) -> None:
+    (part,) = more
+    with pytest.raises(RecordError, match=f"^f:1: {part}"):
+        record_from({**make_record(CELL).data, **more}, "f")
+    for unknown in ({"engine": None}, {"gpu": {"name": "NVIDIA H200", "compute": None}}):
+        assert not is_shared(record_from({**make_record(CELL).data, **unknown}))

@@ -34,10 +34,11 @@ from playing import (
 )
 from prepare.test_cases import Preparing
 
-from trtmatrix.common.errors import UsageError
+from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.run import worker
 from trtmatrix.run.execute import execute_plan
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Isolation
@@ -124,6 +125,30 @@ def test_a_probe_that_dies_is_started_again_for_what_is_left(
     ]  # fmt: skip
     ends = {record.cell.case: record.ended for record in performed.records}
     assert ends == {"a": "ran", "dies": cause, "b": "ran", "dies-too": cause, "c": "ran"}
+
+
+class Unheard(Dying):
+    """Its engine does not answer until the cell is long overdue, and then says that it is gone."""
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        if super().run(ready, folder, poll).code:
+            time.sleep(0.2)
+            raise MachineryError("the engine has gone away")
+        return Ended(code=0)
+
+
+def test_an_engine_that_goes_away_while_a_cell_is_overdue_costs_that_cell_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "OVERDUE_SECONDS", 0.0)
+    repro = make_repro(*(replace(case, seconds=0.1) for case in cases_of("dies", "b")))
+    cells = [make_cell(repro, case) for case in repro.cases]
+    performed = perform(tmp_path, Unheard(1, out_of_memory=False), cells, confirm=False)
+    ends = {record.cell.case: (record.ended, record.detail) for record in performed.records}
+    assert ends.pop("b") == ("ran", "")
+    ended, detail = ends["dies"]
+    assert ended == "launcher failed"
+    assert "the engine has gone away" in detail
 
 
 class Meeting(Playing):

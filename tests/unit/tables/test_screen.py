@@ -124,6 +124,19 @@ def test_many_findings_and_gpus_are_counted_where_they_have_no_room() -> None:
     assert "more to know: --full" in text
 
 
+def test_controls_alone_are_the_self_check_and_were_measured() -> None:
+    repro = make_repro(make_case("right", control=Control.POSITIVE), make_control())
+    values = zip(repro.cases, (175.0, 1373.4), strict=True)
+    answer = make_answer([make_entry(make_cell(repro, case), value) for case, value in values])
+    assert answer.sentence == "No finding was tested."
+    text = render_screen(answer)
+    assert text.splitlines()[:2] == [
+        "TensorRT on NVIDIA H200 · compute capability 9.0 · driver 580.159",
+        "0 tests run · self-check: 2 of 2 controls as expected",
+    ]
+    assert "not measured" not in text
+
+
 def test_a_control_that_comes_out_wrong_comes_first() -> None:
     control = make_entry(make_cell(case=make_control()), 175.0)
     answer = make_answer([make_entry(), control])
