@@ -58,4 +58,8 @@ def with_key(text: str) -> str:
     return replaced('"workarounds"', f'{text}, "workarounds"')
 
 
+RULE = (
+    '"rules": [{"what": "w", "graph": [{"op": ["A"], "attributes": {"keepdims": [%s]}}], "source": "s", '
+    '"at": [{"versions": "", "effect": "wrong", "basis": "read"}]}]'
+)
 TWIN = '"twins": [{"measure": "m", "label": "l", "cases": ["%s"], "reported": {%s}}]'

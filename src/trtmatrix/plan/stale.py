@@ -82,15 +82,15 @@ def find_reason(
         untold = "no job has told yet which boards and drivers the site's nodes have"
         return untold if gpu.remote and not gpu.seen else ELSEWHERE
     if outcome.cause is not None and outcome.cause.may_pass:
-        return f"the last run ended by what may pass: {outcome.cause.value}"
+        return f"the last run failed for a reason that may be gone: {outcome.cause.value}"
     if entry.excluded is not None:
         return None
     if rebuilds > 1 and entry.records[0].ended == RAN and (built := count_engines(entry.records)) < rebuilds:
         return f"{counted(built, 'engine')} of the {rebuilds} asked for (--rebuilds)"
     if confirm and entry.wanted:
         seen = "it" if entry.cell.case.control is None else "the control"
-        engines = f"{counted(entry.wanted, 'engine')} alone first ({full_words(outcome)})"
-        return f"{seen} is not believed yet: {engines}"
+        engines = f"{counted(entry.wanted, 'engine')} in a fresh process"
+        return f"{seen} must be confirmed by {engines} ({full_words(outcome)})"
     return None
 
 

@@ -123,6 +123,7 @@ def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run
                 except MachineryError as error:  # its cells are left out
                     run.progress.note(f"{launch.version.name}: {error}")
                     run.leave_out(launch, str(error).splitlines()[0])
+                    run.progress.more(CELLS, -len(launch.cells))
                     if run.images is not None:
                         run.images.ended(launch)
                 schedule.put(launch, ready)

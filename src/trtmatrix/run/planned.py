@@ -113,7 +113,7 @@ def _fetched(launch: Launch, downloads: Sequence[Download]) -> Iterator[str]:
         if name not in download.versions:
             continue
         if (first := download.versions[0]) != name:
-            yield f"its image is had for {first}"
+            yield f"shares the image of {first}"
             continue
         if download.reference:
             size = "its size is not known: it is not locked (nox -s lock -- --update)"

@@ -88,7 +88,8 @@ def keys_schema(kind: type[T]) -> dict[str, Any]:
 
 def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> str:  # noqa: ANN401
     """Return one problem. A rule about several keys says first which one it means: ``min: is above max``."""
-    inner = tuple(part for part in detail["loc"] if not str(part).startswith(("[", "(")))
+    *outer, last = detail["loc"] or ("[key]",)
+    inner = (*(p for p in outer if not str(p).startswith("(")), *([last] if last != "[key]" else []))
     path, value = (*at, *inner), detail["input"]
     rule = re.match(r"Value error, (\w+): (.*)", detail["msg"], re.DOTALL)
     match detail["type"]:

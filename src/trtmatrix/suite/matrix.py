@@ -256,8 +256,8 @@ _NAME = re.compile(r"(?:([a-z-]+)-)?(?=[0-9])")
 def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
     """Yield what no single key shows: a name that stands twice or is another product's, an unknown source."""
     value = document.value if isinstance(document.value, dict) else {}
-    known = [str(key) for key in value.get("sources") or ()]
-    entries = value.get("versions")
+    sources, entries = value.get("sources"), value.get("versions")
+    known = list(sources) if isinstance(sources, dict) else []
     first: dict[str, int] = {}
     for i, entry in enumerate(entries if isinstance(entries, list) else ()):
         facts = entry if isinstance(entry, dict) else {}

@@ -32,14 +32,15 @@ def specified(value: object = "") -> SpecifierSet:
         raise ValueError(f"{value!r} is no specifier such as '==10.7.0', '>=10.4,<10.8', '>=8.9'") from error
 
 
-def _param(value: object) -> object:
+def _scalar(value: object) -> object:
     if not isinstance(value, (str, int, float)):
-        raise ValueError("a parameter is text, a number, true or false")  # noqa: TRY004 - pydantic's way
+        raise ValueError("must be text, a number, true or false")  # noqa: TRY004 - pydantic's way
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("a parameter must be finite: strict JSON has no word for it")
+        raise ValueError("must be finite: strict JSON has no word for it")
     return value
 
 
+_Scalar = Annotated[Scalar, BeforeValidator(_scalar)]
 _Specified = Annotated[SpecifierSet, PlainValidator(specified)]
 _Text = Annotated[str, Field(min_length=1)]
 _VersionName = Annotated[str, Field(pattern=r"^(?:[a-z]+-)*\d+(?:\.\d+)*$")]
@@ -100,7 +101,7 @@ class Case:
     """
 
     id: Part
-    params: Mapping[str, Annotated[Scalar, BeforeValidator(_param)]]
+    params: Mapping[str, _Scalar]
     limits: Mapping[str, _Number] = field(default_factory=dict)
     control: Control | None = None
     defects: tuple[str, ...] = ()
@@ -191,7 +192,7 @@ class Step:
 
     op: _Patterns
     opset: _Specified = specified()
-    attributes: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    attributes: Mapping[str, tuple[_Scalar, ...]] = field(default_factory=dict)
     given: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
     types: Mapping[int, tuple[str, ...]] = field(default_factory=dict)

@@ -103,7 +103,7 @@ def test_an_image_that_several_versions_want_is_had_once() -> None:
     text = of_plan(Plan(launches=tuple(launches), excluded=(), boards=(H200,)))
     size = "its size is not known: it is not locked (nox -s lock -- --update)"
     assert text.count(f"  pulls example.org/a:1: {size}\n") == 1
-    assert text.count("  its image is had for 10.7.0\n") == 1
+    assert text.count("  shares the image of 10.7.0\n") == 1
     assert text.count(f"  pulls example.org/b:1: {size}\n  builds trtmatrix/made:1 from wheels\n") == 1
     assert "\nto fetch: 2 images, 10 to 34 GB each, downloaded in 1 to 5 min each at 1 Gbit/s\n" in text
 

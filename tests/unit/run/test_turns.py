@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from playing import RIGHT, WRONG, Playing, boards_of, cells_of, perform, stored
 
 from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.progress import Progress
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.run.tasks import Run
 from trtmatrix.suite.plan import Launch
@@ -47,9 +49,9 @@ class Noting(Playing):
         return [version for version, name in self.order if name == case]
 
 
-def run(folder: Path, launcher: Playing, *cases: str, boards: int = 1) -> Run:
+def run(folder: Path, launcher: Playing, *cases: str, boards: int = 1, **more: Any) -> Run:
     cells = cells_of(*cases, versions=(OLD, NEW))
-    return perform(folder, launcher, cells, *boards_of(boards), interleaved=True, rebuilds=3)
+    return perform(folder, launcher, cells, *boards_of(boards), interleaved=True, rebuilds=3, **more)
 
 
 @pytest.mark.parametrize("boards", [1, 2])
@@ -76,7 +78,8 @@ def test_a_doubtful_case_is_seen_again_once_and_a_probe_that_dies_costs_no_other
 
 
 def test_a_version_that_cannot_be_started_keeps_nobody_waiting(tmp_path: Path) -> None:
-    launcher = Noting(absent=OLD)
-    state = run(tmp_path, launcher, "a")
+    launcher, told = Noting(absent=OLD), io.StringIO()
+    state = run(tmp_path, launcher, "a", progress=Progress(told, full=True))
+    assert f"[3/3] sdpa-scale/a@{NEW}" in told.getvalue(), "what is left out is not waited for"
     assert launcher.visits("a") == [NEW] * 3
     assert [item.cell.version.name for item in state.not_ready] == [OLD]

@@ -78,6 +78,8 @@ MISTAKES = {
     "a library that is no number": (
         replaced('"10.7.0.23"', '"latest"'), 8, "versions[0].library.value", "no version number such as",
     ),
+    "an unknown key that starts like a path": ("'[x': 1\n" + GOOD, 1, "[x", "unknown key"),
+    "sources that are none": (replaced("\n  notes: {", " 5 # {"), 2, "sources", "key: value"),
     "a list at the top": ("- schema: 1\n", 1, "(top)", "key: value"),
 }  # fmt: skip
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reprosource import PLAIN, SOURCE, TWIN, parse, problems_of, replaced, with_key
+from reprosource import PLAIN, RULE, SOURCE, TWIN, parse, problems_of, replaced, with_key
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.model import Basis, Cause, Control, Product, Verdict, release_of
@@ -54,6 +54,9 @@ FACTS_MISTAKES = {
     "no capability": (replaced('"basis"', '"compute": "8.9", "basis"'), 8, "is no specifier such as"),
     "a defect's name": (with_key('"defects": {"2": {"what": "x"}}'), 10, "must match [a-z][a-z0-9]*"),
     "a twin of no case": (with_key(TWIN % ("b", "")), 10, "FACTS.twins[0].cases[0]: 'b' fits no case"),
+    "an attribute that is nothing": (
+        with_key(RULE % "None"), 10, "attributes.keepdims[0]: must be text, a number, true or false",
+    ),
     "work-around that is not there": (
         replaced('"case": "plain"', '"case": "plian"'), 10, "no case 'plian'; perhaps you meant 'plain'",
     ),
