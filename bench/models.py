@@ -1,8 +1,8 @@
-"""``python -m bench.models20 DIR``: writes 20 models with inputs and a models.yaml, for ``upgrade --models``.
+"""``python -m bench.models DIR``: writes 24 models with inputs and a models.yaml, for ``upgrade --models``.
 
-Four of torch's exports (where torch is here), three of ONNX's light networks with drawn weights and five of
-its node tests, seven graphs of the repros, and a perceptron of 500 MB (``--big BYTES`` for another size). All
-are drawn with fixed seeds. TensorRT 8.5's parser takes their opsets, but where a repro is about another.
+20 small ones (``--tag small``): four of torch's exports (where torch is here), nine of ONNX's node tests and
+seven graphs of the repros. Three of ONNX's light networks with drawn weights, and a perceptron of 500 MB
+(``--big BYTES`` for another size). All are drawn with fixed seeds. TensorRT 8.5's parser takes their opsets, but where a repro is about another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = NDArray[Any]
 LIGHT = ("squeezenet", "shufflenet", "resnet50")
 NODES = (
     "gru_defaults", "argmax_keepdims_random", "resize_upsample_scales_nearest", "top_k",
-    "softmax_large_number",
+    "softmax_large_number", "lstm_defaults", "conv_with_strides_padding", "instancenorm_example", "matmul_4d",
 )  # fmt: skip
 OPSET = 16
 """The newest that all importers of TensorRT 8.5 know."""
@@ -73,7 +73,7 @@ def light(name: str) -> Made:
     constants = {item.name for item in model.graph.initializer}
     (data,) = (item for item in model.graph.input if item.name not in constants)
     size = [dim.dim_value for dim in data.type.tensor_type.shape.dim]
-    return Made(name=name, tag="onnx", model=model, sample={data.name: draw(size)})
+    return Made(name=name, tag="network", model=model, sample={data.name: draw(size)})
 
 
 def draw(shape: Sequence[int]) -> Array:
@@ -140,7 +140,8 @@ def write(folder: Path, size: int) -> list[str]:
         onnx.save(made.model, place / "model.onnx")
         np.savez(place / "inputs.npz", **made.sample)  # type: ignore[arg-type]  # arrays alone
         files = f"file: {made.name}/model.onnx, inputs: {made.name}/inputs.npz"
-        lines.append(f"  - {{name: {made.name}, {files}, precision: {made.precision}, tags: [{made.tag}]}}")
+        tags = made.tag if made.tag in {"network", "big"} else f"small, {made.tag}"
+        lines.append(f"  - {{name: {made.name}, {files}, precision: {made.precision}, tags: [{tags}]}}")
     for name in ("vit", "cnn", "text", "quantized"):
         try:
             from tests.models import export
@@ -150,14 +151,14 @@ def write(folder: Path, size: int) -> list[str]:
             print(f"without torch's export {name}: {error!r}")
             continue
         files = f"file: {name}/model.onnx, inputs: {name}/inputs"
-        lines.append(f"  - {{name: {name}, {files}, tags: [torch]}}")
+        lines.append(f"  - {{name: {name}, {files}, tags: [small, torch]}}")
     (folder / "models.yaml").write_text("\n".join(lines) + "\n")
     return lines
 
 
 def main() -> None:
     """Write them and say where."""
-    parser = argparse.ArgumentParser(prog="python -m bench.models20", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.models", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--big", type=int, default=BIG, metavar="BYTES", help="size of the largest")
     args = parser.parse_args()
