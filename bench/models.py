@@ -2,7 +2,8 @@
 
 20 small ones (``--tag small``): four of torch's exports (where torch is here), nine of ONNX's node tests and
 seven graphs of the repros. Three of ONNX's light networks with drawn weights, and a perceptron of 500 MB
-(``--big BYTES`` for another size). All are drawn with fixed seeds. TensorRT 8.5's parser takes their opsets, but where a repro is about another.
+(``--big BYTES`` for another size). All are drawn with fixed seeds. TensorRT 8.5's parser takes their opsets,
+but where a repro is about another.
 """
 
 from __future__ import annotations
