@@ -15,7 +15,7 @@ from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
-from trtmatrix.upgrade.performance import MEASURES, make_performance, ratio_words
+from trtmatrix.upgrade.performance import BY_TURNS, MEASURES, TIMES, make_performance, ratio_words
 from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
 from trtmatrix.upgrade.report import (
     CaseLine,
@@ -242,7 +242,9 @@ def _tell_performance(
         mine = [line for line in lines if line.measure == measure]
         if beyond := [line for line in mine if line.beyond_limit]:
             cases = counted(sum(not line.why_not for line in mine), "case")
-            text = f"{measure}: {len(beyond)} of {cases} significantly beyond {limit:g}×, {worst(beyond)}"
+            apart = measure in TIMES and not any(BY_TURNS in line.clocks for line in beyond)
+            what = f"{measure}, measured in different runs" if apart else measure
+            text = f"{what}: {len(beyond)} of {cases} significantly beyond {limit:g}×, {worst(beyond)}"
             yield FactLine(topic=topic, text=text, weight=weight, known=known)
         silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
         if silent and measure == "latency":

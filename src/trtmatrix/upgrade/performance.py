@@ -42,6 +42,8 @@ TIMES = (*SPEEDS, "build time")
 MATTERS: Mapping[str, float] = {"build time": 1.0, "engine size": 2.0**20, "device memory": 2.0**20}
 """Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
 fourteen times as large costs nobody anything."""
+BY_TURNS = "by turns"
+"""Said of figures whose engines were built and timed A B A B; others may tell of a busy host."""
 Engine = Mapping[str, Any]
 
 
@@ -172,7 +174,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         p_value = next((value for value in found if value is not None), None)
         clocks = [[figure.sm_mhz for figure in side if figure.sm_mhz is not None] for side in sides]
         clocked = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
-        known = "; ".join(filter(None, (clocked, warmth, "by turns" if turns else "")))
+        known = "; ".join(filter(None, (clocked, warmth, BY_TURNS if turns else "")))
         beyond = not why_not and p_value_beyond(before, after, limit) is not None
         yield replace(
             line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
