@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +39,11 @@ GOOD = "onnxruntime-1.31.1"
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """How a command ended: its code, the JSON that it printed, what it told, how long it took."""
+    """How a command ended: its code, the JSON that it printed, what it told."""
 
     code: int
     data: dict[str, Any]
     told: str
-    seconds: float
 
     def cell(self, case: str, version: str = GOOD) -> dict[str, Any]:
         """Return the cell of a case in the table that was printed."""
@@ -76,19 +74,18 @@ class Project:
 
     def run(self, *words: str, prefix: Sequence[str] = (), seconds: float = 300) -> Done:
         """Run to the end."""
-        started = time.monotonic()
         process = self.start(*words, prefix=prefix)
         try:
             code = process.wait(timeout=seconds)
         finally:
             end(process)
-        return self.done(code, time.monotonic() - started)
+        return self.done(code)
 
-    def done(self, code: int, seconds: float = 0) -> Done:
+    def done(self, code: int) -> Done:
         """Read what the last run printed."""
         text = (self.folder / "printed").read_text()
         told = (self.folder / "told").read_text()
-        return Done(code=code, data=json.loads(text) if text else {}, told=told, seconds=seconds)
+        return Done(code=code, data=json.loads(text) if text else {}, told=told)
 
     def records(self) -> list[dict[str, Any]]:
         """Return all records."""
