@@ -142,11 +142,11 @@ fi
 if odd=$(tar -tPf "$folder/files.tar" | grep -E '^/|(^|/)\.\.(/|$)'); then
     refuse 1 "the pack holds what is no plain file: $odd"
 fi
-mkdir -p "$(dirname "$into")"
-scratch=$(mktemp -d "$(dirname "$into")/.trtmatrix-unpack.XXXXXX")
+{ mkdir -p "$(dirname "$into")" && scratch=$(mktemp -d "$(dirname "$into")/.trtmatrix-unpack.XXXXXX"); } ||
+    refuse 2 "--into $into: cannot be written: name another folder"
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM HUP
-tar -xf "$folder/files.tar" -C "$scratch" --no-same-owner --touch
+tar -xf "$folder/files.tar" -C "$scratch" --no-same-owner --touch || refuse 3 "tar failed: perhaps the disk is full"
 (cd "$scratch" && find . -type f) >"$scratch.list"
 trap 'rm -rf "$scratch" "$scratch.list"' EXIT
 changed=''
@@ -161,12 +161,15 @@ folder by --into"
 
 if [ -n "$venv" ]; then
     check_platform wheels "$(echo "$(uname -s)/$(uname -m)" | as_registries_say)" --no-venv
-    found='' version=''
-    for each in ${python:-python3 $(of python | sed 's/^/python/')}; do
+    found='' version='' others=$(of python | sed 's/^/python/')
+    while IFS= read -r each; do
         if [ -z "$found" ] && version=$("$each" -c 'import sys, venv; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); then
             case " $(of python | tr '\n' ' ')" in *" $version "*) found=$each ;; esac
         fi
-    done
+    done <<LINES
+${python:-python3
+$others}
+LINES
     [ -n "$found" ] || refuse 2 "the wheels of this pack are for Python $(of python | tr '\n' ' ')with its venv: name one by \
 --python PATH, pack again with --for-python X.Y, or --no-venv"
     if [ -e "$into/.venv" ] || [ -L "$into/.venv" ]; then
@@ -202,16 +205,14 @@ LINES
 fi
 while IFS= read -r file; do
     if [ ! -e "$into/$file" ]; then
-        mkdir -p "$(dirname "$into/$file")"
-        mv "$scratch/$file" "$into/$file"
+        { mkdir -p "$(dirname "$into/$file")" && mv "$scratch/$file" "$into/$file"; } ||
+            refuse 3 "$into/${file#./} cannot be written"
     fi
 done <"$scratch.list"
 mark=$into/.venv/made-by-trtmatrix-unpack
 if [ -n "$venv" ] && [ "$(cat "$mark" 2>/dev/null)" != "$(of pack)" ]; then
     echo "making the suite's environment"
-    rm -rf "$into/.venv"
-    mkdir "$into/.venv"
-    : >"$mark"
+    { rm -rf "$into/.venv" && mkdir "$into/.venv" && : >"$mark"; } || refuse 3 "$into/.venv cannot be written"
     "$found" -m venv --without-pip "$into/.venv" || refuse 3 "$found -m venv failed"
     for pip in "$into"/wheelhouse/pip-*.whl; do :; done
     inner=$into/.venv/bin/python
@@ -225,5 +226,10 @@ fi
 if [ -n "$(of image)" ] && [ -z "$engine" ]; then
     echo "THE IMAGES WERE NOT LOADED ($why); start this again for them"
 fi
+run="-m trtmatrix run --offline --trt $(of version | tr '\n' ',' | sed 's/,$//')"
 echo "next:"
-echo "  cd '$into' && .venv/bin/python -m trtmatrix run --offline --trt $(of version | tr '\n' ',' | sed 's/,$//')"
+if [ -n "$venv" ]; then
+    echo "  cd '$into' && .venv/bin/python $run"
+else
+    echo "  cd '$into' && PYTHONPATH=src python3 $run   (a Python that has what wheelhouse/suite-X.Y.txt names)"
+fi

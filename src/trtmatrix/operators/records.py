@@ -19,6 +19,7 @@ from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.jsontext import parse_json, to_json
 from trtmatrix.common.paths import whole_file
+from trtmatrix.common.words import one_line
 from trtmatrix.operators.verdicts import Row, Verdict, is_chosen
 from trtmatrix.suite.model import Product, release_of
 
@@ -114,7 +115,7 @@ def parse_record(packed: bytes) -> OperatorRecord:
     rows = {
         name: Row(
             name=name, operator=str(operator), opset=int(opset), verdict=Verdict(verdict),
-            detail=str(data["messages"][place]) if place >= 0 else "", seconds=float(seconds),
+            detail=one_line(str(data["messages"][place])) if place >= 0 else "", seconds=float(seconds),
             before=Verdict(before[0]) if before else None,
         )
         for name, (verdict, operator, opset, seconds, place, *before) in data["cases"].items()

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trtmatrix.common.words import one_line
 from trtmatrix.operators.cases import Case
 from trtprobe import ends, operators
 
@@ -114,10 +115,10 @@ def is_chosen(case: Case | Row, patterns: Sequence[str]) -> bool:
 
 
 def row_of(case: Case, verdict: Verdict, detail: str, seconds: object = 0.0) -> Row:
-    """Return a case's row; ``detail`` is cut, ``seconds`` may be anything that the probe wrote."""
+    """Return a case's row; ``detail`` is cut and made printable, ``seconds`` may be of any type."""
     return Row(
         name=case.name, operator=case.operator, opset=case.opset, verdict=verdict,
-        detail=" ".join(detail.split())[:WORDS],
+        detail=one_line(detail, WORDS),
         seconds=round(float(seconds), 4) if isinstance(seconds, (int, float)) else 0.0,
     )  # fmt: skip
 

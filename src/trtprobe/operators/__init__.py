@@ -199,17 +199,20 @@ class Operators:
                 continue
             memory = code == -signal.SIGKILL and oom_kills() > self.oom_kills
             self.oom_kills += memory
+            if code is None:
+                words = (
+                    HUNG,
+                    "not done after %g s" % (process.task["seconds"] if process.task else WARM_SECONDS),
+                )
+            elif memory:
+                words = MEMORY, "the kernel killed it: the memory of the container or host is full"
+            else:
+                words = ends.CRASHED, exit_words(code, finished=False)
             if process.task:
-                if code is None:
-                    words = HUNG, "not done after %g s" % process.task["seconds"]
-                elif memory:
-                    words = MEMORY, "the kernel killed it: the memory of the container or host is full"
-                else:
-                    words = ends.CRASHED, exit_words(code, finished=False)
                 self.record(process, {"ended": words[0], "detail": words[1]})
             elif not process.ready:
                 self.most -= 1  # there may be no memory for more
-                why = process.unusable or "not ready in %g s" % WARM_SECONDS
+                why = process.unusable or words[1]
                 print("a process did not become ready: %s" % why, flush=True)
                 if self.most < 1:
                     raise Stopped(why)

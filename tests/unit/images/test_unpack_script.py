@@ -145,7 +145,7 @@ def test_a_whole_pack_is_loaded_and_the_second_time_changes_nothing(
     assert not list(pack.parent.glob(".trtmatrix-*"))
     assert (pack.parent / "into" / "src" / "a.py").read_bytes() == b"print()\n"
     printed = capfd.readouterr().out
-    assert "-m trtmatrix run --offline --trt onnxruntime-1.31.1" in printed
+    assert "PYTHONPATH=src python3 -m trtmatrix run --offline --trt onnxruntime-1.31.1" in printed
     before = tree_of(pack.parent / "into")
     assert unpack(pack) == 0
     assert (engine.loaded, tree_of(pack.parent / "into")) == (LOADED, before)
@@ -218,6 +218,19 @@ def test_what_the_wheels_cannot_be_used_with_is_told_before_anything_is_loaded(
     assert engine.loaded == []
 
 
+def test_a_folder_that_cannot_be_written_is_no_damage_of_the_pack(
+    pack: Path, engine: StandIn, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert unpack(pack, "--into=/proc/x/y") == ExitCode.USAGE
+    assert "--into /proc/x/y: cannot be written" in capfd.readouterr().err
+    assert engine.loaded == []
+    target = pack.parent / "into"
+    target.mkdir()
+    (target / "src").write_text("a file where a folder must be")
+    assert unpack(pack) == ExitCode.MACHINERY
+    assert "into/src/a.py cannot be written" in capfd.readouterr().err
+
+
 def test_an_environment_of_somebody_else_is_left_as_it_is(
     pack: Path, engine: StandIn, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,6 +238,8 @@ def test_an_environment_of_somebody_else_is_left_as_it_is(
     own = pack.parent / "into" / ".venv" / "mine.txt"
     own.parent.mkdir(parents=True)
     own.write_text("x")
-    assert unpack(pack, f"--python={sys.executable}") == ExitCode.USAGE
+    python = pack.parent / "my python"
+    python.symlink_to(sys.executable)
+    assert unpack(pack, f"--python={python}") == ExitCode.USAGE
     assert "this script did not make it" in capfd.readouterr().err
     assert (own.read_text(), engine.loaded) == ("x", [])

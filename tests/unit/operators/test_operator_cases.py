@@ -167,6 +167,13 @@ def test_a_crash_is_told_with_the_product_s_last_words() -> None:
     assert (found.verdict, found.detail) == (Verdict.CRASHED, "killed by SIGSEGV; Assertion failed: nbDims")
 
 
+def test_what_a_terminal_or_a_file_would_not_take_is_left_out_of_a_message() -> None:
+    done = {"ended": operators.BUILDER, "detail": "bad \udc80 byte,\x1b[31m red\n" + "x" * 400}
+    found = judge(make_case("t", "T"), ONES, done, {})
+    assert found.detail.startswith("bad byte, [31m red xxx")
+    assert len(found.detail) == 300
+
+
 def test_an_error_that_stays_with_the_context_is_a_crash_although_outputs_came() -> None:
     found = judge(make_case("t", "T"), ONES, {"ended": ends.RAN, "trouble": "illegal address"}, ONES)
     assert found.verdict is Verdict.CRASHED

@@ -139,6 +139,14 @@ def test_what_cannot_be_read_or_handed_over_is_trouble_of_the_host(
     assert ENDED[record["ended"]] is Verdict.NOTHING
 
 
+def test_a_product_that_kills_each_process_that_opens_it_is_told_as_that(
+    run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operators, "open_backend", lambda _: os.kill(os.getpid(), signal.SIGSEGV))
+    with pytest.raises(Stopped, match="killed by SIGSEGV"):
+        run_tasks({"model": "well"})
+
+
 def test_what_waits_for_a_fresh_process_is_run_in_its_order(run_tasks: RunTasks) -> None:
     tasks = [{"model": "well", "alone": True, "order": order} for order in (2, 1, 0)]
     records = run_tasks(*tasks)
