@@ -245,6 +245,8 @@ def _tell_performance(
             apart = measure in TIMES and not any(BY_TURNS in line.clocks for line in beyond)
             what = f"{measure}, measured in different runs" if apart else measure
             text = f"{what}: {len(beyond)} of {cases} significantly beyond {limit:g}×, {worst(beyond)}"
+            if len(mine) == 1:
+                text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, significantly beyond {limit:g}×"
             yield FactLine(topic=topic, text=text, weight=weight, known=known)
         silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
         if silent and measure == "latency":

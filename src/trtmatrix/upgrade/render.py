@@ -136,17 +136,18 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     the verdict comes again last.
     """
     wrap, several = partial(_wrap, width=width), len(upgrade.models) > 1
-    head = [*_head(upgrade, width, 2), *wrap(upgrade.summary, 2, 2, most=4)]
+    title_and_verdict, narrow = _head(upgrade, width, 2), width < NARROW
+    head = [*title_and_verdict, *wrap(upgrade.summary, 2, 2, most=4)]
     rows, below = list[str](), list[str]()
     if several:  # a line a model, the worst first, as wide as the terminal allows
-        models = model_table(upgrade, narrow=width < NARROW)
+        models = model_table(upgrade, narrow=narrow)
         shown = (models.heads, *models.rows[:ROWS])
-        lines = [[shorten(words_of(value), 24) for value in row] for row in shown]
+        lines = [[shorten(words_of(value), 20 if narrow else 24) for value in row] for row in shown]
         texts = tabulate(lines, tablefmt="plain", disable_numparse=True).splitlines()
         more = len(models.rows) - ROWS
         texts += [f"… {more} more: --full"] if more > 0 else []
         texts += ["errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"]
-        rows = ["", *(text.rstrip()[:width] for text in texts)]
+        rows = ["", *(text[:width].rstrip() for text in texts)]
     else:
         below = ["", "What it rests on", *wrap(_count_evidence(upgrade), 2, 4, most=3)]
         left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
@@ -156,14 +157,15 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
         told = f"Since {since.file}: {len(since.gone)} gone, {len(since.same)} as before, new: {new}"
         below += ["", *wrap(told, most=4)]
     title, steps = "To settle it", []
-    for item in upgrade.lacking:
+    for item in upgrade.lacking if len(rows) < STEPS else ():
         command = _break_command(item.command, width, "    ") if item.command else ()
         steps.append([*wrap(item.what, 2, 4, most=2), *command])
     if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
         title, steps = "Before you move", [wrap(upgrade.engines[0].text, 2, 4)]
     below += [*_fill(title, steps, min(STEPS, 29 - len(rows)), "more command"), ""]
-    below += ["All of it: --full, or -o report.html (.md, .json)", _head(upgrade, width, 2)[-1]]
-    why = [_fact_lines(reason, width, marked=True, most=2) for reason in upgrade.reasons]
+    below += ["All of it: --full, or -o report.html (.md, .json)", title_and_verdict[-1]]
+    most = 1 if several else 2
+    why = [_fact_lines(reason, width, marked=True, most=most) for reason in upgrade.reasons]
     room = HEIGHT - len(head) - len(rows) - len(below)
     return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
 
