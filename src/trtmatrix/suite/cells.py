@@ -135,4 +135,4 @@ def nearest_names(option: str, name: str, known: Sequence[str]) -> str:
     """Say that nothing has this name, and which names are near it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"perhaps you meant {', '.join(near)}" if near else f"known: {', '.join(known[:20])}"
-    return f"{option} {name}: nothing is called so; {hint} (python -m trtmatrix list shows all)"
+    return f"{option} {name}: nothing has this name; {hint} (python -m trtmatrix list shows all)"

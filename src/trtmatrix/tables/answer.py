@@ -18,7 +18,7 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro
 from trtmatrix.tables.remarks import find_contradicted
-from trtmatrix.tables.summary import DOCTOR, count_products, reason_words
+from trtmatrix.tables.summary import DOCTOR, count_products, count_reasons, reason_words
 from trtmatrix.tables.table import Table, make_tables
 
 
@@ -210,14 +210,19 @@ def make_answer(
         if table.columns[0].product is Product.TENSORRT:
             grids.append(Grid(table=table, rows=tuple(rows)))
     counts, controls = count_products(entries)[0], count_controls(entries)
-    why_not = reason_words(counts.reasons).removeprefix(f"{counts.not_run} ")  # a single one needs no count
+    why_not = reason_words(counts.reasons)
     not_run = f"{counted(counts.not_run, 'TensorRT test')}: {why_not}" if counts.not_run else ""
     news = tuple(sorted(_news(entries, grids, not_run, controls), key=lambda item: item.rank))
+    not_run = "" if any(item.word == "NOT RUN" for item in news) else not_run
+    older = [e for e in entries if e.evidence is Evidence.RECORDED and e.excluded and not e.cell.companion]
+    if older and seconds is not None:  # a run was to run them
+        shown = f"{counted(len(older), 'earlier result')} shown instead: {reason_words(count_reasons(older))}"
+        not_run = "; ".join(filter(None, (not_run, shown)))
     kind, sentence, tiles = _sum_up(entries, grids, controls)
     return Answer(
         kind=kind, sentence=sentence, tiles=tiles, grids=tuple(grids), products=tuple(_products(entries)),
         news=news, ran=what_ran(entries, seconds), next=_next(entries, controls, again, cost),
-        not_run="" if any(item.word == "NOT RUN" for item in news) else not_run,
+        not_run=not_run,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from tabulate import tabulate
 
 from trtmatrix.judge.entry import Standing
 from trtmatrix.suite.matrix import ImageOrigin, Version, WheelsOrigin
+from trtmatrix.suite.model import Product
 from trtmatrix.suite.repros import Case, Repro
 
 Rows = Sequence[tuple[Repro, Case]]
@@ -25,14 +26,17 @@ def origin_text(version: Version) -> str:
 
 def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> str:
     """Return the lists for a terminal; ``standings``: how the results of each version are known."""
-    lines = []
+    lines, extra = [], False
     for version in versions:
         recalled = [n for n, fact in version.facts().items() if fact.known.value == "recalled"]
         known = version.library.known.value + (f" (recalled: {', '.join(recalled)})" if recalled else "")
-        name, results = version.name + (" +" if version.addition else ""), standings[version.name].value
+        standing, on_trt = standings[version.name], version.product is Product.TENSORRT
+        extra |= (added := version.addition and on_trt)
+        results = standing.value if on_trt or standing is not Standing.PLANNED else "run here"
+        name = version.name + (" +" if added else "")
         lines.append((name, results, version.library.value, known, origin_text(version)))
     parts = [tabulate(lines, ("version", "results", "library", "known", "origin"), disable_numparse=True)]
-    if any(version.addition for version in versions):
+    if extra:
         parts.append(
             "+ an extra version: while it is planned, with nothing measured or reported of it,\n"
             "  tables show it only where --trt names it"

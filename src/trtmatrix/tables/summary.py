@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.common.words import counted, one_line
@@ -58,7 +58,7 @@ def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
         mine = [entry for entry in entries if entry.cell.version.product is product]
         here = [entry for entry in mine if entry.evidence is Evidence.MEASURED]
         not_run = [entry for entry in mine if not entry.evidence.is_record]
-        verdicts, reasons = Counter(entry.verdict for entry in here), Counter(map(_reason, not_run))
+        verdicts = Counter(entry.verdict for entry in here)
         built, vain = verdicts[Verdict.BUILT], verdicts[Verdict.NO_VERDICT]
         counts = Counts(
             product=product, cells=len(mine), measured=len(here) - built - vain, built=built,
@@ -66,11 +66,17 @@ def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
             executed=sum(entry.executed for entry in mine),
             from_store=sum(not entry.executed for entry in here),
             surprises=sum(entry.surprise for entry in mine),
-            reasons=tuple(replace(reason, count=count) for reason, count in reasons.most_common()),
+            reasons=count_reasons(not_run),
         )  # fmt: skip
         if mine or product is Product.TENSORRT:
             found.append(counts)
     return tuple(found)
+
+
+def count_reasons(entries: Iterable[Entry]) -> tuple[NotRun, ...]:
+    """Return why cells were not run, each reason with how many there are of it, the commonest first."""
+    found = Counter(map(_reason, entries)).most_common()
+    return tuple(replace(reason, count=count) for reason, count in found)
 
 
 def _reason(entry: Entry) -> NotRun:
@@ -100,10 +106,10 @@ def headline(counts: Counts) -> str:
 
 
 def reason_words(reasons: Sequence[NotRun]) -> str:
-    """Return the counted reasons; the first that ``doctor`` has a remedy for says so."""
+    """Return the reasons, counted where there are several; the first with a remedy of ``doctor`` says so."""
     curable = next((reason for reason in reasons if reason.why in DOCTOR and not reason.told), None)
     return ", ".join(
-        f"{reason.count} {reason.text}" + (" (doctor says how)" if reason is curable else "")
+        f"{reason.count} " * (len(reasons) > 1) + reason.text + " (doctor says how)" * (reason is curable)
         for reason in reasons
     )
 

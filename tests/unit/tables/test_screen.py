@@ -17,15 +17,17 @@ from builders import (
     make_reported,
     make_repro,
     make_unknown,
+    make_version,
 )
 from goldenfile import check_golden
 from nowhere import go_nowhere
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.judge.entry import Entry
-from trtmatrix.suite.model import NO_GPU, Cause, Control, Exclusion, Gpu, Verdict
+from trtmatrix.judge.entry import Entry, Standing
+from trtmatrix.suite.model import NO_GPU, Cause, Control, Evidence, Exclusion, Gpu, Verdict
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
+from trtmatrix.tables.render_list import list_text
 from trtmatrix.tables.screen import LINES, print_text, render_screen
 
 ACCEPTANCE = ["--trt", "10.7.0,10.8.0", "--repro", "sdpa-scale"]
@@ -137,6 +139,16 @@ def test_controls_alone_are_the_self_check_and_were_measured() -> None:
     assert "not measured" not in text
 
 
+def test_a_run_says_what_it_could_not_run_and_shows_earlier_results_of() -> None:
+    cells = [make_cell(TRANSPOSE, case) for case in TRANSPOSE.cases]
+    entries = [make_entry(c, evidence=Evidence.RECORDED, excluded=Exclusion.NO_GPU) for c in cells]
+    line = "Not run: 16 earlier results shown instead: no NVIDIA GPU here"
+    assert line in render_screen(make_answer(entries, seconds=1.0)).splitlines()
+    assert "Not run" not in render_screen(make_answer(entries)), "a mere look was to run nothing"
+    companions = [replace(entry, cell=replace(entry.cell, companion=True)) for entry in entries]
+    assert "Not run" not in render_screen(make_answer(companions, seconds=1.0))
+
+
 def test_a_control_that_comes_out_wrong_comes_first() -> None:
     control = make_entry(make_cell(case=make_control()), 175.0)
     answer = make_answer([make_entry(), control])
@@ -210,3 +222,13 @@ def test_in_a_terminal_colours_add_nothing_and_what_is_broken_on_purpose_stays_p
     assert ["\x1b[" in line for line in lines] == [True, False, True, True]
     assert "\x1b[1;31mBAD" in lines[0]
     assert "\x1b[1;31mDON'T  (exit code 11)" in lines[3]
+
+
+def test_what_runs_on_any_cpu_is_neither_planned_nor_an_extra_version() -> None:
+    versions = [replace(make_version(name), addition=True) for name in ("11.0.0", "onnxruntime-1.31.1")]
+    text = list_text(versions, (), dict.fromkeys((v.name for v in versions), Standing.PLANNED))
+    rows = [line.split()[:3] for line in text.splitlines()]
+    assert ["11.0.0", "+", "planned"] in rows
+    assert ["onnxruntime-1.31.1", "run", "here"] in rows
+    assert "+ an extra version" in text
+    assert "extra" not in list_text(versions[1:], (), {versions[1].name: Standing.PLANNED})
