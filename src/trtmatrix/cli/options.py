@@ -260,8 +260,9 @@ COMMANDS: dict[str, Command] = {
          opt("--output -o FILE", "also write .html, .md or .json; may be repeated", type=Path, **LIST), FULL,
          JSON),
         "--trt 8.6.0", "operators.command",
-        "Exit codes: 0 the suite was run or shown, whatever came of it; with a model: 1 an operator of it "
-        "went wrong\n or is refused at one of the versions, or a node is known to fail."),
+        "Exit codes: 0 the suite was run or shown, whatever came of it; 3 a version could not be run,\n"
+        " or trouble of this host left a case without a result; with a model: 1 an operator went wrong\n"
+        " or is refused at one of the versions, or a node is known to fail."),
     "report": Command(
         "write the whole matrix as one page with filters", "files select where",
         (opt("--output -o FILE", ".html, .md or .json; may be repeated (default: report.html)", type=Path,

@@ -60,6 +60,10 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         raise UsageError("--executor slurm: operators are tested on this host alone")
     selection, folder = options.project.selection, options.write
     if options.file is not None:
+        if options.output or folder is not None:
+            raise UsageError(
+                f"{'--output' if options.output else '--write'}: not with a model; --json prints all"
+            )
         return _check_model(options, options.file)
     if folder is not None:  # nothing is run
         suite = open_suite(options.project.cache or default_cache())

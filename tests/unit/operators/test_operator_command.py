@@ -122,6 +122,8 @@ def test_a_model_s_operators_are_held_against_tests_of_its_opset_with_the_static
     )
     assert "Not run at 10.8.0: nox -s operators -- --trt 10.8.0" in text
     assert re.search(r"held against \d+ rules at 8\.5\.3\.1, 8\.6\.0, 10\.8\.0", text)
+    assert cli.run([*words, str(model), "--output=o.html"]) == 2
+    assert "--output: not with a model; --json prints all" in capsys.readouterr().err
     assert cli.run([*words, str(model), "--trt", "8.6.0,abc"]) == 2
     assert "--trt abc: no release of TensorRT such as 8.6.1, and no version" in capsys.readouterr().err
     assert cli.run([*words, str(model), "--json"]) == 1
