@@ -61,12 +61,10 @@ def read_calibration() -> Calibration:
 
 def read_entry(key: str) -> dict[str, Any] | None:
     """Return what the calibration holds of a noise key, as it is written; None where it has none."""
-    entry: dict[str, Any] | None = _installed()["cases"].get(key)
-    return entry
+    cases: dict[str, dict[str, Any]] = _installed()["cases"]
+    return cases.get(key)
 
 
 @cache
-def _installed() -> dict[str, Any]:
-    file = Path(trtmatrix.__file__).with_name("calibration.json")
-    data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return data
+def _installed() -> Any:  # noqa: ANN401 - JSON of ours
+    return json.loads(Path(trtmatrix.__file__).with_name("calibration.json").read_text(encoding="utf-8"))

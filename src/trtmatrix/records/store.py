@@ -181,10 +181,8 @@ def publish(results: Path, records: Iterable[Record]) -> list[Path]:
 
 def kept_digests(record: Record) -> Iterator[str]:
     """Yield the digests of the outputs that a record names as kept."""
-    for facts in record.data.get("kept", {}).values():
-        digest = facts.get("sha256")
-        if isinstance(digest, str) and len(digest) == 64 and set(digest) <= set("0123456789abcdef"):
-            yield digest
+    kept = record.data.get("kept", {}).values()  # their shape was checked as the record was read
+    yield from (facts["sha256"] for facts in kept if "sha256" in facts)
 
 
 def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, Any]:

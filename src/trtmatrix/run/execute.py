@@ -122,7 +122,7 @@ def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run
                     ready = run.launcher_of(launch).make_ready(launch)
                 except MachineryError as error:  # its cells are left out
                     run.progress.note(f"{launch.version.name}: {error}")
-                    run.leave_out(launch, str(error).splitlines()[0])
+                    run.leave_out(launch, str(error).partition("\n")[0])
                     run.progress.more(CELLS, -len(launch.cells))
                     if run.images is not None:
                         run.images.ended(launch)

@@ -193,20 +193,15 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
 
     cache = context.project.cache
     cells = [cell for launch in launches for cell in launch.cells]
-    new = {
-        launch.version.name
-        for launch in launches
-        if launch.image is None and not is_here(context.project, launch)
-    }
-    cases = {(c.repro.id, c.case.id) for c in cells if not (cache / "cases").is_dir()}
-    size = len(new) * ENVIRONMENT_BYTES
-    images = [launch for launch in launches if launch.image]
+    new = {x.version.name for x in launches if x.image is None and not is_here(context.project, x)}
+    cases = set() if (cache / "cases").is_dir() else {(cell.repro.id, cell.case.id) for cell in cells}
+    environments, images = len(new) * ENVIRONMENT_BYTES, [launch for launch in launches if launch.image]
     fetched = [image_words(images, context.lock, engine, context.matrix.registry)] if images else []
-    fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(size)}"] if new else []
+    fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(environments)}"] if new else []
     words = " and ".join(filter(None, fetched))
     parts = [f"{counted(len(cells), 'test')} to run", f"to fetch: {words}" if words else "nothing to fetch"]
-    if size := size + len(cases) * CASE_BYTES:
-        parts.append(f"about {gigabytes(size)} will be kept in {cache}")
+    if kept := environments + len(cases) * CASE_BYTES:
+        parts.append(f"about {gigabytes(kept)} will be kept in {cache}")
     return "; ".join(parts)
 
 

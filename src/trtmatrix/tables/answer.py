@@ -210,8 +210,8 @@ def make_answer(
         if table.columns[0].product is Product.TENSORRT:
             grids.append(Grid(table=table, rows=tuple(rows)))
     counts, controls = count_products(entries)[0], count_controls(entries)
-    why_not = reason_words(counts.reasons)
-    not_run = f"{counted(counts.not_run, 'TensorRT test')}: {why_not}" if counts.not_run else ""
+    left = counted(counts.not_run, "TensorRT test")
+    not_run = f"{left}: {reason_words(counts.reasons)}" if counts.not_run else ""
     news = tuple(sorted(_news(entries, grids, not_run, controls), key=lambda item: item.rank))
     not_run = "" if any(item.word == "NOT RUN" for item in news) else not_run
     older = [e for e in entries if e.evidence is Evidence.RECORDED and e.excluded and not e.cell.companion]
