@@ -27,6 +27,7 @@ from trtmatrix.judge.entry import Entry, Standing
 from trtmatrix.suite.model import NO_GPU, Cause, Control, Evidence, Exclusion, Gpu, Verdict
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
+from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_list import list_text
 from trtmatrix.tables.screen import LINES, print_text, render_screen
 
@@ -129,7 +130,9 @@ def test_many_findings_and_gpus_are_counted_where_they_have_no_room() -> None:
 def test_controls_alone_are_the_self_check_and_were_measured() -> None:
     repro = make_repro(make_case("right", control=Control.POSITIVE), make_control())
     values = zip(repro.cases, (175.0, 1373.4), strict=True)
-    answer = make_answer([make_entry(make_cell(repro, case), value) for case, value in values])
+    entries = [make_entry(make_cell(repro, case), value) for case, value in values]
+    assert "Overview" not in render_html(entries, generated="now")
+    answer = make_answer(entries)
     assert answer.sentence == "No finding was tested."
     text = render_screen(answer)
     assert text.splitlines()[:2] == [
