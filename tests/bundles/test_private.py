@@ -60,6 +60,7 @@ def spoil(file: Path) -> None:
     model.metadata_props.add(key="run by", value="zbigniew")
     for number, node in enumerate(model.graph.node):
         node.doc_string = f"File /home/zbigniew/a.py, line 3\n{as_log()}"
+        node.metadata_props.add(key="pkg.torch.onnx.stack_trace", value=as_log())
         node.name = f"/home/zbigniew/block/{number}"
     old = model.graph.node[0].output[0]
     for node in model.graph.node:

@@ -47,6 +47,7 @@ plain() { [ -f "$folder/$1" ] && [ ! -L "$folder/$1" ] && [ -r "$folder/$1" ]; }
 of() { printf '%s\n' "$manifest" | sed -n "s/^$1 //p"; }
 sum_of() { sha256sum <"$folder/$1" | cut -d ' ' -f 1; }
 
+[ -d "$folder" ] || refuse 2 "$folder: there is no such folder"
 plain manifest.txt || refuse 1 "$folder: no manifest.txt: this is no pack, or writing it was cut off: pack again"
 for name in manifest.txt SHA256SUMS; do
     plain $name && [ "$(wc -c <"$folder/$name")" -le 1000000 ] || refuse 1 "$folder: $name cannot be used"

@@ -221,6 +221,8 @@ def test_what_the_wheels_cannot_be_used_with_is_told_before_anything_is_loaded(
 def test_a_folder_that_cannot_be_written_is_no_damage_of_the_pack(
     pack: Path, engine: StandIn, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    assert unpack(pack.parent / "nowhere") == ExitCode.USAGE
+    assert "nowhere: there is no such folder" in capfd.readouterr().err
     assert unpack(pack, "--into=/proc/x/y") == ExitCode.USAGE
     assert "--into /proc/x/y: cannot be written" in capfd.readouterr().err
     assert engine.loaded == []
