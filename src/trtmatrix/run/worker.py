@@ -297,15 +297,13 @@ class Recorder:
         }  # fmt: skip
 
     def _assess(self, cell: Cell, record: Record) -> Entry:
-        earlier = self._before.get(cell.id, [])
-        comparable = (other for other in earlier if are_comparable(record, other))
-        found = assess(cell, [record, *comparable], self.state.calibration)
-        self._before[cell.id] = [record, *earlier]
-        return found
+        comparable = (other for other in self._before.get(cell.id, ()) if are_comparable(record, other))
+        return assess(cell, [record, *comparable], self.state.calibration)
 
     def _engines_wanted(self, cell: Cell, record: Record, found: Entry) -> int:
-        """Return how many engines must be built before what a record says is believed."""
+        """Return how many engines must be built before what a record says, which is stored, is believed."""
         run = self.state
+        self._before.setdefault(cell.id, []).insert(0, record)
         sampled = cell.id in run.sampled and is_shared(record) and found.verdict is Verdict.PASS
         wanted = found.wanted or int(sampled)
         return max(wanted, run.rebuilds) if wanted and run.confirm else 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_control, make_expectation, make_loaded, make_repro
-from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, make_a_plan, make_run
+from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, cells_of, make_a_plan, make_run, perform
 from prepare.test_cases import Emulating, loaded
 
 from trtmatrix.judge.entry import Stored
@@ -122,3 +122,18 @@ def test_outputs_of_what_fails_and_of_controls_are_kept(
     record = emulated(tmp_path, value, control, keep=wanted)
     assert ("kept" in record.data) is kept
     assert (tmp_path / "outputs").exists() is kept
+
+
+class Losing(Playing):
+    """What is wrong in a shared process is right alone; there an output that is said to be kept is lost."""
+
+    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+        data = super().record(cell, value if cell["alone"] else WRONG, out)
+        return data if cell["alone"] else {**data, "kept": {"y": {}}, "worker": {"position": 1}}
+
+
+def test_a_record_that_cannot_be_used_has_no_say_in_what_is_believed(tmp_path: Path) -> None:
+    launcher = Losing(always(RIGHT))
+    records = perform(tmp_path, launcher, cells_of("a")).records
+    assert [record.ended for record in records] == ["probe failed", "ran"]
+    assert [[cell["builds"] for cell in job] for job in launcher.jobs] == [[1, 1]]
