@@ -198,9 +198,9 @@ def parse_repro(
     problems += wrong_cases
     if not PART.fullmatch(repro_id):
         problems.append(f"{file}:1: the file's name makes the repro's: use small letters, digits and _")
-    problems += [f"{file}:1: {text}" for text in _check_noise(noise, emulates, cases)]
-    if facts is not None:
-        found = _check_facts(facts, [case.id for case in cases])
+    problems += [f"{file}:1: {text}" for text in _check_noise(noise, emulates, () if wrong_cases else cases)]
+    if facts is not None:  # a case that is wrong is there all the same
+        found = _check_facts(facts, [str(raw.get("id")) for raw in raw_cases if isinstance(raw, dict)])
         problems += [problem_at(document, ("FACTS", *path), text) for path, text in found]
         problems += [f"{file}:1: case {text}" for text in _check_cases(facts, cases)]
     if problems or facts is None:

@@ -83,6 +83,7 @@ def test_a_mistake_in_facts_is_told_with_line_and_remedy(name: str) -> None:
 def test_a_mistake_in_a_case_is_told(change: dict[str, object], words: str) -> None:
     found = problems_of(SOURCE, {**PLAIN, **change})
     assert any(text.startswith("r.py:1: cases()[0]") and words in text for text in found), found
+    assert "id" in change or len(found) == 1, "that its own expectations fit no case is not said"
 
 
 @pytest.mark.parametrize(
