@@ -223,7 +223,7 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> Reason 
         if not host.gpus:
             return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
         who = "slurm.yaml" if host.gpus[0].remote else "this host"
-        return Exclusion.OTHER_GPU, f"{who} has {', '.join(gpu.name for gpu in host.gpus)}"
+        return Exclusion.OTHER_GPU, f"{who} has {', '.join(dict.fromkeys(board.name for board in host.gpus))}"
     if _of_this_host(version, selection):
         if gpu.remote:
             return Exclusion.NO_INTERPRETER, "an interpreter of this host has no GPU of a site's nodes"

@@ -26,7 +26,7 @@ from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.model import NO_GPU, Basis, Evidence, Exclusion, Gpu, Product, Verdict
-from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull
+from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull, exclude
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
 PULLED = ImageOrigin(image="example.org/a:1")
@@ -151,6 +151,15 @@ def test_a_gpu_whose_records_disagree_has_no_known_compute_capability() -> None:
     assert recorded_gpus(stored)["h200"].compute is None
     assert recorded_gpus(stored)["h200"].driver == "0, 1, 2"
     assert recorded_gpus([stored[0], stored[2]])["h200"].compute == "9.0"
+
+
+def test_equal_boards_are_named_once() -> None:
+    host = Host(engine=Engine(available=True), gpus=tuple(replace(H200, index=n) for n in range(8)))
+    absent = make_cell(gpu=Gpu(slug="l4", name="NVIDIA L4"))
+    assert exclude(absent, host, Selection(), Pull.NEVER) == (
+        Exclusion.OTHER_GPU,
+        "this host has NVIDIA H200",
+    )
 
 
 # Which versions are shown without being asked for, and what the repros say of the newest ones.
