@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.words import join_some
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import CPU, CellId, Gpu, Product
 from trtmatrix.suite.repros import Case, Repro
@@ -134,5 +135,5 @@ def unlisted_version(option: str, name: str, known: Sequence[str]) -> str:
 def nearest_names(option: str, name: str, known: Sequence[str]) -> str:
     """Say that nothing has this name, and which names are near it."""
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"perhaps you meant {', '.join(near)}" if near else f"known: {', '.join(known[:20])}"
+    hint = f"perhaps you meant {', '.join(near)}" if near else f"known: {join_some(known, 20)}"
     return f"{option} {name}: nothing has this name; {hint} (python -m trtmatrix list shows all)"
