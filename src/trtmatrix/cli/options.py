@@ -35,6 +35,8 @@ def read_size(text: str) -> int:
 
 def _names(text: str, known: Sequence[str] = ()) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:  # an empty variable of a script must not mean all
+        raise argparse.ArgumentTypeError(f"{text!r} names nothing; leave the option out for all")
     if known and (wrong := [name for name in names if name not in known]):
         raise argparse.ArgumentTypeError(f"{wrong[0]}: known are {', '.join(known)}")
     return names

@@ -78,7 +78,7 @@ def run_launches(
             return session.run_all(cases)
         except MachineryError as error:
             run.progress.note(f"{launch.version.name}: {error}")
-            run.leave_out(launch, str(error).splitlines()[0])
+            run.leave_out(launch, str(error).partition("\n")[0])
             return None
         finally:
             slot.put(board)

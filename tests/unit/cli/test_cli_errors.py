@@ -63,6 +63,7 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--trt", "10.7"), "--trt 10.7: not listed; perhaps you meant 10.7.0"),
         (("--trt", "11.3"), "--trt 11.3: not listed; known are 10.7.0; to add it, copy an entry of "),
         (("--trt", "tensort"), "--trt tensort: not listed; known are 10.7.0"),
+        (("--trt", ""), "argument --trt: '' names nothing; leave the option out for all"),
         (("--results", "matrix.yaml"), "--results matrix.yaml: this is a file; name a folder"),
         (("--repro", "plian"), "perhaps you meant plain"),
         (("--gpu", "NVIDIA L4x"), "perhaps you meant L4"),
