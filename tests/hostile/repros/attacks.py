@@ -521,7 +521,9 @@ def do_names_another_cell(outputs: Any, trt: Any) -> Iterator[Any]:
 
 def do_removes_all(outputs: Any, trt: Any) -> Iterator[Any]:
     for folder in (ROOT / "job", ROOT / "cases", ROOT / "repros", ROOT / "trtprobe"):
-        for path in sorted(folder.rglob("*"), reverse=True)[:50]:
+        walk = os.walk(folder)  # passes over what the host takes away meanwhile
+        paths = [Path(root, name) for root, folders, files in walk for name in (*folders, *files)]
+        for path in sorted(paths, reverse=True)[:50]:
             yield lambda path=path: path.rmdir() if path.is_dir() else path.unlink()
 
 
