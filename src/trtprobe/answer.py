@@ -90,7 +90,7 @@ class Answer:
             odd: List[str] = []
             try:
                 found = measure_all(outputs, files, odd)
-            except BaseException as error:
+            except Exception as error:
                 if result.get("ended") == ends.RAN:
                     result.update(_unmeasured(error, spec, number))
                 if "builds" in result:
@@ -125,7 +125,7 @@ def unseal_array(file: int) -> np.ndarray:
     return values
 
 
-def _unmeasured(error: BaseException, spec: Mapping[str, Any], number: int) -> Dict[str, Any]:
+def _unmeasured(error: Exception, spec: Mapping[str, Any], number: int) -> Dict[str, Any]:
     """Return how a cell ends whose outputs cannot be measured."""
     text = str(error)
     if not isinstance(error, ends.CellEnd):

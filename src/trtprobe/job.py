@@ -21,8 +21,8 @@ Cut = Tuple[str, str]
 """How a process that was cut off is said to have ended, and the words."""
 
 
-class Stopped(Exception):
-    """The supervisor is to end: it was told to, or the host is gone."""
+class Stopped(BaseException):
+    """The supervisor is to end: it was told to, at whatever line it was, or the host is gone."""
 
 
 class Job:

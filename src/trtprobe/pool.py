@@ -138,7 +138,7 @@ class Pool:
 
     def __init__(self, job: Job, out: Path) -> None:
         """``out``: the folder that cells may write in."""
-        self.job, self.out = job, out
+        self.job, self.out, self._before = job, out, set(out.iterdir())
         self.seconds = float(job.job.get("warm_seconds", WARM_SECONDS))
         self.started = 0
         self._warms = True
@@ -225,8 +225,8 @@ class Pool:
         result, (how, detail) = judge_exit(order, worker.answer, cut, code, killed)
         found = Exit(how, detail, result, code, killed, tail.close(), words, worker.answer.kept)
         worker.answer = Answer()
-        for path in self.out.iterdir():  # its own folder, and what it left beside that
-            if not path.name.endswith("plans"):
+        for path in self.out.glob("*"):  # its own folder, and what it left beside that; none if it took all
+            if not path.name.endswith("plans") and path not in self._before:
                 remove(path)
         return worker, found
 

@@ -313,8 +313,8 @@ class Server:
 
 
 def _place() -> Tuple[Any, ...]:
-    """Return the working folder, and where it prints."""
-    return Path.cwd(), identity(1), identity(2)
+    """Return the working folder, which the cell may have removed, and where it prints."""
+    return os.stat(".").st_ino, identity(1), identity(2)  # noqa: PTH116
 
 
 def _print_to(out: int, err: int) -> None:

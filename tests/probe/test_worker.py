@@ -9,7 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.probe.jobs import GRAPH, MAIN, Job, Step
+import pytest
+
+from tests.probe.jobs import GRAPH, MAIN, Job, Step, X
+from trtprobe.answer import Answer
+from trtprobe.job import Stopped
 
 LEAVES = {
     "variable": "environment variables", "handler": "signal handlers", "mask": "blocked signals",
@@ -130,9 +134,31 @@ def test_what_has_imported_torch_serves_cells_of_its_repro_alone(driver: Path, t
 
 
 def test_what_a_cell_leaves_beside_its_folder_goes_with_it(driver: Path, tmp_path: Path) -> None:
-    job = run(tmp_path, driver, Step(does="litter-beside"), Step(does="see-folder"))
+    job = Job(tmp_path, [Step(does="litter-beside"), Step(does="see-folder")])
+    (job.work / "began").touch()  # of the launcher's
+    assert job.run(MAIN, driver) == 0
     assert ends(job) == ["ran"] * 2
-    assert job.record(1)["log"] == "beside it: []\n"
+    assert job.record(1)["log"] == "beside it: ['began']\n"
+    assert [path.name for path in job.work.iterdir()] == ["began"]
+
+
+def test_a_cell_may_remove_its_folder_and_the_one_above(driver: Path, tmp_path: Path) -> None:
+    removes = [Step(does="remove", params={"folder": folder}) for folder in (".", "..")]
+    job = run(tmp_path, driver, *removes, Step(does="see-folder"))
+    assert ends(job) == ["ran"] * 3, [job.record(index)["detail"] for index in range(3)]
+    assert workers(job) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_a_signal_is_no_trouble_with_outputs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped("signal 15")
+
+    monkeypatch.setattr("trtprobe.answer.measure_all", stop)
+    answer = Answer()
+    answer.tell({"ended": "ran", "detail": ""}, final=True)
+    answer.hand(0, {"y": X})
+    with pytest.raises(Stopped):
+        answer.measured({"files": str(tmp_path)})
 
 
 SICK = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"

@@ -7,6 +7,7 @@ import gc
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,6 +238,12 @@ def do_litter_beside(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     Path("../litter").mkdir()
     Path("../litter/file").touch()
     return do_pass(params, files, trt)
+
+
+def do_remove(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    outputs = do_pass(params, files, trt)
+    shutil.rmtree(str(Path(params["folder"]).resolve()))
+    return outputs
 
 
 def do_see_folder(params: Dict[str, Any], files: Any, trt: Any) -> Any:
