@@ -189,23 +189,30 @@ MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
 
 
-def model_table(upgrade: Upgrade, *, narrow: bool = False) -> Table:
+def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, brief: bool = False) -> Table:
     """Return a row a model, the worst first: its answer, its worst error before and after, and what it costs.
 
     Errors are in noise floors; figures of what it costs are after ÷ before, in parentheses where they are not
-    comparable. ``narrow``: without build time and spreads.
+    comparable. ``brief``: without spreads, in fewer words.
     """
     figures = {(line.repro, line.measure): line for line in upgrade.performance}
     order = [None, Decision.DONT, Decision.NOT_ENOUGH, Decision.GO_WITH_WORKAROUNDS, Decision.GO]
-    measures = [name for name in COLUMNS if not narrow or name != "build time"]
     rows: list[tuple[Any, ...]] = []
     for model in sorted(upgrade.models, key=lambda model: order.index(model.decision)):
         sides = [line.before for line in model.cases], [line.after for line in model.cases]
         errors = (" ".join(map(_error_words, ends)) for ends in sides)
-        ratios = (_ratio_words(figures.get((model.repro, name)), spread=not narrow) for name in measures)
-        rows.append((model.name, model.decision or MISTAKE, *errors, *ratios))
-    heads = ("model", "answer", "before", "after", *(name.rpartition(" ")[2] for name in measures))
-    heads = heads if narrow else ("model", "answer", "error before", "error after", *measures)
+        ratios = (_ratio_words(figures.get((model.repro, name)), spread=not brief) for name in measures)
+        answer: str = model.decision or MISTAKE
+        answer = words_of(answer).removesuffix(" evidence") if brief else answer
+        rows.append((model.name, answer, *errors, *ratios))
+    heads = (
+        "model",
+        "answer",
+        "before",
+        "after",
+        *(name.removeprefix("engine ").removeprefix("device ") for name in measures),
+    )
+    heads = heads if brief else ("model", "answer", "error before", "error after", *measures)
     return Table(label="Models", heads=heads, rows=tuple(rows), brief=len(rows), folded=False)
 
 

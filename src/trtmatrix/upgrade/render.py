@@ -19,17 +19,21 @@ from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import shorten
-from trtmatrix.upgrade.document import TONES, Block, Table, make_sections, model_table, words_of
+from trtmatrix.upgrade.document import COLUMNS, TONES, Block, Table, make_sections, model_table, words_of
 from trtmatrix.upgrade.report import Change, Decision, FactLine, Side, Source, Upgrade, Weight
 
 MOST_BARS, BAR_ROOM = 20, 300
 """So many latencies are drawn in a page, and the length of the longest bar."""
 WIDTH = 100
 """Columns of the full report; that of one screen has those of the terminal, from 80 to 160."""
-NARROW = 130
-"""Columns below which a row of a model has no spreads and no build time."""
-HEIGHT, STEPS, ROWS = 40, 15, 22
-"""Lines of a screen, and of those at most for the commands that would settle it, and for models."""
+HEIGHT, STEPS, ROWS, REASONS = 40, 15, 21, 5
+"""Lines of a screen, the most of commands that would settle it and of models, and room for reasons."""
+_BRIEF = tuple(name for name in COLUMNS if name != "build time")
+_LOOKS: Sequence[tuple[Sequence[str], int, bool]] = (
+    (COLUMNS, 24, False), (COLUMNS, 24, True),
+    *((_BRIEF[:n], 18, True) for n in (3, 2, 1)), (_BRIEF[:1], 14, True),
+)  # fmt: skip
+"""Looks of a row of a model, the roomiest first: its measures, a cell's most letters, whether in brief."""
 _MARGIN = 12
 _MOST = 60
 """So many rows of a table are in Markdown; a pull request is not the place for more."""
@@ -110,7 +114,13 @@ def _wrap(
         mark + one_line(text, 2000), width, initial_indent=" " * first, subsequent_indent=" " * later,
         break_on_hyphens=False,
     )  # fmt: skip
-    return lines if len(lines) <= most else [*lines[: most - 1], lines[most - 1][: width - 2] + " …"]
+    if len(lines) <= most:
+        return lines
+    last = lines[most - 1]
+    return [
+        *lines[: most - 1],
+        f"{last if len(last) <= width - 2 else last[: width - 1].rpartition(' ')[0]} …",
+    ]
 
 
 def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
@@ -136,38 +146,52 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     the verdict comes again last.
     """
     wrap, several = partial(_wrap, width=width), len(upgrade.models) > 1
-    title_and_verdict, narrow = _head(upgrade, width, 2), width < NARROW
+    title_and_verdict = _head(upgrade, width, 2)
     head = [*title_and_verdict, *wrap(upgrade.summary, 2, 2, most=4)]
-    rows, below = list[str](), list[str]()
-    if several:  # a line a model, the worst first, as wide as the terminal allows
-        models = model_table(upgrade, narrow=narrow)
-        shown = (models.heads, *models.rows[:ROWS])
-        lines = [[shorten(words_of(value), 20 if narrow else 24) for value in row] for row in shown]
-        texts = tabulate(lines, tablefmt="plain", disable_numparse=True).splitlines()
-        more = len(models.rows) - ROWS
-        texts += [f"… {more} more: --full"] if more > 0 else []
-        texts += ["errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"]
-        rows = ["", *(text[:width].rstrip() for text in texts)]
+    rows, below, since = list[str](), list[str](), list[str]()
+    if (base := upgrade.baseline) is not None:
+        new = "; ".join(base.new) or "nothing"
+        told = f"Since {base.file}: {len(base.gone)} gone, {len(base.same)} as before, new: {new}"
+        since = ["", *wrap(told, most=4)]
+    if several:
+        rows = ["", *_model_rows(upgrade, width, ROWS - len(since))]
     else:
         below = ["", "What it rests on", *wrap(_count_evidence(upgrade), 2, 4, most=3)]
         left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
         below += wrap(left, 2, 4, most=2) if upgrade.not_looked_at else []
-    if (since := upgrade.baseline) is not None:
-        new = "; ".join(since.new) or "nothing"
-        told = f"Since {since.file}: {len(since.gone)} gone, {len(since.same)} as before, new: {new}"
-        below += ["", *wrap(told, most=4)]
+    below += since
     title, steps = "To settle it", []
     for item in upgrade.lacking if len(rows) < STEPS else ():
         command = _break_command(item.command, width, "    ") if item.command else ()
         steps.append([*wrap(item.what, 2, 4, most=2), *command])
     if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
         title, steps = "Before you move", [wrap(upgrade.engines[0].text, 2, 4)]
-    below += [*_fill(title, steps, min(STEPS, 29 - len(rows)), "more command"), ""]
+    room = HEIGHT - len(head) - len(rows) - len(below) - 3 - REASONS
+    below += [*_fill(title, steps, min(STEPS, room), "more command"), ""]
     below += ["All of it: --full, or -o report.html (.md, .json)", title_and_verdict[-1]]
     most = 1 if several else 2
     why = [_fact_lines(reason, width, marked=True, most=most) for reason in upgrade.reasons]
     room = HEIGHT - len(head) - len(rows) - len(below)
     return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
+
+
+def _model_rows(upgrade: Upgrade, width: int, most: int) -> Iterator[str]:
+    """Yield a line a model, the worst first, in the roomiest look that fits, and what its figures are."""
+    for columns, limit, brief in _LOOKS:
+        models = model_table(upgrade, columns, brief=brief)
+        shown = (models.heads, *models.rows[:most])
+        cells = [[shorten(one_line(words_of(value)), limit) for value in row] for row in shown]
+        texts = [
+            text.rstrip() for text in tabulate(cells, tablefmt="plain", disable_numparse=True).splitlines()
+        ]
+        if max(map(len, texts)) <= width:
+            break
+    yield from texts
+    if (more := len(models.rows) - most) > 0:
+        yield f"… {more} more: --full"
+    legend = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"
+    left = ", ".join(name for name in COLUMNS if name not in columns)
+    yield from _wrap(f"{legend}; not shown: {left}" if left else legend, width=width)
 
 
 def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:

@@ -14,12 +14,21 @@ from upgrades import ask, entries_for, own
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.suite.model import Cause
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.document import model_table, words_of
+from trtmatrix.upgrade.document import COLUMNS, model_table, words_of
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.gate import compare_with, render_junit
 from trtmatrix.upgrade.question import Own
 from trtmatrix.upgrade.render import render_markdown, render_page, render_screen, render_text
-from trtmatrix.upgrade.report import Decision, Upgrade, Weight, upgrade_json
+from trtmatrix.upgrade.report import (
+    Baseline,
+    Decision,
+    Lacking,
+    PerformanceLine,
+    Spread,
+    Upgrade,
+    Weight,
+    upgrade_json,
+)
 
 GO, DONT, ENOUGH = Decision.GO, Decision.DONT, Decision.NOT_ENOUGH
 CRASHED = Cause.CRASHED.value
@@ -76,14 +85,40 @@ def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
     assert b"<b>" not in odd.replace(b"\\<b", b"")
 
 
-@pytest.mark.parametrize("width", [80, 160])
-def test_sixty_models_fit_on_a_screen(width: int) -> None:
-    names = [f"model-{n:02}-of-a-long-name-{n:02}" for n in range(60)]
-    models = [model(name, "good3", "bad3" if n % 2 else "good3") for n, name in enumerate(names)]
-    lines = render_screen(answer(*models), width).splitlines()
+@pytest.mark.parametrize("width", [80, 100, 130, 160])
+@pytest.mark.parametrize(("number", "since"), [(60, False), (60, True), (11, True), (2, True)])
+def test_models_fit_on_a_screen_with_their_reasons(width: int, number: int, since: bool) -> None:
+    states = ["bad3", "good3", "unknown", Cause.UNSUPPORTED_BY_VERSION.value]
+    models = [
+        model(f"model-{n:02}-of-a-long-name-{n:02}", states[n % 4], states[n % 4]) for n in range(number)
+    ]
+    upgrade = answer(*models)
+    command = "nox -s upgrade -- " + " ".join(f"--models folder/of/models-{n:02}.yaml" for n in range(30))
+    news = Baseline(file="accepted.json", new=tuple(f"model-{n}: it is worse now" for n in range(30)))
+    upgrade = replace(
+        upgrade, baseline=news if since else None, lacking=(Lacking(what="a", command=command),) * 3
+    )
+    lines = render_screen(upgrade, width).splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= width
-    assert "… 38 more: --full" in lines
+    assert lines.index("Why") + 1 < len(lines)
+    assert any("more: --full" in line for line in lines) is (number == 60)
+
+
+@pytest.mark.parametrize("width", [80, 100, 130, 160])
+def test_a_column_is_whole_or_said_to_be_left_out(width: int) -> None:
+    upgrade = answer(model("of-a-very-long-name-indeed", "good3", CRASHED), model("m", "good3", "unknown"))
+    was, will = (Spread(median=n, low=1, high=n, count=3) for n in (1, 3))
+    lines = tuple(
+        PerformanceLine(
+            repro=mine.repro, case="c", measure=name, unit="", before=was, after=will, ratio=2.0,
+            told_apart=True, beyond_limit=True,
+        )
+        for mine in upgrade.models for name in COLUMNS
+    )  # fmt: skip
+    text = " ".join(render_screen(replace(upgrade, performance=lines), width).split())
+    left = [name for name in COLUMNS if name in text.partition("not shown: ")[2].partition(" Why ")[0]]
+    assert text.count("2.00×") == text.count(" ! ") - 1 == 2 * (4 - len(left))
 
 
 def refused(before: str, after: str, reference: str) -> Upgrade:
