@@ -35,6 +35,8 @@ ASKED = "your model, on a host that can run both versions"
 JUDGED = "your model ran: what would be right"
 MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
 """Topics of reasons beside the findings and the hardware."""
+APART = ", measured in different runs"
+"""Said of a time whose engines were not built and timed by turns."""
 FLOORS = "floors"
 """The unit of a sample's figure in noise floors."""
 SHOWN, SOURCES = 6, 3
@@ -243,7 +245,7 @@ def _tell_performance(
         if beyond := [line for line in mine if line.beyond_limit]:
             cases = counted(sum(not line.why_not for line in mine), "case")
             apart = measure in TIMES and not any(BY_TURNS in line.clocks for line in beyond)
-            what = f"{measure}, measured in different runs" if apart else measure
+            what = f"{measure}{APART}" if apart else measure
             text = f"{what}: {len(beyond)} of {cases} significantly beyond {limit:g}×, {worst(beyond)}"
             if len(mine) == 1:
                 text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, significantly beyond {limit:g}×"

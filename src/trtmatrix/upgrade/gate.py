@@ -9,11 +9,13 @@ from typing import Any
 
 from trtmatrix.api.types import MUST_CHANGE, PINS, Certainty
 from trtmatrix.common.errors import UsageError
-from trtmatrix.upgrade.performance import ratio_words
+from trtmatrix.common.words import counted
+from trtmatrix.upgrade.decide import APART, CODE, MODEL
 from trtmatrix.upgrade.report import SCHEMA, Baseline, Decision, Upgrade, Weight, plain
 
 AGAINST = {Weight.AGAINST.value, Weight.LACKING.value}
 """Weights that keep a model from moving."""
+STOPPED = {Decision.DONT.value, Decision.NOT_ENOUGH.value}
 
 
 def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
@@ -43,38 +45,39 @@ def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
 
 def find_problems(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield each problem of a report's data: what it is known by from report to report, and its words."""
-    slower = [line for line in report["performance"] if line["beyond_limit"]]
     for model in report["models"]:
-        name = model["name"]
+        name, changes, silent = model["name"], {c["case"]: c["change"] for c in model["cases"]}, True
         if model["mistake"]:
             yield (name, "mistake"), f"{name}: mistake: {model['mistake']}"
-        for case in model["cases"]:
-            if case["weight"] in AGAINST:
-                yield (name, case["change"], case["weight"]), f"{name}: {case['change']}: {case['why']}"
-        for line in slower:
-            if line["repro"] == model["repro"]:
-                text = ratio_words(line["measure"], line["ratio"])
-                yield (name, line["measure"]), f"{name}: {line['measure']} {text}"
         for reason in model["reasons"]:
-            if reason["topic"] != "your model" and reason["weight"] in AGAINST:
-                yield (name, reason["topic"]), f"{name}: {reason['topic']}: {reason['text']}"
+            if reason["weight"] in AGAINST:
+                # The id of a case is made from the model's file and inputs: how it changed is what stays.
+                what = reason["text"].partition(": ")[0].removesuffix(APART)
+                what = changes.get(what, what) if reason["topic"] == MODEL else reason["topic"]
+                silent = False
+                yield (name, what, reason["weight"]), f"{name}: {reason['text']}"
+        if silent and model["decision"] in STOPPED:  # it is wrong at both versions, say
+            yield (name, model["decision"]), f"{name}: {model['decision']}"
     for finding in report["findings"]:
         if finding["weight"] in {Weight.AGAINST.value, Weight.WORKAROUND.value}:
             yield (finding["repro"], finding["weight"]), f"{finding['repro']}: {finding['why']}"
     for fact in report["gpu_and_driver"]:
         if fact["weight"] == Weight.AGAINST.value:
             yield (fact["topic"],), f"{fact['topic']}: {fact['text']}"
+    for reason in report["reasons"]:
+        if (reason["topic"], reason["weight"]) == (CODE, Weight.LACKING.value):
+            yield ("code",), f"{CODE}: {reason['text']}"
     for use in report["api"]["uses"]:
         kind, change = use["change"]["kind"], use["change"]["name"]
         if use["certainty"] == Certainty.SURE.value and kind in MUST_CHANGE and not change.startswith(PINS):
-            yield ("code", use["file"], change), f"your code: {use['file']}: {change}"
+            yield ("code", use["file"], change), f"{CODE}: {use['file']}: {change}"
 
 
 def render_junit(upgrade: Upgrade) -> str:
     """Return JUnit XML: a test case a model, or, where no model was named, a finding.
 
-    What counts against the move is a failure, a mistake an error, what is lacking is skipped; code that must
-    change is a failure too.
+    What counts against the move is a failure, a mistake an error, what is lacking is skipped; so are findings
+    beside a model, what speaks against it of GPU and driver, and code that must change or cannot be checked.
     """
     from trtmatrix.tables.html_page import templates
 
@@ -89,12 +92,19 @@ def render_junit(upgrade: Upgrade) -> str:
         kind, known = kinds.get(model.decision), model.decision.value if model.decision else "mistake"
         facts = [("verdict", known), *(("record", line.after.cell) for line in model.cases)]
         cases.append(("model", model.name, facts, (kind, why or known, known) if kind else None))
-    for finding in () if upgrade.models else upgrade.findings:
+    for finding in upgrade.findings:
         kind, known = kinds.get(finding.weight), finding.change.value
-        ended = (kind, finding.why, known) if kind else None
-        cases.append(("finding", finding.repro, [("verdict", known)], ended))
+        if kind or not upgrade.models:
+            ended = (kind, finding.why, known) if kind else None
+            cases.append(("finding", finding.repro, [("verdict", known)], ended))
+    stops = [fact for fact in upgrade.gpu_and_driver if fact.weight is Weight.AGAINST]
+    cases += [("host", fact.topic, [], ("failure", fact.text, fact.weight.value)) for fact in stops]
     if upgrade.api.code:
-        uses = len(upgrade.api.must_change)
-        cases.append(("code", "code", [], ("failure", f"{uses} uses must change", "code") if uses else None))
+        unseen = (r.text for r in upgrade.reasons if r.topic == CODE and r.weight is Weight.LACKING)
+        why = next(unseen, "")
+        ended = ("skipped", why, "code") if why else None
+        if uses := len(upgrade.api.must_change):
+            ended = ("failure", f"{counted(uses, 'use')} must change", "code")
+        cases.append(("code", "code", [], ended))
     title = f"upgrade {upgrade.before} to {upgrade.after} on {upgrade.gpu}"
     return templates().get_template("junit.xml").render(suites=[(title, cases)])

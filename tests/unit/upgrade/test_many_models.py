@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree.ElementTree import fromstring as read_xml
 
 import pytest
+from builders import make_version
 from upgrade.test_upgrade_performance import NEW_CELL, OLD_CELL, timed
 from upgrades import ask, entries_for, own
 
 from trtmatrix.common.errors import ExitCode, UsageError
-from trtmatrix.suite.model import Cause
+from trtmatrix.model.outcomes import CheckOutcome
+from trtmatrix.suite.matrix import Compute
+from trtmatrix.suite.model import Cause, Known
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import COLUMNS, model_table, words_of
 from trtmatrix.upgrade.findings import Entries
@@ -22,6 +26,7 @@ from trtmatrix.upgrade.render import render_markdown, render_page, render_screen
 from trtmatrix.upgrade.report import (
     Baseline,
     Decision,
+    FactLine,
     Lacking,
     PerformanceLine,
     Spread,
@@ -170,6 +175,46 @@ def test_what_was_accepted_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert "DON'T  (exit code 0: no worse than accepted)" in render_text(passed)
 
 
+def with_parts(mine: Own, **parts: Any) -> Own:
+    return replace(mine, section=replace(mine.section, **parts))
+
+
+def accepted_by_script(mine: Own) -> Own:
+    (line,) = mine.section.cases
+    line = replace(line, after=replace(line.after, builds=3))
+    return with_parts(mine, cases=(line,), check=CheckOutcome(script="accept.py", passed=True))
+
+
+NODE = FactLine(topic="Resize ×1 (up)", text="ignored; new at 10.8.0", weight=Weight.AGAINST)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "new"),
+    [
+        (model("m"), model("m", "bad3", "bad3"), ("m: not enough evidence",)),
+        (
+            model("m", "good3", "unknown"), with_parts(model("m", "good3", "unknown"), nodes=(NODE,)),
+            ("m: Resize ×1 (up): ignored; new at 10.8.0",),
+        ),
+        (model("m"), accepted_by_script(model("m", "good3", "void")), ()),
+    ],
+)  # fmt: skip
+def test_what_the_answer_of_a_model_hangs_on_is_new(
+    was: Own, now: Own, new: tuple[str, ...], tmp_path: Path
+) -> None:
+    bad, upgrade = model("bad", "good3", "bad3"), answer(model("bad", "good3", "bad3"), now)
+    since = compare_with(upgrade, accepted(tmp_path, bad, was))
+    assert since.new == new
+    assert (replace(upgrade, baseline=since).exit_code is ExitCode.DONT) is bool(new)
+
+
+def test_code_that_cannot_be_checked_is_new(tmp_path: Path) -> None:
+    upgrade = decide(ask([], owns=(model("m"),), models=(Path("m"),), code=(Path("src"),)))
+    assert compare_with(upgrade, accepted(tmp_path, model("m"))).new == (
+        "your code: not checked: none is Python, a notebook, shell or a Dockerfile",
+    )
+
+
 def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
     fast, slow = (Entries([timed(OLD_CELL, (1.0,) * 3), timed(NEW_CELL, (t,) * 3)]) for t in (1.0, 2.0))
     quick = model("m")
@@ -178,7 +223,10 @@ def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
     now = answer(replace(quick, entries=slow), model("odd", mistake="gone"))
     assert now.models[0].decision is DONT
     since = compare_with(now, accepted(tmp_path, quick))
-    assert since.new == ("m: latency 2.00× as much", "odd: mistake: gone")
+    assert since.new == (
+        "m: latency, measured in different runs: 2.00× as much, significantly beyond 1.1×",
+        "odd: mistake: gone",
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +235,7 @@ def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
         ("{}", "no report of upgrade"), ("no JSON", "no report of upgrade"),
         ('{"schema": 3, "product": "tensorrt", "gpu": "NVIDIA H200"}', "its schema is 3, here it is 4"),
         ('{"schema": 4, "product": "tensorrt", "gpu": "NVIDIA L4", "performance": [], "models": [], '
-         '"findings": [], "gpu_and_driver": [], "api": {"uses": []}}', "its gpu is NVIDIA L4, here"),
+         '"findings": [], "gpu_and_driver": [], "reasons": [], "api": {"uses": []}}', "its gpu is NVIDIA L4"),
     ],
 )  # fmt: skip
 def test_another_file_is_no_baseline(text: str, words: str, tmp_path: Path) -> None:
@@ -210,3 +258,16 @@ def test_junit_has_a_case_a_model_or_a_finding() -> None:
         ("finding", "sdpa-scale", "failure")
     ]
     assert json.loads(upgrade_json(upgrade))["models"][1]["decision"] == "don't"
+
+
+def test_junit_has_every_reason_against_the_move() -> None:
+    """Beside a model findings decide, too; a GPU that is not supported and unread code stop a move of any."""
+    span = Compute(min="7.5", max="8.9", known=Known.READ, source="notes")
+    after = replace(make_version("10.8.0"), compute=span)
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "bad3"})
+    upgrade = decide(ask(entries, after=after, owns=(model("m"),), code=(Path("src"),)))
+    upgrade = replace(upgrade, api=replace(upgrade.api, code=("src",)))
+    (suite,) = read_xml(render_junit(upgrade))  # noqa: S314 - our own text
+    assert {case.get("name"): case[-1].tag for case in suite} == {
+        "m": "properties", "sdpa-scale": "failure", "GPU": "failure", "code": "skipped",
+    }  # fmt: skip
