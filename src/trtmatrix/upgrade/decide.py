@@ -136,17 +136,23 @@ REFUSED = re.compile(
 def _sum_up_models(models: Sequence[ModelSection]) -> Iterator[FactLine]:
     """Yield a reason for each model that stands in the way, and one for all that do not."""
     weights = {Decision.DONT: Weight.AGAINST, Decision.NOT_ENOUGH: Weight.LACKING}
-    good = [model.name for model in models if model.decision is Decision.GO]
+    good = [model for model in models if model.decision is Decision.GO]
     for model in models:
         if weight := weights.get(model.decision or Decision.GO):
             why = "; ".join(reason.text for reason in model.reasons if reason.weight is weight)
-            yield FactLine(topic=model.name, text=why or "no result of it is right at the new version",
-                           weight=weight, known=Evidence.MEASURED.value)  # fmt: skip
+            why = why or "no result of it is right at the new version"
+            yield FactLine(topic=model.name, text=why, weight=weight, known=_known(model))
         elif model.mistake:
             yield FactLine(topic=model.name, text=f"left out, a mistake to mend: {model.mistake}")
     if good:
-        text = f"{counted(len(good), 'model')} of {len(models)}: {', '.join(good)}"
-        yield FactLine(topic=MODEL, text=text, weight=Weight.FOR, known=Evidence.MEASURED.value)
+        text = f"{counted(len(good), 'model')} of {len(models)}: {', '.join(m.name for m in good)}"
+        yield FactLine(topic=MODEL, text=text, weight=Weight.FOR, known=_known(*good))
+
+
+def _known(*models: ModelSection) -> str:
+    """Return how the results of models after the move are known, the least known of them."""
+    found = [line.after.evidence for model in models for line in model.cases]
+    return max(found, key=list(Evidence).index, default=Evidence.NONE).value
 
 
 def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterator[Lacking]:

@@ -185,6 +185,8 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
 
 COLUMNS = ("latency", "build time", "engine size", "device memory")
 """Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
+FIGURES = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"
+"""What the row of a model holds."""
 MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
 
@@ -213,7 +215,7 @@ def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, brief: b
         *(name.removeprefix("engine ").removeprefix("device ") for name in measures),
     )
     heads = heads if brief else ("model", "answer", "error before", "error after", *measures)
-    return Table(label="Models", heads=heads, rows=tuple(rows), brief=len(rows), folded=False)
+    return Table(label=f"Models: {FIGURES}", heads=heads, rows=tuple(rows), brief=len(rows), folded=False)
 
 
 def _error_words(side: Side) -> str:

@@ -19,7 +19,16 @@ from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import shorten
-from trtmatrix.upgrade.document import COLUMNS, TONES, Block, Table, make_sections, model_table, words_of
+from trtmatrix.upgrade.document import (
+    COLUMNS,
+    FIGURES,
+    TONES,
+    Block,
+    Table,
+    make_sections,
+    model_table,
+    words_of,
+)
 from trtmatrix.upgrade.report import Change, Decision, FactLine, Side, Source, Upgrade, Weight
 
 MOST_BARS, BAR_ROOM = 20, 300
@@ -83,7 +92,8 @@ def _block_lines(block: Block) -> Iterator[str]:
             yield from _wrap(f"{block.label}:", 2) if rows[:brief] else ()
             for first, *others in rows[:brief]:
                 named = zip(heads[1:], others, strict=True)
-                cells = [f"{head} " * (type(v) in (int, float)) + words_of(v) for head, v in named]
+                told = [(head, words_of(v), type(v) in (int, float) or head in COLUMNS) for head, v in named]
+                cells = [f"{head} " * headed + w for head, w, headed in told if not (headed and w == "·")]
                 yield from _wrap(f"{words_of(first)}: {' · '.join(filter(None, cells))}", 4, 6)
             if 0 < brief < len(rows):
                 yield f"    … {len(rows) - brief} more: -o report.html"
@@ -189,9 +199,8 @@ def _model_rows(upgrade: Upgrade, width: int, most: int) -> Iterator[str]:
     yield from texts
     if (more := len(models.rows) - most) > 0:
         yield f"… {more} more: --full"
-    legend = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"
     left = ", ".join(name for name in COLUMNS if name not in columns)
-    yield from _wrap(f"{legend}; not shown: {left}" if left else legend, width=width)
+    yield from _wrap(f"{FIGURES}; not shown: {left}" if left else FIGURES, width=width)
 
 
 def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:

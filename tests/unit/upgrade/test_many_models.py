@@ -78,6 +78,13 @@ def test_each_answers_for_itself_and_the_findings_are_notes() -> None:
     )
 
 
+def test_how_a_model_is_known_is_told() -> None:
+    upgrade = answer(model("good"), model("silent", "good3", "unknown"))
+    assert [(r.topic, r.known) for r in upgrade.reasons if r.weight is not Weight.NOTE] == [
+        ("silent", "none"), ("your model", "measured"),
+    ]  # fmt: skip
+
+
 def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
     upgrade = answer(model("mine-0"), model("mine-1", "good3", "bad3"), model("odd", mistake="no such file"))
     rows = [[words_of(value) for value in row] for row in model_table(upgrade).rows]
@@ -86,6 +93,7 @@ def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
     for text in (*texts, render_screen(upgrade, 80)):
         assert "no such file" in text
         assert text.index("mine-1") < text.index("mine-0")
+        assert "! beyond limit" in " ".join(text.split())
     odd = render_markdown(answer(model("<b>a"), model("b\ud800"))).encode()
     assert b"<b>" not in odd.replace(b"\\<b", b"")
 
