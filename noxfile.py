@@ -68,7 +68,7 @@ def _call(session: nox.Session, *words: str) -> None:
     """Call trtmatrix and end nox with its exit code: nox alone would turn every code into 1."""
     wanted = [name for name in ("tensorrt", "torch") if f"--extra={name}" in words]
     words = tuple(word for word in words if word.removeprefix("--extra=") not in wanted)
-    if words[0] == "minimise" or any(word.partition("=")[0] == "--model" for word in words):
+    if words[0] == "minimise" or any(word.startswith("--model") for word in words):
         wanted.append("model")  # ONNX Runtime, for the reference of a model of one's own
     if words[0] == "minimise":
         wanted.append("minimise")

@@ -106,6 +106,8 @@ def test_an_interrupted_run_leaves_no_container(project: Project) -> None:
 
 
 def test_doctor_plan_and_table_ask_the_runtime(project: Project) -> None:
+    (project.folder / "cache" / "images").mkdir(parents=True)
+    (project.folder / "cache" / "images" / "damaged.json").write_text("[]")
     looked = project.call("doctor", "--engine=apptainer", own(project))
     assert "Apptainer 1.3.4; containers get GPUs by: the runtime's own way" in looked.out
     planned = project.run("apptainer", "--plan", own(project))
@@ -120,11 +122,12 @@ def test_doctor_plan_and_table_ask_the_runtime(project: Project) -> None:
     [
         ("apptainer", "apptainer", "neither apptainer nor singularity is in PATH"),
         ("pyxis", "enroot", "enroot is not in PATH"), ("pyxis", "", "this is no Slurm job"),
+        ("docker", "", "Docker does not answer: Port out of range 0-65535"),
     ],
 )  # fmt: skip
 def test_a_runtime_that_is_not_here_is_told(project: Project, engine: str, gone: str, reason: str) -> None:
     (project.folder / "bin" / gone).unlink() if gone else None
-    done = project.run(engine, PATH=str(project.folder / "bin"))
+    done = project.run(engine, PATH=str(project.folder / "bin"), DOCKER_HOST="tcp://host:999999")
     assert done.code == 3
     assert f"--engine {engine}: {reason}" in done.told
 

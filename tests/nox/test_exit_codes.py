@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import onnxruntime
 import pytest
@@ -78,6 +80,18 @@ def test_usage_is_2(project: Path, words: tuple[str, ...]) -> None:
 def test_who_forgets_the_dashes_is_given_the_right_line(words: list[str], line: str) -> None:
     done = subprocess.run([*NOX, "--list", "-s", *words], capture_output=True, text=True, check=False)
     assert ("for trtmatrix, after --: " + line in done.stderr) is bool(line), done.stderr
+
+
+def test_models_of_one_s_own_have_what_their_reference_needs(tmp_path: Path) -> None:
+    installed: list[tuple[str, ...]] = []
+    session = SimpleNamespace(
+        install=lambda *words: installed.append(words), create_tmp=lambda: str(tmp_path),
+        run=lambda *_words, **_more: None,
+    )  # fmt: skip
+    call_trtmatrix = runpy.run_path(str(ROOT / "noxfile.py"))["_call"]
+    for word in ("--model", "--models=folder", "--gpu"):
+        call_trtmatrix(session, "upgrade", word)
+    assert [words[1] for words in installed] == [".[model]", ".[model]", "."]
 
 
 @pytest.mark.parametrize("words", [(), ("10.7.0",)])

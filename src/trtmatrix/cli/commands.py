@@ -274,7 +274,8 @@ def prepare_command(options: PrepareOptions) -> ExitCode:
     except OSError:
         shutil.rmtree(target, ignore_errors=True)
         raise
-    print(f"{target}: run it by hand with\n  python {loaded.file} --files {target}")
+    command = shlex.join(["python", str(loaded.file), "--files", str(target)])
+    print(f"{target}: run it by hand with\n  {command}")
     return ExitCode.AS_EXPECTED
 
 

@@ -36,7 +36,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(text, file=sys.stderr)
         code = combine_exit_codes({code, ExitCode.MACHINERY})
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
-        Path(file).write_text(str(int(code)))
+        try:
+            Path(file).write_text(str(int(code)))
+        except OSError as error:  # a traceback would end with 1, which reads as a surprise
+            print(f"trtmatrix: TRTMATRIX_EXIT_CODE_FILE: {error}", file=sys.stderr)
+            code = combine_exit_codes({code, ExitCode.MACHINERY})
     sys.exit(int(code))
 
 

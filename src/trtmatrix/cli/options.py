@@ -27,10 +27,16 @@ T = TypeVar("T")
 
 def read_size(text: str) -> int:
     """Read ``512m``, ``4g`` or ``4GB`` as bytes, by powers of two; ``ArgumentTypeError`` where it is none."""
-    match = re.fullmatch(r"(\d+)\s*([kmgt]?)i?b?", text.strip(), re.IGNORECASE)
+    match = re.fullmatch(r"0*([1-9]\d*)\s*([kmgt]?)i?b?", text.strip(), re.IGNORECASE)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size such as 512m or 4GB")
     return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2].lower()]
+
+
+def _path(text: str) -> Path:
+    if not text:  # Python would take it for the folder that one is in
+        raise argparse.ArgumentTypeError("'' names no file or folder; leave the option out")
+    return Path(text)
 
 
 def _names(text: str, known: Sequence[str] = ()) -> list[str]:
@@ -104,8 +110,8 @@ TRACEBACK = opt("--traceback", "show where an error came from")
 CONTROLS = opt(
     "--no-controls", "leave out controls that are not selected", action="store_false", dest="controls"
 )
-MATRIX = opt("--matrix FILE", "the versions", type=Path, default=Path("matrix.yaml"))
-REPROS = opt("--repros DIR", "the repro scripts", type=Path, default=Path("repros"))
+MATRIX = opt("--matrix FILE", "the versions", type=_path, default=Path("matrix.yaml"))
+REPROS = opt("--repros DIR", "the repro scripts", type=_path, default=Path("repros"))
 GOOD = opt("--good VERSION", "a version that is right; smaller models must also be right there")
 CELL = opt("cell CELL", "a cell as the page (report) and --json show it: REPRO/CASE@VERSION#GPU")
 TRIAL_SECONDS = opt("--seconds S", "time limit for one run of the archive", type=_seconds, default=1800)
@@ -113,9 +119,9 @@ TRIAL_SECONDS = opt("--seconds S", "time limit for one run of the archive", type
 GROUPS: dict[str, tuple[str, list[Option]]] = {
     "files": ("files and network", [
         MATRIX, REPROS,
-        opt("--results DIR", "the stored records", type=Path, default=Path("results")),
+        opt("--results DIR", "the stored records", type=_path, default=Path("results")),
         opt("--cache DIR", "prepared cases, environments, outputs (TRTMATRIX_CACHE, else ~/.cache/trtmatrix)",
-            type=Path),
+            type=_path),
         opt("--offline", "use no network; find images by their ID"),
         opt("--registry HOST/PATH", "a mirror to use instead of nvcr.io/nvidia (TRTMATRIX_REGISTRY, else "
             "registry: in matrix.yaml)", default="")]),
@@ -130,12 +136,12 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
             dest="pythons", **LIST)]),
     "show": ("output", [
         opt("--output -o FILE", "also write the tables as .md, .html, .json, .xml (JUnit) or .txt; may be "
-            "repeated", type=Path, **LIST),
+            "repeated", type=_path, **LIST),
         FULL, JSON]),
     "model": ("your own model (instead of the repros; upgrade uses both)", [
-        opt("--model FILE.onnx", type=Path, action=_Models),
+        opt("--model FILE.onnx", type=_path, action=_Models),
         opt("--inputs NPZ|DIR", "its inputs: one .npz with one array per input, or a folder of such files, "
-            "one per sample (default: random, from the graph's shapes)", type=Path),
+            "one per sample (default: random, from the graph's shapes)", type=_path),
         opt("--precision", "the precision that TensorRT may use", choices=["tf32", "fp32", "fp16"],
             default="tf32"),
         opt("--atol A", "accept |a - b| <= A + R |b|, element by element", type=float),
@@ -151,7 +157,7 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--executor", "this host (default), or the cluster described by the site's settings",
             choices=["local", "slurm"], default="local"),
         opt("--site FILE", "the site's settings (TRTMATRIX_SITE, else slurm.yaml beside matrix.yaml)",
-            type=Path)]),
+            type=_path)]),
     "run": ("running", [
         opt("--plan", "print what would be started and why, without starting it"),
         opt("--rerun", "also run cells that have a current record"),
@@ -173,13 +179,13 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--from VERSION", "the version in use", dest="before", required=True),
         opt("--to VERSION", "the version to move to", dest="after", required=True),
         opt("--models FILE|DIR", "many models in one report: models.yaml, a folder, or .onnx files; may be "
-            "repeated (docs/upgrade.md)", type=Path, **LIST),
+            "repeated (docs/upgrade.md)", type=_path, **LIST),
         opt("--tag TAG", "of these only the models with this tag", **NAMES),
         opt("--code DIR|FILE", "find uses of what changes, in Python, notebooks, shell and Dockerfiles; may "
-            "be repeated. Exit code 11 if something must change", type=Path, **LIST),
+            "be repeated. Exit code 11 if something must change", type=_path, **LIST),
         opt("--api", "only print how the two APIs differ and, with --code, where that is used"),
         opt("--check FILE.py", "your own acceptance test of the model's outputs: see docs/acceptance.md",
-            type=Path),
+            type=_path),
         opt("--explain", "find the first layer of the model that goes wrong, if any does"),
         opt("--no-run", "decide from stored records; run nothing"),
         opt("--max-slowdown FACTOR", "how many times the latency, memory, engine size, build time or time an "
@@ -187,9 +193,9 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--no-performance", "leave latency, throughput, memory, engine size and build time out"),
         opt("--full", "print the whole report instead of one screen"),
         opt("--baseline REPORT.json", "the last accepted report: exit code 0 unless something is worse than "
-            "in it (docs/ci.md)", type=Path),
+            "in it (docs/ci.md)", type=_path),
         opt("--output -o FILE", "also write the report as .html, .md, .json or .xml (JUnit), or the uses in "
-            "code as .sarif; may be repeated", type=Path, **LIST),
+            "code as .sarif; may be repeated", type=_path, **LIST),
         JSON]),
     "bisect": ("what to look for, and where", [
         opt("--case CASE", "REPRO/CASE, or CASE if only one repro has it", dest="wanted_case"),
@@ -204,7 +210,7 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--rebuilds K", "engines to build before a version counts as good (default: 3)", type=_count),
         opt("--no-run", "use stored records; run nothing"),
         opt("--pull", "pull or build images that are not here"),
-        opt("--output -o FILE.md", "also write the report", type=Path),
+        opt("--output -o FILE.md", "also write the report", type=_path),
         JSON]),
 }  # fmt: skip
 """Options that several commands have, or that are many: by title."""
@@ -236,7 +242,7 @@ COMMANDS: dict[str, Command] = {
         "API is known\n need not be in matrix.yaml for --api, nor for --code alone."),
     "check": Command(
         "find the nodes of a model that versions get wrong, from the file alone", "",
-        (opt("file MODEL.onnx", "your model; its weights are not needed", type=Path),
+        (opt("file MODEL.onnx", "your model; its weights are not needed", type=_path),
          opt("--trt VERSION", "releases of TensorRT, comma-separated (default: all in matrix.yaml)", **NAMES),
          opt("--full", "print everything that was found instead of one screen"), JSON, MATRIX, REPROS),
         "my.onnx --trt 8.6.1,10.8.0", about=
@@ -246,7 +252,7 @@ COMMANDS: dict[str, Command] = {
         "run ONNX's own tests of its operators on versions, or hold a model against their results",
         "files where",
         (opt("file MODEL.onnx", "say which operators of this model went wrong or were refused, with what the "
-             "static check finds; nothing is run", type=Path, nargs="?"),
+             "static check finds; nothing is run", type=_path, nargs="?"),
          *(option for option in GROUPS["select"][1] if option.names[0] not in {"--repro", "--case"}),
          opt("--case CASE", "tests of onnx, or operators, by name or pattern: 'test_clip*' or GridSample",
              dest="which", **NAMES),
@@ -256,10 +262,10 @@ COMMANDS: dict[str, Command] = {
          opt("--seconds S", "time limit of a case; twice as much where it is run again alone", type=_seconds,
              default=30.0),
          opt("--write DIR", "write model, inputs and expected outputs of the chosen cases; nothing is run",
-             type=Path),
+             type=_path),
          opt("--rerun", "also run versions that have a record of this suite"),
          opt("--no-run", "show stored records; run nothing", action="store_false", dest="run"),
-         opt("--output -o FILE", "also write .html, .md or .json; may be repeated", type=Path, **LIST), FULL,
+         opt("--output -o FILE", "also write .html, .md or .json; may be repeated", type=_path, **LIST), FULL,
          JSON),
         "--trt 8.6.0", "operators.command",
         "Exit codes: 0 the suite was run or shown, whatever came of it; 3 a version could not be run,\n"
@@ -267,17 +273,17 @@ COMMANDS: dict[str, Command] = {
         " or is refused at one of the versions, or a node is known to fail."),
     "report": Command(
         "write the whole matrix as one page with filters", "files select where",
-        (opt("--output -o FILE", ".html, .md or .json; may be repeated (default: report.html)", type=Path,
+        (opt("--output -o FILE", ".html, .md or .json; may be repeated (default: report.html)", type=_path,
              **LIST),), "-o report.html"),
     "bundle make": Command(
         "write the archive of a failing cell", "files model",
-        (CELL, opt("--to FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)", type=Path),
+        (CELL, opt("--to FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)", type=_path),
          opt("--yes", "do not ask; needed if stdin is not a terminal"),
          opt("--no-verify", "do not run the archive afterwards"), TRIAL_SECONDS, JSON),
         "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4", "bugs.make"),
     "bundle verify": Command(
         "run an archive by itself, in a fresh container", "",
-        (opt("file FILE", type=Path),
+        (opt("file FILE", type=_path),
          opt("--image IMAGE", "run it in this image instead of the recorded one", default=""),
          opt("--trust", "run it outside containers, with your rights, if its failure was seen that way"),
          TRIAL_SECONDS, JSON), "sdpa-scale-sdpa-tf32-10.7.0.tar.gz", "bugs.make",
@@ -286,7 +292,7 @@ COMMANDS: dict[str, Command] = {
                       "--case sdpa-scale/sdpa-tf32", "bugs.bisect"),
     "minimise": Command(
         "find the smallest graph that still fails in the same way", "files model",
-        (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE)", type=Path),
+        (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE)", type=_path),
          opt("--steps N", "try at most N smaller models", type=_count, default=200),
          opt("--seconds S", "stop after S seconds", type=_seconds, default=3600), JSON),
         "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4 --good 10.8.0", "bugs.minimise"),
@@ -298,24 +304,24 @@ COMMANDS: dict[str, Command] = {
         "images.lock"),
     "pack": Command(
         "write everything that a host without a network needs", "files select",
-        (opt("--to DIR", "where to write; new or empty", type=Path, required=True),
+        (opt("--to DIR", "where to write; new or empty", type=_path, required=True),
          opt("--for-python X.Y", "a Python version of the other host, for its wheels; may be repeated "
              "(default: this one's)", **LIST),
          opt("--records", "pack only records, for merge")), "--trt 10.8.0 --to DIR", "images.pack"),
     "unpack": Command(
         "check a pack and load it, on a host without a network", "",
-        (opt("folder DIR", "the folder of the pack", type=Path),
-         opt("--into DIR", "where to write the suite (default: ./trtmatrix)", type=Path),
+        (opt("folder DIR", "the folder of the pack", type=_path),
+         opt("--into DIR", "where to write the suite (default: ./trtmatrix)", type=_path),
          opt("--check", "check every byte; load nothing"),
          opt("--python PATH", "the Python to run the suite with"), opt("--no-images", "load no images"),
          opt("--no-venv", "create no environment")), "DIR", "images.pack"),
     "merge": Command(
         "add records that were made elsewhere", "files",
-        (opt("files FILE", "records: .json files, folders, packs of records", nargs="+", type=Path), JSON),
+        (opt("files FILE", "records: .json files, folders, packs of records", nargs="+", type=_path), JSON),
         "records/", "images.merge"),
     "prepare": Command(
         "write the files of a case, to run it by hand", "files",
-        (opt("which REPRO/CASE"), opt("--to DIR", "where to write (default: ./CASE)", type=Path)),
+        (opt("which REPRO/CASE"), opt("--to DIR", "where to write (default: ./CASE)", type=_path)),
         "sdpa-scale/sdpa-tf32"),
     "publish": Command("copy records measured here to where git tracks them", "files select where", (),
                        "--gpu H200"),

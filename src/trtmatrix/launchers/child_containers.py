@@ -58,16 +58,23 @@ def find_child_engine(name: str, cache: Path, *, gpu_here: bool) -> Engine:
     reason, remedy = runtime.find_trouble()
     held = {}
     for note in sorted(folder.glob("*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError):
-            data = json.loads(note.read_text(encoding="utf-8"))
-            if note.with_suffix(runtime.suffix).is_file():
-                held[str(data["reference"])] = str(data["digest"])
+        reference, digest = read_note(note)
+        if digest and note.with_suffix(runtime.suffix).is_file():
+            held[reference] = digest
     return Engine(
         available=not reason, reason=reason, remedy=remedy, name=runtime.name,
         version="" if reason else runtime.version, images=held,
         gpu_access=GpuAccess.RUNTIME if gpu_here else None,
         root=str(next(each for each in (folder, *folder.parents) if each.is_dir())),
     )  # fmt: skip
+
+
+def read_note(note: Path) -> tuple[str, str]:
+    """Return the reference and the digest of a pulled image; empty where its note is not there or damaged."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        data = json.loads(note.read_text(encoding="utf-8"))
+        return str(data["reference"]), str(data["digest"])
+    return "", ""
 
 
 def child_command(
@@ -108,11 +115,11 @@ class ChildLauncher:
             key = sha256(f"{self.runtime.name}\n{digest}".encode()).hexdigest()[:16]
             image, note = folder / f"{key}{self.runtime.suffix}", folder / f"{key}.json"
             with hold(folder / f"{key}.lock", self.note):
-                if not image.exists():
+                if not (image.exists() and read_note(note)[1]):
                     if not launch.pull:
                         raise MachineryError(f"{origin.reference} is not in {folder}")
                     self._pull(origin, image, note)
-                digest = str(json.loads(note.read_text(encoding="utf-8"))["digest"])
+                digest = read_note(note)[1]
         granted, lacking = self.runtime.try_options(str(image), self.limits)
         for line in lacking:
             self.note(f"{launch.version.name}: {line}")

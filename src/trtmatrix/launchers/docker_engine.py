@@ -75,11 +75,14 @@ def open_client(timeout: int) -> docker.DockerClient:
 
 @cache  # the SDK asks for the version of the API first, which takes Podman half a second
 def _connect(address: str, timeout: int) -> docker.DockerClient:
-    import docker
+    import docker.errors
 
-    client: docker.DockerClient = docker.from_env(
-        timeout=timeout, environment={**os.environ, "DOCKER_HOST": address}
-    )
+    try:
+        client: docker.DockerClient = docker.from_env(
+            timeout=timeout, environment={**os.environ, "DOCKER_HOST": address}
+        )
+    except ValueError as error:  # of an address that is none
+        raise docker.errors.DockerException(str(error)) from error
     return client
 
 

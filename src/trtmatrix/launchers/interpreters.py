@@ -61,7 +61,7 @@ def find_tensorrt(pythons: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for python in pythons:
         command = [python, "-c", "import tensorrt; print(tensorrt.__version__)"]
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-            found[done.stdout.split()[-1]] = python
+        with contextlib.suppress(OSError, subprocess.SubprocessError, LookupError):
+            said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+            found[said.decode("utf-8", "replace").split()[-1]] = python
     return found

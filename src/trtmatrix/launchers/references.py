@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -163,7 +164,7 @@ def read_file(name: str, cache: Path) -> ImageOrigin:
     It is read once for as long as path, size and time of its last change stay: a large one takes a while.
     :class:`UsageError` where it is not there, or is no tar with one image.
     """
-    path = Path(name).expanduser().absolute()
+    path = Path(os.path.expanduser(name)).absolute()  # noqa: PTH111 - which raises where there is no such user
     try:
         status = path.stat()
         key = f"{path}\n{status.st_size}\n{status.st_mtime_ns}"
@@ -183,8 +184,11 @@ def tar_ids(path: Path) -> tuple[str, ...]:
     or index, which Docker 25 and later write into index.json.
     Source: https://github.com/opencontainers/image-spec/blob/main/image-layout.md.
     """
+    import lzma
     import tarfile
+    import zlib
 
+    damaged = (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError)
     names = ("manifest.json", "index.json")
     try:
         with opened(path.resolve(), sys.maxsize) as (file, _), tarfile.open(fileobj=file) as archive:
@@ -192,7 +196,7 @@ def tar_ids(path: Path) -> tuple[str, ...]:
             listings = {name: parse_json(s.read(RECORD)) for name, s in found.items() if s}
         (configuration,) = {str(entry["Config"]) for entry in listings["manifest.json"]}
         manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
-    except (tarfile.TarError, KeyError, TypeError, ValueError) as error:
+    except (*damaged, KeyError, TypeError, AttributeError, ValueError) as error:
         raise UsageError(f"--image: {path} is not one image as docker save writes it: {error!r}") from error
     own = configuration.rpartition("/")[2].removesuffix(".json")
     return tuple(dict.fromkeys((f"sha256:{own}", *manifests)))

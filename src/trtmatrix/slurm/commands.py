@@ -97,7 +97,10 @@ def run_command(words: Sequence[str], seconds: float = SECONDS) -> str:
 def submit(words: Sequence[str], script: str) -> str:
     """Submit a script's file and return the job's id; :class:`JobRefused`, :class:`SlurmAway`."""
     said = sbatch([*words, script])
-    return [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()][-1]
+    ids = [line.partition(";")[0] for line in said.splitlines() if line[:1].isdecimal()]
+    if not ids:  # as a site's own command in its place may do
+        raise SlurmAway(f"sbatch told no job's id: {said.strip()[-300:]!r}", unknown=True)
+    return ids[-1]
 
 
 def sbatch(words: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from commandline import options_of, project_of
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.commands import RunOptions, run_codes
 from trtmatrix.common.errors import ExitCode
+from trtmatrix.launchers.interpreters import find_tensorrt
 from trtmatrix.run.perform import Result
 from trtmatrix.slurm.sitefile import EXAMPLE
 from trtmatrix.suite.cells import Selection
@@ -30,6 +31,24 @@ def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
     monkeypatch.setattr(cli, "find_command", broken)
     assert cli.run(["schema"]) is ExitCode.MACHINERY
     assert "mistake in trtmatrix itself" in capsys.readouterr().err
+
+
+def test_an_exit_code_that_cannot_be_left_is_no_surprise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTMATRIX_EXIT_CODE_FILE", "/nowhere/code")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["schema"])
+    assert end.value.code == ExitCode.MACHINERY
+    assert "TRTMATRIX_EXIT_CODE_FILE: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", ["", "\\377"])
+def test_what_is_no_python_has_no_tensorrt(said: str, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\nprintf '{said}'\n")
+    program.chmod(0o755)
+    assert str(program) not in find_tensorrt(["/nowhere", str(program)]).get("", "")
 
 
 def run_options(*words: str) -> RunOptions:

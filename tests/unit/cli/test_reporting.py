@@ -15,6 +15,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.cli.commands import RunOptions, show
 from trtmatrix.plan.context import open_context
 from trtmatrix.plan.survey import take_survey
+from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.plan import Pull
 
 __all__ = ["project"]
@@ -80,3 +81,11 @@ def test_a_surprise_is_told_and_is_the_exit_code(project: Path, capsys: pytest.C
     store_all(project, 1e9)
     assert cli.run(["report"]) == 1
     assert "cells are not as expected: see what needs attention" in capsys.readouterr().out
+
+
+def test_the_command_that_prepare_prints_can_be_pasted(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(CaseCache, "prepare", lambda *_: project / "repros")
+    assert cli.run(["prepare", "plain/plain", "--to", "a b"]) == 0
+    assert capsys.readouterr().out.endswith(" --files 'a b'\n")

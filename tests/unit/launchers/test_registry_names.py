@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import json
+import lzma
+import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,11 +112,20 @@ def test_a_tar_is_known_by_the_ids_that_engines_give_its_image(tmp_path: Path) -
     [
         {}, {"manifest": [{"Config": "a"}, {"Config": "b"}]}, {"manifest": [{"No": 1}]},
         {"manifest": b"[" * 100_000 + b"]" * 100_000}, {"manifest": b"NaN"},
+        {"manifest": [{"Config": "a"}], "index": []},
     ],
 )  # fmt: skip
 def test_a_tar_without_one_image_is_refused(tmp_path: Path, listings: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         read_file(write_tar(tmp_path / "i.tar", **listings), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_tar_that_was_cut_short_is_refused(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    (tmp_path / "i.tar").write_bytes(pack(os.urandom(3000))[:2000])
+    for file in (tmp_path / "i.tar", "~nobody-here/i.tar"):
+        with pytest.raises(UsageError):
+            read_file(str(file), tmp_path / "cache")
 
 
 def test_a_file_that_was_changed_is_read_anew(tmp_path: Path) -> None:

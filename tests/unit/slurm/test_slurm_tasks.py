@@ -20,6 +20,7 @@ from trtmatrix.judge.entry import Stored
 from trtmatrix.plan.stale import find_changes
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
+from trtmatrix.slurm.commands import SlurmAway, submit
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
 from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
@@ -223,3 +224,14 @@ def test_what_has_changed_since_a_record_is_what_no_board_that_was_seen_has() ->
     assert changes == ["driver 560.1 → 580.159.04 or 570.86.15"]
     for driver in ("580.159.04", "570.86.15"):
         assert find_changes(make_record(cell, gpu={**facts, "driver": driver}), {}, cell) == []
+
+
+def test_a_site_s_own_sbatch_that_tells_no_number_may_have_taken_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sbatch").write_text("#!/bin/sh\necho Thank you\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SlurmAway, match="told no job's id: 'Thank you'") as told:
+        submit([], "script")
+    assert told.value.unknown
