@@ -5,6 +5,7 @@ A cell's process only hands over. What it hands over is measured by one that nev
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
@@ -22,6 +23,12 @@ from trtprobe.measure import measure_alone, measure_with_signatures
 
 LONGEST = 1 << 25
 """Bytes of a result, as JSON, that are read."""
+
+MAPPED = 1 << 23
+"""Larger files with an array, in bytes, are mapped and keep an open file; a cell may hand over thousands of
+others, and a process may often open a thousand files."""
+
+READING = mmap.MAP_PRIVATE, mmap.PROT_READ
 
 NUMBERS = "biufc"
 """Kinds of dtypes that an output may have: truth values and numbers."""
@@ -114,10 +121,11 @@ def unseal_array(file: int) -> np.ndarray:
     """Return a view of a sealed ``.npy`` of numbers or truth values; ``ValueError`` where it is none."""
     size = sealed_size(file)
     try:
-        memory = mmap.mmap(file, size, mmap.MAP_PRIVATE, mmap.PROT_READ)
-        np.lib.format.read_magic(memory)
-        shape, by_column, dtype = np.lib.format.read_array_header_1_0(memory)
-        values: np.ndarray = np.ndarray(shape, dtype, memory, memory.tell(), order="F" if by_column else "C")
+        memory = os.pread(file, size, 0) if size <= MAPPED else mmap.mmap(file, size, *READING)
+        head: Any = io.BytesIO(memory) if isinstance(memory, bytes) else memory
+        np.lib.format.read_magic(head)
+        shape, by_column, dtype = np.lib.format.read_array_header_1_0(head)
+        values: np.ndarray = np.ndarray(shape, dtype, memory, head.tell(), order="F" if by_column else "C")
     except Exception as error:
         raise ValueError("what was handed over is no array: %s" % error) from error
     if values.dtype.kind not in NUMBERS:

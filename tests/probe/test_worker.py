@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.probe.jobs import GRAPH, MAIN, Job, Step, X
 from trtprobe.answer import Answer
+from trtprobe.channel import npy, seal
 from trtprobe.job import Stopped
 
 LEAVES = {
@@ -159,6 +161,15 @@ def test_a_signal_is_no_trouble_with_outputs(monkeypatch: pytest.MonkeyPatch, tm
     answer.hand(0, {"y": X})
     with pytest.raises(Stopped):
         answer.measured({"files": str(tmp_path)})
+
+
+def test_thousands_of_outputs_keep_no_file_open() -> None:
+    answer, given = Answer(), {f"y{n}": X for n in range(99)} | {"large": np.ones(1 << 21)}
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for name, array in given.items():
+        answer.read({"build": 0, "output": name}, seal(npy(array)))
+    assert len(list(Path("/proc/self/fd").iterdir())) - before == 1
+    assert all(np.array_equal(answer.outputs[0][name], array) for name, array in given.items())
 
 
 SICK = "the GPU's context reports an error after it: cuCtxSynchronize: CUDA error 700 (illegal address)"

@@ -56,7 +56,7 @@ class Progress:
             with contextlib.suppress(OSError):
                 log.parent.mkdir(parents=True, exist_ok=True)
                 log.unlink(missing_ok=True)  # another run that still writes keeps its own
-                self._file = log.open("w", encoding="utf-8")
+                self._file = log.open("w", encoding="utf-8", errors="replace")
         self.log = log if self._file else None
 
     def note(self, text: str) -> None:

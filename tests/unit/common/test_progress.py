@@ -112,3 +112,7 @@ def test_who_does_not_read_and_a_log_that_cannot_be_written_end_nothing(tmp_path
     progress.step("tests", "a: PASS")
     progress.close()
     full.close()
+    progress = Progress(io.StringIO(), log=tmp_path / "l.txt")
+    progress.note("loading \udcff.tar")  # of a name that is not UTF-8
+    progress.close()
+    assert (tmp_path / "l.txt").read_text() == "loading ?.tar\n"
