@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 from onnx import NodeProto
 
-from trtmatrix.common.words import counted, name_source
+from trtmatrix.common.words import counted, name_source, one_line
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.onnxmodel.matching import Wiring, find_places, make_wirings
 from trtmatrix.suite.model import release_of
@@ -171,7 +171,7 @@ def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
 
 def name_nodes(group: NodeGroup) -> str:
     """Return a group's operator with its number, then its first nodes."""
-    names = ", ".join(group.nodes[:NAMED]) + (", …" if len(group.nodes) > NAMED else "")
+    names = ", ".join(map(one_line, group.nodes[:NAMED])) + (", …" if len(group.nodes) > NAMED else "")
     return f"{group.operator} ×{len(group.nodes)} ({names})"
 
 

@@ -161,7 +161,10 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
     )
     if not all(plain):
         return False
-    asked = [_holds(wiring, node, chain[0], condition) for condition in step.where]
+    try:
+        asked = [_holds(wiring, node, chain[0], condition) for condition in step.where]
+    except (IndexError, TypeError, ValueError):  # such as axes that the tensor does not have
+        return None
     return False if False in asked else None if None in asked else True
 
 

@@ -172,6 +172,8 @@ def _malformed(model: ModelProto) -> Iterator[str]:
     infos = [info for g in all_graphs(model.graph) for info in (*g.input, *g.output, *g.value_info)]
     types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
     types += [(tensor.name or "a constant", tensor.data_type) for tensor in all_tensors(model)]
+    if opset < 0:
+        yield f"it has the opset {opset}, which ONNX does not have"
     for name, kind in types:
         if kind not in known:
             yield f"the tensor {name} has the element type {kind}, which ONNX does not have"

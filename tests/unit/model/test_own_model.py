@@ -349,6 +349,8 @@ ODD: dict[str, Callable[[Any], object]] = {
     "the tensor x has the element type 99, which ONNX does not have": made_of(99),
     "the tensor w0 has the element type 99":
         lambda model: setattr(model.graph.initializer[0], "data_type", 99),
+    "it has the opset -1, which ONNX does not have":
+        lambda model: setattr(model.opset_import[0], "version", -1),
 }  # fmt: skip
 
 

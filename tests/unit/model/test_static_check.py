@@ -172,12 +172,25 @@ def test_what_makes_no_difference_is_not_told() -> None:
     assert not found(custom, "8.6.0"), "another operator of the same name"
 
 
-def test_an_attribute_of_another_type_than_its_operator_s_stops_nothing() -> None:
+@pytest.mark.parametrize("perm", [1, [0, 9], [0.0, 1.0], ["x", "y"]])
+def test_an_attribute_that_its_operator_cannot_have_stops_nothing(perm: object) -> None:
     chain = make_model(
-        [node("Transpose", "x", "a", perm=1), node("Mul", "a c", "b"), node("Transpose", "b", "y", perm=1)],
+        [
+            node("Transpose", "x", "a", perm=perm), node("Mul", "a c", "b"),
+            node("Transpose", "b", "y", perm=perm),
+        ],
         {"x": (FLOAT, [30, 39])}, {"y": (FLOAT, None)}, {"c": np.ones((39, 30), np.float32)},
     )  # fmt: skip
     found(chain, "8.6.0")
+
+
+def test_names_of_nodes_cannot_write_to_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = split(5)
+    model.graph.node[0].name = "up\x1b[31m\nred"
+    cli.run(["check", str(saved(model, tmp_path / "m.onnx")), "--trt", "8.6.0"])
+    assert "Split ×1 (up [31m red)" in capsys.readouterr().out
 
 
 def split(size: int | str) -> ModelProto:
