@@ -49,7 +49,7 @@ def ask_surface(module: str) -> Optional[Dict[str, Any]]:
     try:
         printed = subprocess.check_output(command, timeout=SECONDS, stdin=subprocess.DEVNULL)
         surface: Dict[str, Any] = json.loads(printed.splitlines()[-1].decode())
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
+    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
         print("the surface of %s was not read: %s" % (module, error), flush=True)
         return None
     return surface

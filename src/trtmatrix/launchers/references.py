@@ -131,10 +131,13 @@ def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> Registr
     return RegistryError(f"{said}\n  {trouble.remedy(host)}", trouble=trouble, host=host)
 
 
-def with_own_images(matrix: Matrix, texts: Sequence[str], engine: str, cache: Path) -> Matrix:
+def with_own_images(
+    matrix: Matrix, texts: Sequence[str], engine: str, cache: Path, said: str = "--image"
+) -> Matrix:
     """Return the matrix with the images of ``texts`` (``VERSION=REFERENCE|FILE``) in place of its own.
 
-    What is locked or built of an image that is replaced says nothing of the one that replaces it.
+    What is locked or built of an image that is replaced says nothing of the one that replaces it. ``said``:
+    where the texts stand.
     :class:`UsageError` where a text cannot be obeyed.
     """
     in_images = [v.name for v in matrix.versions if isinstance(v.origin, ImageOrigin)]
@@ -142,11 +145,11 @@ def with_own_images(matrix: Matrix, texts: Sequence[str], engine: str, cache: Pa
     for text in texts:
         name, _, image = text.partition("=")
         if not (name and image):
-            raise UsageError(f"--image {text}: write VERSION=REFERENCE or VERSION=FILE")
+            raise UsageError(f"{said} {text}: write VERSION=REFERENCE or VERSION=FILE")
         if name not in in_images:
             known = name in {version.name for version in matrix.versions}
             why = f"{name} runs in no image" if known else f"{name} is no version of matrix.yaml"
-            raise UsageError(f"--image {text}: {why}\n  name one of {', '.join(in_images)}")
+            raise UsageError(f"{said} {text}: {why}\n  name one of {', '.join(in_images)}")
         if not image.startswith(("/", "./", "../", "~")) and not image.endswith(FILES):
             parse_reference(image)
             origins[name] = ImageOrigin(image=image)

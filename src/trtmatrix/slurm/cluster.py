@@ -95,5 +95,6 @@ def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Cont
     cluster.shared.check()
     cluster.shared.take_all(context.project)
     images = [f"{version}={image}" for version, image in cluster.site.images.items()]
-    matrix = with_own_images(context.matrix, images, cluster.site.runtime, cluster.shared.root / "cache")
+    cache, said = cluster.shared.root / "cache", "images of slurm.yaml:"
+    matrix = with_own_images(context.matrix, images, cluster.site.runtime, cache, said)
     return replace(context, matrix=matrix), cluster

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trtmatrix.common.errors import TrtMatrixError
+from trtmatrix.common.words import counted
 from trtmatrix.images.doctor import Findings, can_run_line, cannot_lines
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.rules import Finding, Level
@@ -65,8 +66,10 @@ def _findings(cluster: Cluster) -> Iterator[Finding]:
     for run in cluster.shared.runs() if (root / "runs").is_dir() else ():
         names = ",".join(sent.name for sent in run.submissions())
         cells = len((run.facts() or {"claims": ()})["claims"])
-        remedy = f"the command that began it follows it; to end it: scancel -n {names}"
-        found = f"{cells} cells under way, or left by a client that died"
+        remedy = "the command that began it follows it" + (
+            f"; to end it: scancel -n {names}" if names else ""
+        )
+        found = f"{counted(cells, 'cell')} under way, or left by a client that died"
         yield Finding(level=Level.LACKING, what=f"run {run.key}", found=found, remedy=remedy)
 
 

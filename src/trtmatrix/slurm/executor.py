@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from trtmatrix.common.errors import ExitCode, MachineryError
+from trtmatrix.common.words import counted
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word
@@ -354,7 +355,9 @@ class SlurmExecutor:
             self.note(f"{what}: {error}; it is tried again (fewer jobs at once: limits.tasks in slurm.yaml)")
         else:
             (sent.folder / "job").write_text(job)
-            self.note(f"{what}: job {job}, {len(launch.cells)} cells in {len(tasks)} tasks")
+            self.note(
+                f"{what}: job {job}, {counted(len(launch.cells), 'cell')} in {counted(len(tasks), 'task')}"
+            )
 
     def _give_up(self, cell: Cell, why: str) -> None:
         self.open.pop(cell.id, None)
