@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import partial
 from posixpath import join, normpath, relpath
 from typing import Any
 from urllib.parse import quote
@@ -11,6 +12,7 @@ from urllib.parse import quote
 from trtmatrix import __version__
 from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Behaviour, ChangeKind
 from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.words import one_line
 
 WIDTH = 98
 """Columns; an upgrade report indents them by two."""
@@ -86,7 +88,7 @@ def render_api_text(section: ApiSection) -> str:
             initial_indent=" " * depth, subsequent_indent=" " * (depth + 2),
             break_long_words=False, break_on_hyphens=False,
         ) or [""]  # fmt: skip
-    return "\n".join(wrapped) + "\n"
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in "\n".join(wrapped)) + "\n"
 
 
 def _uses(section: ApiSection, sources: dict[str, int]) -> Iterator[Line]:
@@ -178,12 +180,12 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
     for file, why in section.unread:
         where = {"physicalLocation": {"artifactLocation": _locate(file, root)}}
         located = {} if why.startswith(BY_NAME) else {"locations": [where]}
-        unread.append({"level": "warning", "message": {"text": f"{file}: {why}"}, **located})
+        unread.append({"level": "warning", "message": {"text": one_line(f"{file}: {why}", 1000)}, **located})
     run = {
         "tool": {"driver": {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"TensorRT {before} to {after}"},
         "invocations": [{"executionSuccessful": not section.lacking, "toolExecutionNotifications": unread}],
-        "originalUriBaseIds": {ROOT: {"uri": f"file://{quote(root)}/"}},
+        "originalUriBaseIds": {ROOT: {"uri": f"file://{_quote(root)}/"}},
         "results": results,
     }
     return to_json({"$schema": SARIF, "version": "2.1.0", "runs": [run]})
@@ -205,9 +207,13 @@ def _result(use: ApiUse, artifact: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_quote = partial(quote, errors="surrogateescape")
+"""Also of the name of a file that is no UTF-8."""
+
+
 def _locate(file: str, root: str) -> dict[str, str]:
     """Return where a file is, by its path from the root where it lies below."""
     whole = normpath(join(root, file))
     if not whole.startswith(f"{normpath(root)}/"):
-        return {"uri": f"file://{quote(whole)}"}
-    return {"uri": quote(relpath(whole, root)), "uriBaseId": ROOT}
+        return {"uri": f"file://{_quote(whole)}"}
+    return {"uri": _quote(relpath(whole, root)), "uriBaseId": ROOT}

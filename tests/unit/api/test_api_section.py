@@ -223,7 +223,7 @@ def test_sarif_has_what_code_scanning_needs(here: Path) -> None:
     ("file", "uri"),
     [
         ("src/a b/x.py", "src/a%20b/x.py"), ("./x.py", "x.py"), ("/here/src/x.py", "src/x.py"),
-        ("../src/a/x.py", "file:///src/a/x.py"), ("/else/src/x.py", "file:///else/src/x.py"),
+        ("a\udcff.py", "a%FF.py"), ("../src/a/x.py", "file:///src/a/x.py"), ("/else/src/x.py", "file:///else/src/x.py"),
     ],
 )  # fmt: skip
 def test_addresses_are_relative_to_where_the_command_ran(file: str, uri: str) -> None:
@@ -240,10 +240,16 @@ def test_addresses_are_relative_to_where_the_command_ran(file: str, uri: str) ->
     assert all(("uriBaseId" in place["artifactLocation"]) is not uri.startswith("file:") for place in places)
 
 
+def test_code_cannot_write_to_the_terminal() -> None:
+    text = render_api_text(section_of(replace(use(GONE, 1, "a\x1b.py"), text="print('\x1b[31m')")))
+    assert text.replace("\n", "").isprintable()
+
+
 def test_sarif_tells_what_was_not_read() -> None:
-    section = section_of(use(GONE, 1), unread=(("src/b/c.py", "it is binary"), CPP))
+    section = section_of(use(GONE, 1), unread=(("src/b/c.py", "it is binary"), CPP, ("\udcff", "")))
+    assert "\udcff" not in render_sarif(section, "8.6.1", "10.8.0", "/here")
     (run,) = json.loads(render_sarif(section, "8.6.1", "10.8.0", "/here"))["runs"]
-    first, second = run["invocations"][0]["toolExecutionNotifications"]
+    first, second, _ = run["invocations"][0]["toolExecutionNotifications"]
     assert first["message"]["text"] == "src/b/c.py: it is binary"
     assert first["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "src/b/c.py"
     assert "searched by name only" in second["message"]["text"]
