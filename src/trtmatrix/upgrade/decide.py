@@ -220,7 +220,8 @@ def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Itera
     for finding in findings:
         before, after = finding.cases[0].before, finding.cases[0].after
         silent = standing_of(after) in {Standing.UNKNOWN, Standing.ABSENT}
-        if finding.weight is Weight.NOTE and finding.change is not Change.UNCHANGED_BAD:
+        bad = {Change.REGRESSED, Change.BAD_AFTER, Change.UNCHANGED_BAD}
+        if finding.weight is Weight.NOTE and finding.change not in bad:
             continue
         if finding.weight is Weight.LACKING and silent and not after.feared:
             untested.append(finding.repro)

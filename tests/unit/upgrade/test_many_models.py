@@ -72,6 +72,9 @@ def test_each_answers_for_itself_and_the_findings_are_notes() -> None:
     assert [m.decision for m in upgrade.models] == [GO, DONT, DONT, ENOUGH]
     assert {r.topic for r in upgrade.reasons if r.weight is Weight.AGAINST} == {"worse", "gone"}
     assert {f.weight for f in upgrade.findings} == {Weight.NOTE}, "models are the better evidence"
+    assert "sdpa-scale" in {r.topic for r in upgrade.reasons}, (
+        "a finding that gets worse is told all the same"
+    )
     assert answer(model("good"), finding="bad3").decision is GO
     assert upgrade.summary == (
         "1 of 4 models can move to 10.8.0; don't move worse, gone; too little is known of silent."
