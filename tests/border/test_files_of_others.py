@@ -141,6 +141,14 @@ def halved(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:9000])
 
 
+def displaced(path: Path) -> None:
+    np.savez(path, x=np.zeros(3))
+    data = bytearray(path.read_bytes())
+    end = data.rindex(b"PK\5\6")
+    data[end + 16 : end + 20] = (3 * len(data)).to_bytes(4, "little")
+    path.write_bytes(data)
+
+
 SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "no regular file"),
     "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
@@ -149,7 +157,12 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a size that cannot be": (boasting, "which it cannot have"),
     "a pickle": (lambda path: np.savez(path, x=np.array([{}], dtype=object)), "objects"),
     "a header of 8 TB": (lambda path: zipped(path, header("'<f8'", "(1099511627776,)")), "which are not"),
+    "no elements in much room": (
+        lambda path: zipped(path, header("'<f8'", "(1099511627776, 1099511627776, 0)", b"")), "is no array: "
+    ),
+    "elements of no bytes": (lambda path: zipped(path, header("'<U0'", "(3,)", b"")), "is no array: "),
     "half of it": (halved, "damaged"),
+    "a place before its own": (displaced, "damaged"),
 }  # fmt: skip
 
 

@@ -183,8 +183,10 @@ def read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
         data += block
     if len(data) != size - head.start:
         raise BorderError("ends too early")
-    flat = np.frombuffer(data, head.dtype)
-    return flat.reshape(head.shape, order="F" if head.fortran else "C")
+    try:
+        return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.fortran else "C")
+    except ValueError as error:  # elements of no bytes, or no elements in more room than there is
+        raise BorderError(f"is no array: {error}") from error
 
 
 @contextlib.contextmanager
@@ -201,6 +203,10 @@ def opened_npz(file: Path, largest: int = ARRAY) -> Iterator[Npz]:
                 yield Npz(archive)
         except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError) as error:
             raise BorderError(f"is damaged, or no .npz: {error}") from error
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # it points before its own beginning
+                raise BorderError("is damaged, or no .npz") from error
+            raise
 
 
 class Npz:
