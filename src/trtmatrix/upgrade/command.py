@@ -86,6 +86,9 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
             words, remedy = "inputs profile", "of several, models.yaml says it of each"
         for word in (word for word in typed(options.model, *words.split()) if word.startswith("--")):
             yield f"{word} is about your own model: {remedy}"
+    left = [*typed(options.model, "model"), *typed(options, "models", "baseline")] if options.api else []
+    for word in dict.fromkeys(word for word in left if word.startswith("--")):
+        yield f"{word}: --api tells of the two APIs and of --code alone: leave one of the two out"
     if options.tag and not options.models:
         yield "--tag is about models of a list: name it by --models models.yaml"
     named = [("--baseline", options.baseline)] if options.baseline else []

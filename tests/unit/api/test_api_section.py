@@ -191,6 +191,7 @@ def test_with_a_matrix_too_a_release_beyond_it_needs_no_entry(
     assert "python -m modelopt.onnx.autocast" in out
     for words, told in (
         (MOVE, "--api, with --code DIR"),
+        ([*MOVE, "--api", "--models", ".", "--baseline", "README.md"], "--baseline: --api tells of the two"),
         (["upgrade", "--from", "10.8.0", "--to", "11.9.0", "--api"], "--to 11.9.0: not listed; known are"),
         (["upgrade", "--from", "tensorrt-rtx-1.4", "--to", "11.4.0", "--api"], "two versions of one product"),
     ):  # fmt: skip
