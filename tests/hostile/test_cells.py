@@ -128,13 +128,14 @@ def test_how_a_cell_ends_is_told_as_it_was(hostile: Hostile, attack: str, ended:
 @pytest.mark.parametrize(
     ("attack", "detail"),
     [("hands-over-a-pipe", "what was handed over is no sealed memory"),
-     ("hands-over-nonsense", "what was handed over is no array: EOF: reading magic string, expected 8 bytes got 0"),
+     ("hands-over-nonsense", "what was handed over is no array: EOF: reading magic string"),
      ("hands-over-what-changes", "what was handed over is no sealed memory"),
      ("names-a-path", "the output ../../../../../../tmp/trtmatrix-was-here of build 0")],
 )  # fmt: skip
 def test_what_cannot_be_believed_is_refused_with_a_reason(hostile: Hostile, attack: str, detail: str) -> None:
     record = hostile.records[attack]
-    assert (record["ended"], record["detail"]) == ("crashed", detail)
+    assert record["ended"] == "crashed"
+    assert record["detail"].startswith(detail)
     assert not Path("/tmp/trtmatrix-was-here.npy").exists()  # noqa: S108 - where the attack aims
 
 
