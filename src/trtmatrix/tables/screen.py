@@ -47,8 +47,9 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
         if left < 1:
             head.append(f"… {counted(more, 'more GPU')}: --full")
             break
-        block = list(_grid(grid, width, left - 4))
-        head += block if len(block) <= left else [shorten(f"{grid.title}: --full shows it", width)]
+        blocks = (list(_grid(grid, width, rows)) for rows in range(max(left - 4, 1), 0, -1))
+        fitting = (block for block in blocks if len(block) <= left)
+        head += next(fitting, [shorten(f"{grid.title}: --full shows it", width)])
     return "\n".join([*head, *_news(answer.news, width, LINES - len(head) - len(foot)), *foot]) + "\n"
 
 
@@ -122,12 +123,12 @@ def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
 def _note(
     text: str, width: int, first: str = "", *, break_long: bool = False, most: int = _NOTE_LINES
 ) -> list[str]:
-    """Return a text on at most two lines, or so many; commands and paths are kept whole."""
+    """Return a text on at most two lines, or so many; of one to ``break_long``, a command, nothing is cut."""
     more = f"{first}  "
     lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
     if len(lines) > most and not break_long:
         lines = [*lines[: most - 1], lines[most - 1][: width - 2].rstrip() + " …"]
-    return lines[:4]
+    return lines
 
 
 _COLOURS = (

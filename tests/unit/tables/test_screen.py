@@ -6,6 +6,8 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import cycle
 
 import pytest
 from builders import (
@@ -115,13 +117,17 @@ def test_screens_of_runs(name: str, made: Callable[[], Iterator[Entry]], width: 
 
 
 def test_many_findings_and_gpus_are_counted_where_they_have_no_room() -> None:
+    made: Iterator[Callable[..., Entry]] = cycle(
+        (make_reported, make_unknown, make_entry, partial(make_entry, ended="crashed"))
+    )
     entries = [
-        make_entry(make_cell(repro, version=f"10.{minor}.0", gpu=Gpu(slug=f"g{n}", name=f"GPU {n}")), 1373.4)
+        next(made)(make_cell(repro, version=f"10.{minor}.0", gpu=Gpu(slug=f"g{n}", name=f"GPU {n}")))
         for repro in (make_repro(id=f"finding-{number}") for number in range(25))
         for minor in range(20) for n in range(3)
     ]  # fmt: skip
     text = render_screen(make_answer(entries), width=80)
     check_bounds(text, 80)
+    assert "finding-9 " in text
     assert "findings not shown" in text
     assert "versions not shown" in text
     assert "more to know: --full" in text
@@ -195,6 +201,12 @@ def test_what_ended_without_a_result_names_its_cause_unless_a_version_cannot_kno
 )
 def test_the_next_command(entries: list[Entry], command: str) -> None:
     assert make_answer(entries, again="AGAIN", cost="1 GB").next == command
+
+
+def test_a_long_command_is_shown_whole() -> None:
+    again = f"nox -s matrix -- --trt {'10.7.0,' * 60}10.8.0"
+    text = render_screen(make_answer([make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED)], again=again))
+    assert again.replace(" ", "") in re.sub(r"\s", "", text)
 
 
 def test_what_became_wrong_comes_before_what_was_wrong_all_along() -> None:
