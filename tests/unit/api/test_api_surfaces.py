@@ -65,17 +65,6 @@ def test_the_package_has_every_release_that_was_named_and_says_whence() -> None:
     assert not [word for word in ("0x", "tensorrt_bindings.tensorrt") if word in text]
 
 
-def test_names_are_found_through_bases_nested_classes_and_second_names() -> None:
-    old, new = get("8.6.1"), get("10.8.0")
-    assert old.find("ICudaEngine.num_bindings") == Member(kind=MemberKind.PROPERTY, returns="int")
-    assert new.find("ICudaEngine.num_bindings") is new.find("ResizeMode.LINEAR") is None
-    assert new.find("IConvolutionLayer.name") == new.find("ILayer.name")
-    assert old.find("Logger.Severity.ERROR") == old.find("ILogger.Severity.ERROR")
-    assert old.find("ResizeMode.LINEAR") == old.find("InterpolationMode.LINEAR")
-    assert new.find("float32") == Member(kind=MemberKind.VALUE, returns="DataType")
-    assert new.find("Builder") == Member(kind=MemberKind.CLASS, returns="Builder")
-
-
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
@@ -87,14 +76,6 @@ def test_names_are_found_through_bases_nested_classes_and_second_names() -> None
 def test_a_column_finds_its_surface(asked: str, found: str | None) -> None:
     surface = SURFACES.of(asked)
     assert (surface.version if surface else None) == found
-
-
-def test_surfaces_read_inside_images_stand_beside_the_packaged_ones(tmp_path: Path) -> None:
-    inside = replace(get("8.6.1"), version="9.3.0.post12.dev1", origin=Origin(image="sha256:1"))
-    file = tmp_path / "local" / "surfaces" / "9.3.0.json"
-    file.parent.mkdir(parents=True)
-    file.write_text(as_json(inside))
-    assert read_surfaces(tmp_path).of("9.3.0") == inside
 
 
 @pytest.mark.parametrize(

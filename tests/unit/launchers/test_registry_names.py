@@ -1,4 +1,4 @@
-"""Images by their names: as registries and runtimes write them, and as the tar of an image says them."""
+"""Images by their names, as registries, runtimes and tars write them; and how registries are asked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import tarfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +19,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.images import registry
+from trtmatrix.images.registry import ask_registries
 from trtmatrix.launchers.child_containers import child_command
 from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
 from trtmatrix.launchers.container import Limits, make_container_spec
-from trtmatrix.launchers.references import Reference, Trouble, explain_trouble, parse_reference, read_file
+from trtmatrix.launchers.references import (
+    Reference,
+    RegistryError,
+    Trouble,
+    explain_trouble,
+    parse_reference,
+    read_file,
+)
 from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Engine, Launch
 
@@ -80,6 +90,24 @@ def test_each_trouble_says_what_where_why_and_what_to_do(trouble: Trouble) -> No
     assert mend
     assert "{" not in str(error)
     assert (error.trouble, error.host) == (trouble, "my.mirror:5000")
+
+
+def test_registries_are_asked_at_once_and_what_answers_in_time_is_kept_in_order(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(registry, "PATIENCE", 0.5)
+    slow = threading.Event()
+    names = ["late.example/a:1", *(f"r{number}.example/a:1" for number in range(20))]
+    found = ask_registries(lambda n: slow.wait(5) if n == names[0] else n, names, seconds=1)
+    slow.set()
+    late, *others = found.values()
+    assert isinstance(late, RegistryError)
+    assert late.trouble is Trouble.UNREACHABLE
+    assert "it does not answer within 1 s" in str(late)
+    assert others == names[1:] == list(found)[1:]
+    assert capsys.readouterr().err == "trtmatrix: asking late.example …\n"
+    with pytest.raises(ZeroDivisionError):
+        ask_registries(lambda n: 1 // len(n[20:]), ["r.example/a:1"], seconds=5)
 
 
 CONFIG, MANIFEST = "a" * 64, "sha256:" + "b" * 64

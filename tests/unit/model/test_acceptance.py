@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from common.test_interrupts import is_gone
+from common.test_common import is_gone
 from numpy.typing import NDArray
 
 from trtmatrix.model import acceptance

@@ -1,0 +1,118 @@
+"""Exit codes, the guard of these tests, what ends however deaf it is, and what is remembered by content."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import docker
+import pytest
+from conftest import RealWorldTouched
+
+from trtmatrix.common.errors import PRECEDENCE, ExitCode, combine_exit_codes
+from trtmatrix.common.paths import KEPT, recall
+from trtmatrix.common.processes import run_to_end
+
+
+def test_the_first_of_the_order_stands_for_a_set_upgrades_codes_before_surprises() -> None:
+    order = [int(code) for code in PRECEDENCE if code is not ExitCode.INTERRUPTED]
+    assert order == [2, 3, 11, 12, 10, 1, 4, 0]
+    assert combine_exit_codes(set()) is ExitCode.AS_EXPECTED
+    for codes in itertools.combinations(ExitCode, 2):
+        assert combine_exit_codes({*codes}) is min(codes, key=PRECEDENCE.index)
+
+
+REAL: list[Callable[[], object]] = [
+    lambda: subprocess.run([sys.executable, "-m", "pip", "--version"], check=False),
+    lambda: subprocess.run(["/usr/bin/docker", "ps"], check=False),
+    lambda: docker.from_env(environment={}),
+    lambda: venv.create("env"),
+]
+
+
+@pytest.mark.parametrize("start", REAL)
+def test_the_guard_stops_what_is_real(start: Callable[[], object]) -> None:
+    with pytest.raises(RealWorldTouched):
+        start()
+
+
+PROGRAM = """
+import os, signal, sys, time
+from trtmatrix.common.interrupts import interruptible
+
+class Deaf:
+    def __del__(self):
+        os.kill(os.getpid(), signal.{signal})
+        for _ in range(1000):
+            pass
+
+try:
+    with interruptible():
+        Deaf()  # what is raised in a finalizer goes nowhere
+        time.sleep(20)
+    print("went on")
+except KeyboardInterrupt as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.parametrize(("name", "raised"), [("SIGTERM", "KeyboardInterrupt"), ("SIGHUP", "HungUp")])
+def test_an_interruption_that_was_swallowed_comes_again(name: str, raised: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(signal=name)], capture_output=True, text=True, check=False,
+        timeout=60, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL), env=dict(os.environ),
+    )  # fmt: skip
+    assert (done.stdout.strip(), done.stderr) == (raised, "")
+
+
+def is_gone(process: int) -> bool:
+    for _ in range(500):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_what_takes_too_long_ends_with_all_that_it_started(tmp_path: Path) -> None:
+    starting = ["sh", "-c", "sleep 60 & echo $! > child; wait"]
+    assert run_to_end(starting, dict(os.environ), 1.0, tmp_path)[0] == 124
+    assert is_gone(int((tmp_path / "child").read_text()))
+    assert run_to_end(["/nowhere/at-all"], {}) == (127, "/nowhere/at-all: No such file or directory")
+
+
+def recalled(folder: Path, value: str, kind: str = "k", content: str = "c") -> str:
+    return recall(folder, kind, content, lambda: value)
+
+
+def test_what_is_known_is_not_computed_again_and_another_kind_or_content_is(tmp_path: Path) -> None:
+    assert [recalled(tmp_path, value) for value in ("old", "new", "newer")] == ["old"] * 3
+    assert recalled(tmp_path, "new", kind="l") == recalled(tmp_path, "new", content="d") == "new"
+
+
+@pytest.mark.parametrize("damage", [b'{"content": "c"', b"[]", b'{"content": "d", "value": "planted"}'])
+def test_a_damaged_file_is_computed_and_written_anew(damage: bytes, tmp_path: Path) -> None:
+    recalled(tmp_path, "old")
+    (file,) = (tmp_path / "known").iterdir()
+    file.write_bytes(damage)
+    assert [recalled(tmp_path, value) for value in ("new", "newer")] == ["new"] * 2
+
+
+def test_the_oldest_files_go(tmp_path: Path) -> None:
+    for number in range(KEPT + 5):
+        recalled(tmp_path, "old", content=str(number))
+        for file in (tmp_path / "known").iterdir():  # the clock of a file system may be coarse
+            status = file.stat()
+            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns - 10**9))
+    assert [recalled(tmp_path, "new", content=str(number)) for number in (KEPT + 4, 0)] == ["old", "new"]
+    assert len(list((tmp_path / "known").iterdir())) == KEPT
