@@ -14,10 +14,12 @@ DEPTH = 100
 
 
 def to_json(data: Mapping[str, Any]) -> str:
-    """Return strict JSON with sorted keys and a newline; ``ValueError`` on a bare NaN."""
-    return (
-        json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False, default=_plain) + "\n"
-    )
+    """Return strict JSON with sorted keys and a newline; ``ValueError`` on a bare NaN.
+
+    Half a character, which no file can hold, is written as an escape.
+    """
+    text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False, default=_plain)
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def _plain(value: object) -> dict[Any, Any]:

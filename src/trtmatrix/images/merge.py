@@ -186,7 +186,7 @@ def _list_records(path: Path, scratch: Path, source: Source) -> Files:
 
 def content_digest(data: Mapping[str, Any]) -> str:
     """Return the SHA-256 of a record's content, however it is laid out; ``ValueError`` on a bare NaN."""
-    return sha256(to_json(data).encode("utf-8", "backslashreplace")).hexdigest()
+    return sha256(to_json(data).encode()).hexdigest()
 
 
 def problems_of(record: Record, parts: tuple[str, ...]) -> Iterator[str]:

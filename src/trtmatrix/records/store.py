@@ -48,7 +48,7 @@ def write_record(root: Path, data: Mapping[str, Any] | Record) -> Record:
     """Write a record; ``FileExistsError`` where the run has one for this cell."""
     record = data if isinstance(data, Record) else record_from(data)
     path = record_path(root, record)
-    write_new(path, to_json(record.data).encode("utf-8", "backslashreplace"))  # lone surrogates stay escapes
+    write_new(path, to_json(record.data).encode())
     return replace(record, file=str(path))
 
 

@@ -212,10 +212,12 @@ def test_only_a_surprise_measured_here_is_a_failure(entry: Entry, result: str | 
     assert result_of(entry) == result
 
 
-def test_characters_that_xml_forbids_are_left_out() -> None:
+def test_characters_that_xml_forbids_are_left_out_and_json_escapes_them() -> None:
     text = "a\x00\x1b[31mb\x0b\ufffe & <c>\ud800"
-    (skipped,) = only_case(make_entry(ended="crashed", detail=text)).iter("skipped")
+    entry = make_entry(ended="crashed", detail=text)
+    (skipped,) = only_case(entry).iter("skipped")
     assert skipped.get("message") == "NO VERDICT (crashed): a [31mb & <c>"
+    assert json.loads(render_json([entry], generated=NOW).encode())["cells"][0]["reason"] == text
 
 
 # Every member of every enum that a cell can show is in the tables, in each of their shapes.
