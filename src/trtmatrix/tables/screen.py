@@ -17,7 +17,7 @@ NARROWEST, WIDEST = 80, 160
 _MOST_LABEL, _LEAST_LABEL = 24, 20
 _NOTE_LINES = 2
 """So many lines a thing to know may take."""
-_LEGEND_LINES = 4
+_LEGEND_LINES, _REASON_LINES = 4, 8
 
 
 def terminal_width() -> int:
@@ -35,7 +35,7 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
     foot = [
         *(line for text in answer.products for line in _note(text, width)),
         *_note(answer.ran, width),
-        *(_note(f"Not run: {answer.not_run}", width) if answer.not_run else ()),
+        *(_note(f"Not run: {answer.not_run}", width, most=_REASON_LINES) if answer.not_run else ()),
         *_note(f"Next: {answer.next}", width, break_long=True),
         *_note(f"Details: {' · '.join(details)}", width, break_long=True),
     ]

@@ -190,7 +190,7 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             text = f"Go: no result is worse at {after}, and enough are right there.{slower}"
         case Decision.GO_WITH_WORKAROUNDS:
             needed = ", ".join(topics(Weight.WORKAROUND))
-            text = f"Go, with work-arounds for {needed}: without them {after} is worse."
+            text = f"Go, with the work-arounds that {after} needs for {needed}."
         case Decision.DONT:
             text = f"Don't move to {after} as things stand: {', '.join(topics(Weight.AGAINST))}."
         case Decision.NOT_ENOUGH:
@@ -251,11 +251,13 @@ def _tell_performance(
         mine = [line for line in lines if line.measure == measure]
         if beyond := [line for line in mine if line.beyond_limit]:
             cases = counted(sum(not line.why_not for line in mine), "case")
-            apart = measure in TIMES and not any(BY_TURNS in line.clocks for line in beyond)
-            what = f"{measure}{APART}" if apart else measure
-            text = f"{what}: {len(beyond)} of {cases} significantly beyond {limit:g}×, {worst(beyond)}"
+            apart = sum(BY_TURNS not in line.clocks for line in beyond) if measure in TIMES else 0
+            what = f"{measure}{APART}" if apart == len(beyond) else measure
+            partly = f" ({apart} of them{APART[1:]})" if 0 < apart < len(beyond) else ""
+            over = f"significantly beyond {limit:g}×"
+            text = f"{what}: {len(beyond)} of {cases} {over}{partly}, {worst(beyond)}"
             if len(mine) == 1:
-                text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, significantly beyond {limit:g}×"
+                text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, {over}"
             yield FactLine(topic=topic, text=text, weight=weight, known=known)
         silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
         if silent and measure == "latency":

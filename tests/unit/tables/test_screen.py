@@ -153,6 +153,11 @@ def test_a_run_says_what_it_could_not_run_and_shows_earlier_results_of() -> None
     entries = [make_entry(c, evidence=Evidence.RECORDED, excluded=Exclusion.NO_GPU) for c in cells]
     line = "Not run: 16 earlier results shown instead: no NVIDIA GPU here"
     assert line in render_screen(make_answer(entries, seconds=1.0)).splitlines()
+    unknown = [make_unknown(cell, why) for cell, why in zip(cells[:9], Exclusion, strict=False)]
+    text = render_screen(make_answer([*unknown, *entries], seconds=1.0))
+    assert re.sub(r"\s+", " ", text).partition(" Next: ")[0].endswith(line.removeprefix("Not run: ")), (
+        "in full"
+    )
     assert "Not run" not in render_screen(make_answer(entries)), "a mere look was to run nothing"
     companions = [replace(entry, cell=replace(entry.cell, companion=True)) for entry in entries]
     assert "Not run" not in render_screen(make_answer(companions, seconds=1.0))

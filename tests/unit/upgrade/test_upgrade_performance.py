@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -185,6 +186,19 @@ def test_a_slower_case_is_a_note_and_a_slower_model_of_ones_own_is_not_to_be_mov
     left_out = decide(ask(good, owns=(replace(mine, limit=0.0),), no_performance=True))
     assert (left_out.decision, left_out.performance) == (Decision.GO, ())
     assert any("--no-performance" in spot for spot in left_out.not_looked_at)
+
+
+def test_slow_cases_of_which_some_were_measured_by_turns_are_told_from_the_others() -> None:
+    repro = make_repro(make_case("apart"), make_case("turns"))
+    entries = []
+    for case, version in itertools.product(repro.cases, (OLD, NEW)):
+        made = timed(make_cell(repro, case, version), (1.0 if version == OLD else 2.0,) * 3)
+        day = 1 if version == OLD and case.id == "apart" else 2
+        data = {**made.records[0].data, "started": f"2025-01-0{day}T01", "finished": f"2025-01-0{day}T02"}
+        record = record_from(data, "record.json")
+        entries.append(replace(made, record=record, records=(record, record)))
+    (reason,) = [reason.text for reason in decide(ask(entries)).reasons if "latency" in reason.text]
+    assert "latency: 2 of 2 cases significantly beyond 1.1× (1 of them measured in different runs)" in reason
 
 
 def test_a_slowdown_that_is_not_comparable_is_told_beside_go() -> None:
