@@ -14,7 +14,7 @@ from goldenfile import check_golden
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pagereading import Page, check_ids
-from reportparts import ODD
+from reports import ODD
 from shown import PATIENT
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from nowhere import go_nowhere
 from pagereading import Page, body_of, check_ids, check_safe
 from projects import strict_json
-from reportparts import FIXED, LONG
-from reports import any_of, bare_upgrade, full_upgrade
+from reports import FIXED, LONG, any_of, bare_upgrade, full_upgrade
 from shown import PATIENT
 
 from trtmatrix.cli import entry as cli
