@@ -41,9 +41,7 @@ def believed(*entries: Entry) -> Outcome:
 
 @pytest.mark.parametrize(("case", "seen"), list(itertools.product((RIGHT, WRONG, OWN), Verdict)))
 @pytest.mark.parametrize("verdict", Verdict)
-def test_a_control_that_came_out_wrong_takes_every_answer_away(
-    case: Any, seen: Verdict, verdict: Verdict
-) -> None:
+def test_a_control_that_came_out_wrong_takes_answers_away(case: Any, seen: Verdict, verdict: Verdict) -> None:
     wrong = {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY, Verdict.INVALID}
     wrong -= {Verdict.PASS if case is RIGHT else Verdict.FAIL}
     before, control = entry(BASE, verdict), entry(case, seen)

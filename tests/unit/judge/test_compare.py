@@ -107,9 +107,7 @@ UNKNOWN = Gpu(slug="my-l40s", name="NVIDIA L40S")
         ((), ">8", Gpu(slug="a", name="A", compute="10.0"), True),
     ],
 )  # fmt: skip
-def test_an_expectation_may_be_of_some_gpus_alone(
-    gpus: tuple[str, ...], compute: str, gpu: Gpu, fits: bool
-) -> None:
+def test_an_expectation_may_be_of_gpus(gpus: tuple[str, ...], compute: str, gpu: Gpu, fits: bool) -> None:
     said, other = make_expectation(gpus=gpus, compute=specified(compute)), make_expectation(Verdict.PASS)
     cell = make_cell(make_repro(expectations=(said, other)), gpu=gpu)
     assert find_expectation(cell) is (said if fits else other)
@@ -250,9 +248,7 @@ def test_every_exit_code_that_applies_is_found(
 
 
 @pytest.mark.parametrize(("gpu_named", "codes"), [(False, {OK}), (True, {OK, TROUBLE})])
-def test_a_gpu_that_is_shown_for_its_records_alone_was_not_asked_for(
-    gpu_named: bool, codes: set[ExitCode]
-) -> None:
+def test_a_gpu_shown_for_its_records_alone_was_not_asked_for(gpu_named: bool, codes: set[ExitCode]) -> None:
     elsewhere = make_unknown(excluded=Exclusion.OTHER_GPU)
     entries = [make_entry(), elsewhere]
     assert exit_codes(entries, by_name=True, gpu_here=True, ran=True, gpu_named=gpu_named) == codes

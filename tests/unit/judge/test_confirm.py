@@ -75,9 +75,7 @@ DOUBTED_CAUSES = {
 
 @pytest.mark.parametrize("version", ["10.7.0", "onnxruntime-1.31.1", "tensorrt-rtx-1.4"])
 @pytest.mark.parametrize("cause", Cause)
-def test_how_a_cell_ended_in_a_shared_process_is_doubted_where_the_process_may_be_why(
-    cause: Cause, version: str
-) -> None:
+def test_an_end_in_a_shared_process_is_doubted_where_that_may_be_why(cause: Cause, version: str) -> None:
     cell = make_cell(version=version)
     engines = 1 if cause in DOUBTED_CAUSES else 0
     assert wanted(cell, [make_record(cell, ended=cause.value, **SHARED)]) == engines
@@ -171,9 +169,7 @@ def test_what_a_shared_process_said_is_set_aside_once_it_was_tried_again_alone(n
 
 
 @pytest.mark.parametrize(("cells", "sampled"), [(9, 0), (10, 1), (50, 1), (51, 2), (178, 4)])
-def test_one_in_fifty_of_a_run_of_some_size_must_pass_in_a_fresh_process_too(
-    cells: int, sampled: int
-) -> None:
+def test_one_in_fifty_of_a_large_run_must_pass_in_a_fresh_process_too(cells: int, sampled: int) -> None:
     every = [CellId(repro="r", case=f"c{n}", version="10.7.0", gpu="l4") for n in range(cells)]
     assert len(sample_cells(every, b"seed")) == sampled
     assert cells < 50 or sample_cells(every, b"seed") != sample_cells(every, b"other")

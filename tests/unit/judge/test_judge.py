@@ -98,9 +98,7 @@ def test_nan_where_the_reference_is_finite_fails_below_every_limit(count: float)
         ("10.7.0.23", Known.INFERRED, "10.7.1.23", False), ("9.2.0.5", Known.READ, "9.2.0.post12.dev5", True),
     ],
 )  # fmt: skip
-def test_another_library_than_the_pinned_one_gives_no_verdict(
-    pinned: str, known: Known, seen: str, agrees: bool
-) -> None:
+def test_another_library_gives_no_verdict(pinned: str, known: Known, seen: str, agrees: bool) -> None:
     fact = Fact(value=pinned, known=known, source="a")
     version = replace(make_version("10.7.0"), library=fact)
     record = make_record(make_cell(), observed={"library": seen})
@@ -166,9 +164,7 @@ def test_an_older_record_is_judged_by_the_calibrated_floor(rel_l2: float, verdic
         ({}, "compared with each other only"),
     ],
 )
-def test_what_says_nothing_for_want_of_a_floor_says_why_there_is_none(
-    told: dict[str, Any], words: str
-) -> None:
+def test_what_says_nothing_for_want_of_a_floor_says_why(told: dict[str, Any], words: str) -> None:
     case = make_case(limits={}, keep=True)
     outcome = judged(case, rel_l2=0.5, noise={"outputs": {}, "precision": "fp32", "reference": told})
     assert outcome.verdict is Verdict.INVALID

@@ -258,9 +258,7 @@ def test_an_output_that_is_not_there_or_has_no_floor_is_no_pass(
 
 
 @pytest.mark.parametrize(("size", "verdict"), [(4.9, Verdict.INVALID), (5.0, Verdict.PASS)])
-def test_a_defect_that_was_added_since_is_unknown_where_the_noise_could_hide_it(
-    size: float, verdict: Verdict
-) -> None:
+def test_a_defect_added_since_is_unknown_where_noise_could_hide_it(size: float, verdict: Verdict) -> None:
     """The record's own noise is older than the defect; how large it is, the calibration knows."""
     today = make_noise(defects={"lost-mask": {"y": size * FLOOR}}, c={"lost-mask": {"tf32": 0.001}})
     calibration = Calibration(noises={"k": today})
@@ -276,9 +274,7 @@ def test_a_defect_that_was_added_since_is_unknown_where_the_noise_could_hide_it(
     [({"nan_unexpected": 12}, {}), ({"rows_differ": 3.0}, {"rows_differ": 0.0})],
     ids=["NaN", "limit"],
 )
-def test_a_negative_control_that_fails_by_something_else_shows_nothing(
-    values: Mapping[str, Any], limits: Mapping[str, float]
-) -> None:
+def test_a_control_must_fail_by_its_defect(values: Mapping[str, Any], limits: Mapping[str, float]) -> None:
     build = make_build(8.0, c=1.0, explained=0.99, **values)
     case: dict[str, Any] = {"control": Control.NEGATIVE, "limits": limits}
     outcome = judged(build, defect="lost-scale", **case)

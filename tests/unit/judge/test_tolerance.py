@@ -103,9 +103,7 @@ def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("atol", "verdict"), [("1e-4", Verdict.PASS), ("1e-12", Verdict.FAIL)])
-def test_a_model_that_is_run_is_judged_by_its_tolerance(
-    atol: str, verdict: Verdict, opened: Opened, tmp_path: Path
-) -> None:
+def test_a_run_is_judged_by_tolerance(atol: str, verdict: Verdict, opened: Opened, tmp_path: Path) -> None:
     for number in range(2):
         npz(tmp_path / "in" / f"{number}.npz", x=normal(number + 1, 64, seed=number))
     context = opened(saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"), "--atol", atol)

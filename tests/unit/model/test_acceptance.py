@@ -131,9 +131,7 @@ def test_a_script_that_ends_its_process_is_told(tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr() == ("", "")
 
 
-def test_one_that_hangs_is_ended_with_what_it_started(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_hangs_is_ended_with_what_it_started(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code = check(
         "import subprocess, sys; p = subprocess.Popen(['sleep', '600']); print(p.pid)\n    while True: pass"
     )
@@ -144,9 +142,7 @@ def test_one_that_hangs_is_ended_with_what_it_started(
     assert is_gone(int(capfd.readouterr().err.split()[0]))
 
 
-def test_a_script_may_use_modules_beside_it_print_and_leaves_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_may_import_and_print(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "metrics.py").write_text("def iou(): return 0.9\n")
     outcome = run(tmp_path, "import metrics\n" + check("print('top-1'); return True, metrics.iou()"))
     assert (outcome.figure, capfd.readouterr()) == (0.9, ("", "top-1\n")), "beside the report, not in it"

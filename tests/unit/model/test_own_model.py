@@ -109,7 +109,7 @@ def awkward() -> Any:
     ("dtype", "asked", "built"),
     [(np.float32, "fp32", "fp32"), (np.float32, "fp16", "fp16-flag"), (np.float16, "tf32", "fp16")],
 )
-def test_the_precision_is_the_graphs_own(
+def test_the_graph_has_a_precision(
     dtype: Any, asked: str, built: str, opened: Opened, tmp_path: Path
 ) -> None:
     opening = opened(saved(mlp(dtype=dtype), tmp_path / "m.onnx"), "--precision", asked)
@@ -144,9 +144,7 @@ def top_k() -> Any:
         ("Expand", "x n", [3, 1], ""),
     ],
 )  # fmt: skip
-def test_inputs_that_set_a_shape_are_found(
-    operator: str, inputs: str, shape: list[int], sets: str, tmp_path: Path
-) -> None:
+def test_what_sets_shapes(operator: str, inputs: str, shape: list[int], sets: str, tmp_path: Path) -> None:
     given: Any = {"x": (FLOAT, [2, 9]), "n": (INT64, shape)}
     model = make_model([node(operator, inputs, "y")], given, {"y": (FLOAT, None)})
     assert [tensor.sets for tensor in read_model(saved(model, tmp_path / "m.onnx")).inputs] == ["", sets]
@@ -220,9 +218,7 @@ def test_what_sets_a_shape_takes_its_values_from_the_samples_or_the_profile(
 
 
 @pytest.mark.parametrize(("value", "silent"), [(np.nan, True), (1.0, False)])
-def test_a_reference_without_a_finite_element_but_zeros_gives_no_floor(
-    opened: Opened, tmp_path: Path, value: float, silent: bool
-) -> None:
+def test_zeros_and_nan_give_no_floor(opened: Opened, tmp_path: Path, value: float, silent: bool) -> None:
     model = make_model([node("Relu", "x", "y")], {"x": (FLOAT, [2, 3])}, {"y": (FLOAT, [2, 3])})
     inputs = npz(tmp_path / "x.npz", x=np.full((2, 3), value, np.float32))
     noise = prepared(opened(saved(model, tmp_path / "m.onnx"), "--inputs", str(inputs))).noise
@@ -262,7 +258,7 @@ def looped() -> Any:
     [(fused(), "FusedMatMul"), (looped(), "it gives y the shape [3, 1], and the graph says [3]")],
     ids=["unknown operator", "wrong shape"],
 )
-def test_where_the_evaluator_cannot_onnx_runtime_computes_and_that_is_told(
+def test_where_the_evaluator_cannot_another_does(
     model: Any, why: str, opened: Opened, tmp_path: Path
 ) -> None:
     told = prepared(opened(saved(model, tmp_path / "m.onnx"), "--trt=onnxruntime")).noise
@@ -307,9 +303,7 @@ def refused(opened: Opened, model: Path | None, *words: str) -> str:
     ],
     ids=["empty", "truncated", "nowhere", "a pointer"],
 )  # fmt: skip
-def test_what_is_no_onnx_is_refused(
-    content: bytes | None, words: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_no_onnx_is_refused(content: bytes | None, words: str, opened: Opened, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / "m.onnx").write_bytes(content)
     assert words in refused(opened, tmp_path / "m.onnx")
@@ -400,9 +394,7 @@ INPUTS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("words", INPUTS)
-def test_inputs_that_cannot_be_fed_are_told_with_the_remedy(
-    words: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_inputs_that_cannot_be_fed_are_told_with_a_remedy(words: str, opened: Opened, tmp_path: Path) -> None:
     INPUTS[words](tmp_path / "in.npz")
     model = saved(mlp(), tmp_path / "m.onnx")
     assert words in refused(opened, model, "--inputs", str(tmp_path / "in.npz"))
@@ -421,7 +413,5 @@ def test_a_file_of_one_array_is_told_how_to_write_another(opened: Opened, tmp_pa
         (("--profile", "k=1x2"), "--profile k=1x2: k is int64 [1] (TopK's k)"),
     ],
 )
-def test_what_sets_a_shape_wants_values(
-    words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path
-) -> None:
+def test_shapes_want_values(words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path) -> None:
     assert message in refused(opened, saved(top_k(), tmp_path / "m.onnx"), *words)

@@ -93,9 +93,7 @@ def make_case(name: str, operator: str) -> Case:
         ((), 2, ["test_abs", "test_clip"]),
     ],
 )
-def test_cases_are_chosen_by_test_by_operator_or_evenly(
-    tmp_path: Any, patterns: tuple[str, ...], limit: int, names: list[str]
-) -> None:
+def test_cases_are_chosen(tmp_path: Any, patterns: tuple[str, ...], limit: int, names: list[str]) -> None:
     known = (("test_abs", "Abs"), ("test_abs@9", "Abs"), ("test_clip", "Clip"), ("test_clip_min", "Clip"))
     cases = tuple(make_case(*one) for one in known)
     suite = Suite(file=tmp_path, onnx="1", digest="", cases=cases)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from goldenfile import check_golden
 from onnxmodels import FLOAT, make_model, node, saved
 from operators.operatorrecords import NEW, OLD, record, row
 
@@ -20,16 +22,22 @@ from trtmatrix.operators.verdicts import Verdict
 from trtmatrix.records.store import read_records
 
 ROOT = Path(__file__).resolve().parents[3]
+Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the command over two records; only stored ones are shown."""
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return what runs a command over two records, as they are stored: its code, and what it printed."""
     monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
     for one in (OLD, NEW):
         write_record(tmp_path / "results", one)
     files = [f"--matrix={ROOT}/matrix.yaml", f"--repros={ROOT}/repros", f"--results={tmp_path}/results"]
-    return ["operators", *files]
+
+    def call(*words: str, verb: str = "operators") -> tuple[int, str]:
+        code = cli.run([verb, *files, *words])
+        return code, "".join(capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture
@@ -43,30 +51,18 @@ def model(tmp_path: Path) -> Path:
     return saved(make_model(nodes, inputs, {"y": (FLOAT, None)}, opset=18), tmp_path / "m.onnx")
 
 
-def test_the_screen_counts_names_what_is_wrong_and_what_changed(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(words) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= 100
-    text = " ".join(" ".join(lines).split())
-    assert "right WRONG crashed parser builder flaky took 8.5.3.1 2 1 1 1 · · 3 min" in text
-    assert "wrong at 8.6.0: Relu (1 test)" in text
-    assert "crashed at 8.5.3.1: GRU (1 test)" in text
-    assert "8.5.3.1 to 8.6.0, 1 case newly wrong: test_relu" in text
-    assert "8.5.3.1 to 8.6.0, 1 case fixed: test_gridsample_bicubic" in text
-    assert "8.5.3.1 to 8.6.0, 1 case newly refused: test_gru" in text
-    assert "8.5.3.1 to 8.6.0, 1 case newly accepted: test_mish" in text
+def test_the_screen_counts_names_what_is_wrong_and_what_changed(run: Run) -> None:
+    code, text = run()
+    assert code == 0
+    check_golden("operators.txt", text)
 
 
-def test_files_have_every_operator_and_case(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_have_every_operator_and_case(run: Run, tmp_path: Path) -> None:
     files = [tmp_path / f"o.{suffix}" for suffix in ("html", "md", "json")]
-    assert cli.run([*words, *(f"--output={file}" for file in files), "--full"]) == 0
+    code, printed = run(*(f"--output={file}" for file in files), "--full")
+    assert code == 0
     page, markdown, data = (file.read_text() for file in files)
-    for text in (page, markdown, capsys.readouterr().out):
+    for text in (page, markdown, printed):
         assert "WRONG 1, right 1 (opset 16)" in text
         assert "y has the shape" in text
     assert "&lt;b&gt;assertion&lt;/b&gt;" in page
@@ -74,71 +70,53 @@ def test_files_have_every_operator_and_case(
     assert r"\<b\>assertion" in markdown
     found = json.loads(data)
     assert [one["version"] for one in found["records"]] == ["8.5.3.1", "8.6.0"]
-    assert {change["kind"] for change in found["changes"]} == {
-        "newly wrong", "fixed", "newly refused", "newly accepted",
-    }  # fmt: skip
+    kinds = {"newly wrong", "fixed", "newly refused", "newly accepted"}
+    assert {change["kind"] for change in found["changes"]} == kinds
 
 
-def test_stored_records_are_shown_of_the_cases_that_were_named(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run([*words, "--case=GridSample", "--case=test_mi*", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
+def test_stored_records_are_shown_of_the_cases_that_were_named(run: Run) -> None:
+    code, text = run("--case=GridSample", "--case=test_mi*", "--json")
     names = {"test_gridsample_bicubic", "test_gridsample_nearest", "test_mish"}
-    assert [set(record["cases"]) for record in data["records"]] == [names, names]
-    assert [sum(record["counts"].values()) for record in data["records"]] == [3, 3]
-    assert cli.run([*words, "--case=Gridsample"]) == 4
-    assert "there is no record of Gridsample at any of these versions" in capsys.readouterr().out
-
-
-def test_a_version_without_a_record_shows_nothing_and_the_next_command(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run([*words, "--trt", "10.8.0", "--no-run"]) == 4
-    assert "nox -s operators -- --trt VERSION" in capsys.readouterr().out
+    assert code == 0
+    assert [set(record["cases"]) for record in json.loads(text)["records"]] == [names, names]
+    assert [sum(record["counts"].values()) for record in json.loads(text)["records"]] == [3, 3]
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
-    [("--output=o.xml", "the suffix must be one of .html, .md, .json"),
-     ("--executor=slurm", "operators are tested on this host alone")],
-)  # fmt: skip
-def test_what_it_cannot_do_is_refused_first(
-    option: str, told: str, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run([*words, option]) == 2
-    assert told in capsys.readouterr().err
+    ("words", "code", "told"),
+    [
+        ("--case=Gridsample", 4, "there is no record of Gridsample at any of these versions"),
+        ("--trt=10.8.0 --no-run", 4, "nox -s operators -- --trt VERSION"),
+        ("--output=o.xml", 2, "the suffix must be one of .html, .md, .json"),
+        ("--executor=slurm", 2, "operators are tested on this host alone"),
+        ("MODEL --output=o.html", 2, "--output: not with a model; --json prints all"),
+        ("MODEL --trt=8.6.0,abc", 2, "--trt abc: no release of TensorRT such as 8.6.1, and no version"),
+    ],
+)
+def test_what_it_cannot_show_or_do_is_told(words: str, code: int, told: str, run: Run, model: Path) -> None:
+    ended, text = run(*words.replace("MODEL", str(model)).split())
+    assert (ended, told in text) == (code, True), text
 
 
-def test_a_model_s_operators_are_held_against_tests_of_its_opset_with_the_static_check(
-    words: list[str], model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run([*words, str(model), "--trt", "8.5.3.1,8.6.0,10.8.0"]) == 1
-    text = " ".join(capsys.readouterr().out.split())
+def test_a_model_is_held_against_tests_of_its_opset_with_the_static_check(run: Run, model: Path) -> None:
+    code, printed = run(str(model), "--trt", "8.5.3.1,8.6.0,10.8.0")
+    text = " ".join(printed.split())
+    assert code == 1
     assert "GridSample ×1 at 8.5.3.1 wrong in tests: 1 of 2: test_gridsample_bicubic (wrong)" in text
     assert "Relu ×2 at 8.6.0 wrong in tests: 1 of 1: test_relu (wrong)" in text
-    assert (
-        "8.5.3.1 (nvidia-h200): 1 right, 1 in no test at this opset, 1 refused in every test, 1 wrong" in text
-    )
+    counts = "1 right, 1 in no test at this opset, 1 refused in every test, 1 wrong"
+    assert f"8.5.3.1 (nvidia-h200): {counts}" in text
     assert "Not run at 10.8.0: nox -s operators -- --trt 10.8.0" in text
     assert re.search(r"held against \d+ rules at 8\.5\.3\.1, 8\.6\.0, 10\.8\.0", text)
-    assert cli.run([*words, str(model), "--output=o.html"]) == 2
-    assert "--output: not with a model; --json prints all" in capsys.readouterr().err
-    assert cli.run([*words, str(model), "--trt", "8.6.0,abc"]) == 2
-    assert "--trt abc: no release of TensorRT such as 8.6.1, and no version" in capsys.readouterr().err
-    assert cli.run([*words, str(model), "--json"]) == 1
-    data = json.loads(capsys.readouterr().out)
-    assert data["nodes"] == {"Erf": 1, "GridSample": 1, "Mish": 1, "Relu": 2}
+    code, printed = run(str(model), "--json")
+    data = json.loads(printed)
+    assert (code, data["nodes"]) == (1, {"Erf": 1, "GridSample": 1, "Mish": 1, "Relu": 2})
     assert data["check"]["versions"] == ["8.5.3.1", "8.6.0"]
 
 
-def test_upgrade_counts_what_is_right_at_both_and_names_the_rest(
-    words: list[str], model: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    files = words[1:]
-    move = ["--from=8.5.3.1", "--to=8.6.0", "--gpu=H200", f"--model={model}", "--no-run", "--json"]
-    cli.run(["upgrade", *files, *move])
-    told = capsys.readouterr().out
+def test_upgrade_counts_what_is_right_at_both_and_names_the_rest(run: Run, model: Path) -> None:
+    words = ["--from=8.5.3.1", "--to=8.6.0", "--gpu=H200", f"--model={model}", "--no-run", "--json"]
+    _, told = run(*words, verb="upgrade")
     assert "in ONNX's tests at 8.5.3.1 (nvidia-h200): 1 right, 1 in no test at this opset, 1 refused" in told
     assert "Mish at 8.5.3.1 refused in every test: 1 of 1: test_mish (refused by the parser)" in told
 

@@ -100,9 +100,7 @@ def test_one_that_dies_costs_itself_alone(run_tasks: RunTasks) -> None:
     }
 
 
-def test_one_that_the_kernel_kills_for_memory_has_not_crashed(
-    run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_for_memory_is_no_crash(run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([0, 1])
     monkeypatch.setattr(operators, "oom_kills", lambda: next(counts, 1))
     records = run_tasks({"model": "killed"}, {"model": "killed"})
@@ -132,16 +130,12 @@ def test_a_suite_that_cannot_be_read_is_no_crash_of_its_models(run_tasks: RunTas
 
 
 @pytest.mark.parametrize("task", [{"inputs": {"x": "absent"}}, {"outputs": ["objects"]}])
-def test_what_cannot_be_read_or_handed_over_is_trouble_of_the_host(
-    run_tasks: RunTasks, task: dict[str, Any]
-) -> None:
+def test_what_cannot_be_read_or_given_is_no_verdict(run_tasks: RunTasks, task: dict[str, Any]) -> None:
     record = run_tasks({"model": "well", **task}, {"model": "well"})[0]
     assert ENDED[record["ended"]] is Verdict.NOTHING
 
 
-def test_a_product_that_kills_each_process_that_opens_it_is_told_as_that(
-    run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_product_that_kills_all_is_told(run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operators, "open_backend", lambda _: os.kill(os.getpid(), signal.SIGSEGV))
     with pytest.raises(Stopped, match="killed by SIGSEGV"):
         run_tasks({"model": "well"})

@@ -101,7 +101,7 @@ def test_single_nodes_come_first_and_of_doubtful_ones_what_hangs_then_what_is_wr
         (MEMORY, BUILDER, Verdict.BUILDER, None),
     ],
 )
-def test_trouble_of_the_host_makes_no_case_flaky(
+def test_hosts_make_none_flaky(
     run: Any, first: str, alone: str, verdict: Verdict, flaky: Verdict | None
 ) -> None:
     (record,), _ = run(Plays(ends_with({"a": first}, {"a": alone})), {"a": "A"})

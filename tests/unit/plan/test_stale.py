@@ -87,9 +87,7 @@ REASONS: list[tuple[Entry, Options, bool, str]] = [
 @pytest.mark.parametrize(
     ("shown", "options", "again", "words"), REASONS, ids=[words for *_, words in REASONS]
 )
-def test_every_reason_is_told_and_what_has_one_is_not_served(
-    shown: Entry, options: Options, again: bool, words: str
-) -> None:
+def test_what_has_a_reason_is_not_served(shown: Entry, options: Options, again: bool, words: str) -> None:
     reason = find_reasons([shown], options, {shown.cell.id: NOW}).get(shown.cell.id)
     assert reason == (words if again else None)
     assert bool(find_reasons([shown], options)) is again

@@ -89,9 +89,7 @@ def test_a_case_may_bring_another_graph_to_check_and_more_arrays(tmp_path: Path)
     ("change", "same"),
     [({}, True), ({"id": "other"}, True), ({"builds": 3}, True), ({"params": {"precision": "fp16"}}, False)],
 )
-def test_a_folder_depends_on_the_parameters_and_on_the_code_that_makes_it(
-    change: dict[str, Any], same: bool
-) -> None:
+def test_a_folder_depends_on_the_parameters_and_the_code(change: dict[str, Any], same: bool) -> None:
     case, other = make_case(), dataclasses.replace(make_case(), **change)
     assert (case_key(loaded(), case) == case_key(loaded(), other)) is same
     assert (case_digest(case) == case_digest(other)) is same
@@ -116,9 +114,7 @@ def test_what_a_product_is_given_has_a_digest_and_a_reference_is_no_part_of_it(t
     ("result", "params"),
     [({}, {"raise": 1}), ({"model": None}, {}), ({"inputs": None}, {}), ({"reference": {"y": object()}}, {})],
 )
-def test_a_prepare_that_fails_leaves_nothing(
-    result: dict[str, Any], params: dict[str, Any], tmp_path: Path
-) -> None:
+def test_failed_cases_leave_nothing(result: dict[str, Any], params: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="sdpa-tf32") as caught:
         CaseCache(tmp_path).prepare(loaded(**result), make_case(params=params))
     assert "python -m trtmatrix prepare sdpa-scale/sdpa-tf32 --traceback" in str(caught.value)

@@ -63,9 +63,7 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("broken", "error"), [({"note": math.nan}, ValueError), ({"run": "../x"}, RecordError)]
 )
-def test_what_cannot_be_written_leaves_nothing(
-    broken: dict[str, Any], error: type[Exception], tmp_path: Path
-) -> None:
+def test_failed_writes_leave_nothing(broken: dict[str, Any], error: type[Exception], tmp_path: Path) -> None:
     with pytest.raises(error):
         write_record(tmp_path, {**data(), **broken})
     assert files(tmp_path) == []

@@ -115,9 +115,7 @@ class Dying(Playing):
     ("code", "memory", "cause"),
     [(1, False, "probe failed"), (137, False, "interrupted"), (137, True, "out of host memory")],
 )
-def test_a_probe_that_dies_is_started_again_for_what_is_left(
-    code: int, memory: bool, cause: str, tmp_path: Path
-) -> None:
+def test_a_probe_that_dies_is_started_again(code: int, memory: bool, cause: str, tmp_path: Path) -> None:
     launcher = Dying(code, out_of_memory=memory)
     performed = perform(tmp_path, launcher, cells_of("a", "dies", "b", "dies-too", "c"), confirm=False)
     assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [
@@ -137,9 +135,7 @@ class Unheard(Dying):
         return Ended(code=0)
 
 
-def test_an_engine_that_goes_away_while_a_cell_is_overdue_costs_that_cell_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_goes_costs_the_overdue_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "OVERDUE_SECONDS", 0.0)
     repro = make_repro(*(replace(case, seconds=0.1) for case in cases_of("dies", "b")))
     cells = [make_cell(repro, case) for case in repro.cases]
@@ -193,9 +189,7 @@ def test_many_cells_of_one_version_run_in_two_processes_on_the_cpu(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("names", "isolation"), [(MANY[:39], "process"), (MANY, "container")])
-def test_few_cells_and_fresh_containers_come_one_after_another_on_the_cpu(
-    tmp_path: Path, names: list[str], isolation: str
-) -> None:
+def test_on_the_cpu_few_cells_come_in_turn(tmp_path: Path, names: list[str], isolation: str) -> None:
     cells = [replace(cell, gpu=CPU) for cell in cells_of(*names, versions=ORT)]
     launcher = Playing(always(RIGHT))
     perform(tmp_path, launcher, cells, isolation=Isolation(isolation))

@@ -52,9 +52,7 @@ FEWER = settings(max_examples=40)
 
 @FEWER
 @given(SELECTIONS, GPUS)
-def test_controls_are_added_to_tensorrt_s_cells_and_nothing_else_changes(
-    selection: Selection, gpus: list[Gpu]
-) -> None:
+def test_controls_are_added_to_tensorrt_s_cells_alone(selection: Selection, gpus: list[Gpu]) -> None:
     try:
         plain = expand(MATRIX, REPROS, gpus, selection)
     except UsageError:
@@ -193,9 +191,7 @@ def test_there_is_one_launch_a_version_and_gpu_and_no_cell_is_lost() -> None:
         (BUILT, BUILDS, False, True), (BUILT, MADE, False, False),
     ],
 )  # fmt: skip
-def test_an_image_that_is_not_here_is_pulled_or_built(
-    version: Version, host: Host, pull: bool, build: bool
-) -> None:
+def test_an_absent_image_is_pulled_or_built(version: Version, host: Host, pull: bool, build: bool) -> None:
     (launch,) = make_plan([make_cell(version=version)], host, NAMED, Pull.NAMED).launches
     assert (launch.pull, launch.build) == (pull, build)
 

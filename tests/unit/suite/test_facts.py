@@ -95,9 +95,7 @@ def test_a_mistake_in_a_case_is_told(change: dict[str, object], words: str) -> N
         ("fp16", {}, 1),
     ],
 )
-def test_a_build_that_chooses_its_precision_is_made_three_times(
-    precision: str, fields: dict[str, Any], builds: int
-) -> None:
+def test_where_precision_varies_three_are_built(precision: str, fields: dict[str, Any], builds: int) -> None:
     (read,) = parse(SOURCE, {"id": "plain", "params": {"precision": precision}, **fields}).cases
     assert read.builds == builds
 
@@ -203,9 +201,7 @@ def test_byte_order_marks_and_line_ends_do_not_matter(tmp_path: Path) -> None:
         (("a_b.py", "a-b.py"), r"a-b\.py is the repro a-b too: rename one"),
     ],
 )  # fmt: skip
-def test_files_that_are_no_repros_or_of_one_name_are_told(
-    files: tuple[str, ...], words: str, tmp_path: Path
-) -> None:
+def test_files_that_are_no_repros_are_told(files: tuple[str, ...], words: str, tmp_path: Path) -> None:
     for name in files:
         (tmp_path / name).write_text("1 / 0\n" if name[0] in "_." else SOURCE)
     with pytest.raises(ConfigError, match=words):

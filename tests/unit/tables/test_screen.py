@@ -227,7 +227,7 @@ def test_what_became_wrong_comes_before_what_was_wrong_all_along() -> None:
     assert second.text.startswith("all-along 8.5.3.1, 8.6.0: 1 of 1 case wrong")
 
 
-def test_in_a_terminal_colours_add_nothing_and_what_is_broken_on_purpose_stays_plain(
+def test_colours_add_nothing_and_controls_stay_plain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "finding  ok  BAD r\ncontrol †  FAIL\nrow  PASS 1.2  FAIL 9\nDON'T  (exit code 11)\n"

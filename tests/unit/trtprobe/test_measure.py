@@ -149,9 +149,7 @@ def plain_signature(y: Array, r: Array, d: Array) -> dict[str, float]:
 
 
 @given(drawn(), st.integers(1, 7))
-def test_every_number_is_what_its_name_says_whatever_the_size_of_a_block(
-    arrays: tuple[Array, Array, Array], block: int
-) -> None:
+def test_each_number_is_what_its_name_says(arrays: tuple[Array, Array, Array], block: int) -> None:
     y, r, d = arrays
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measure, "BLOCK", block)

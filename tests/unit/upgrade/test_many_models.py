@@ -210,9 +210,7 @@ NODE = FactLine(topic="Resize ×1 (up)", text="ignored; new at 10.8.0", weight=W
         (model("m"), accepted_by_script(model("m", "good3", "void")), ()),
     ],
 )  # fmt: skip
-def test_what_the_answer_of_a_model_hangs_on_is_new(
-    was: Own, now: Own, new: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_an_answer_hangs_on_is_new(was: Own, now: Own, new: tuple[str, ...], tmp_path: Path) -> None:
     bad, upgrade = model("bad", "good3", "bad3"), answer(model("bad", "good3", "bad3"), now)
     since = compare_with(upgrade, accepted(tmp_path, bad, was))
     assert since.new == new

@@ -211,9 +211,7 @@ def test_kept_outputs_of_all_samples_are_compared(tmp_path: Path) -> None:
         ({}, "none were kept at 10.8.0: python -m trtmatrix run --model … --trt 10.8.0 --rerun"),
     ],
 )
-def test_a_version_without_outputs_is_told_with_what_would_supply_them(
-    fields: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_a_version_without_outputs_is_told(fields: dict[str, Any], words: str, tmp_path: Path) -> None:
     entries = [kept_entry(tmp_path, BEFORE, np.ones(3)), kept_entry(tmp_path, AFTER, **fields)]
     section = extras(tmp_path, entries, check=Path("accept.py"))
     assert section.differences == ()

@@ -130,9 +130,7 @@ COMMAND = "nox -s matrix -- --trt tensorrt-rtx-1.4,tensorrt-rtx-1.7 --repro sdpa
 
 
 @pytest.mark.parametrize(("what", "lacking"), [("built", [""]), ("unknown", ["", COMMAND])])
-def test_of_another_product_built_is_no_pass_and_no_command_of_ours_can_supply_one(
-    what: str, lacking: list[str]
-) -> None:
+def test_built_is_no_pass_of_another_product_and_no_command_helps(what: str, lacking: list[str]) -> None:
     repro, names = make_repro(make_case("sdpa")), ("tensorrt-rtx-1.4", "tensorrt-rtx-1.7")
     entries = [entry(repro, "sdpa", name, what, replace(H200, slug="cpu")) for name in names]
     upgrade = decide(ask(entries, *names, gpu_word=""))
@@ -241,9 +239,7 @@ def decided(before: Known, after: Known) -> Decision:
 
 @PATIENT
 @given(BOTH, BOTH, st.data())
-def test_bad_news_at_the_target_never_makes_the_answer_better(
-    before: Known, after: Known, data: st.DataObject
-) -> None:
+def test_bad_news_at_the_target_never_helps(before: Known, after: Known, data: st.DataObject) -> None:
     """From don't nothing leads away, to go nothing leads; what was lacking may become a work-around alone."""
     which = data.draw(st.integers(0, len(REPROS) - 1))
     case = data.draw(st.sampled_from(CASES))

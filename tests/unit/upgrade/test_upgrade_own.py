@@ -123,9 +123,7 @@ def test_ties_of_integers_are_evidence_beside_outputs_within_their_floors(
         ("bad1", Decision.DONT), ("said bad", Decision.DONT),
     ],
 )  # fmt: skip
-def test_beside_a_model_what_is_unknown_of_the_findings_is_a_note_and_what_is_bad_counts(
-    finding: str, decision: Decision
-) -> None:
+def test_beside_a_model_only_what_is_bad_of_the_findings_counts(finding: str, decision: Decision) -> None:
     assert answer(own("good3", "good3"), finding).decision is decision
     assert answer(own("good3", "unknown"), "good3").decision is Decision.NOT_ENOUGH, "they never speak for it"
     assert answer(own("bad3", "bad3"), "good3").decision is Decision.NOT_ENOUGH
@@ -210,9 +208,7 @@ UNSEEN, GOOD = own("good3", "unknown"), own("good3", "good3")
         ((at(NEW, depends="a value is beyond 256"),), Weight.NOTE, f"feared at {NEW}"),
     ],
 )
-def test_what_becomes_known_to_fail_counts_against_the_move(
-    found: tuple[NodeAt, ...], weight: Weight, words: str
-) -> None:
+def test_what_becomes_known_to_fail_counts(found: tuple[NodeAt, ...], weight: Weight, words: str) -> None:
     upgrade = answer(looked_at(UNSEEN, *found))
     assert upgrade.decision is (Decision.DONT if weight is Weight.AGAINST else Decision.NOT_ENOUGH)
     (reason,) = (reason for reason in upgrade.reasons if "Mul ×2 (/a, /b)" in reason.text)

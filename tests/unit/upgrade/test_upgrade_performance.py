@@ -55,9 +55,7 @@ def test_a_figure_has_median_spread_and_ratio() -> None:
 @pytest.mark.parametrize(
     ("before", "after"), [((1.0, 1.1), (2.0, 2.2, 2.6)), ((1.0,), (9.0,)), ((1.0, 1.1, 2.1), (2.0, 2.2, 2.6))]
 )
-def test_few_values_and_spreads_that_overlap_are_not_told_apart(
-    before: tuple[float, ...], after: tuple[float, ...]
-) -> None:
+def test_few_or_overlapping_are_not_told_apart(before: tuple[float, ...], after: tuple[float, ...]) -> None:
     (line,) = compare(timed(OLD_CELL, before), timed(NEW_CELL, after))
     assert line.ratio is not None
     assert (line.told_apart, line.p_value) == (False, None)
@@ -170,9 +168,7 @@ def test_what_is_no_figure_is_left_out(odd: object) -> None:
 
 
 @pytest.mark.parametrize(("after", "told"), [(1.09, False), (1.11, True), (3.0, True), (0.5, False)])
-def test_a_slower_case_is_a_note_and_a_slower_model_of_ones_own_is_not_to_be_moved(
-    after: float, told: bool
-) -> None:
+def test_a_slower_case_is_a_note_and_a_slower_model_is_not_to_be_moved(after: float, told: bool) -> None:
     entries = [timed(OLD_CELL, (1.0, 1.0, 1.0)), timed(NEW_CELL, (after, after, after))]
     upgrade = decide(ask(entries))
     assert upgrade.decision is Decision.GO
