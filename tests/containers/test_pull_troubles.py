@@ -15,7 +15,7 @@ from tests.containers.engines import COMMAND, KEEPS_LAYERS, WAITS_ITSELF
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.matrix import ImageOrigin

@@ -18,7 +18,7 @@ import pytest
 
 from tests.containers.conftest import GOOD, IMAGE, Project, containers_of, end, identity
 from tests.containers.engines import REMOVED_BY_HAND, client
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 from trtmatrix.common.paths import own_identity
 from trtmatrix.launchers.container import OWNER_LABEL, PROJECT_LABEL
 from trtprobe.job import HEARTBEAT_SECONDS

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tests.containers.conftest import GOOD, Done, Project
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 from trtmatrix.suite.repro_files import read_repro
 
 REPROS = Path(__file__).resolve().parent / "repros"

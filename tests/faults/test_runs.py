@@ -16,7 +16,7 @@ import pytest
 
 from tests.containers.conftest import Project, end
 from tests.faults.disturbing import RUN, WORDS, check_next, check_trouble, let_go, letting_go, start_waiting
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 
 MEGABYTES = 64
 

@@ -21,7 +21,7 @@ import pytest
 from projects import command
 
 from tests.containers.conftest import BUILD
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 
 REPROS = Path(__file__).resolve().parents[1] / "nox" / "repros"
 

@@ -9,21 +9,12 @@ import pytest
 from tests.probe.compiled import find_compiler, make_driver
 from tests.probe.pythons import WANTED, environment_of, find_pythons
 
-LEFT_OUT = pytest.StashKey[list[str]]()
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-pythons", default="", metavar="3.8,3.12",
         help="Python versions that must be there; others that are missing are only listed",
     )  # fmt: skip
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    missing = [f"Python {version}" for version in WANTED if version not in find_pythons()]
-    if find_compiler() is None:
-        missing.append("a C compiler: nothing was run over the stand-in driver, no real bindings were read")
-    config.stash[LEFT_OUT] = missing
 
 
 def required(config: pytest.Config) -> list[str]:
@@ -49,11 +40,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize("version", versions, scope="module")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if left_out := config.stash[LEFT_OUT]:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    missing = [f"Python {version}" for version in WANTED if version not in find_pythons()]
+    if find_compiler() is None:
+        missing.append("a C compiler: nothing was run over the stand-in driver, no real bindings were read")
+    if missing:
         terminalreporter.section("NOT TESTED on this host", sep="!", red=True, bold=True)
-        for what in left_out:
-            terminalreporter.line(what)
+        terminalreporter.line("\n".join(missing))
 
 
 @pytest.fixture(scope="module")

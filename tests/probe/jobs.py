@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from projects import strict_json
 
+from tests.waiting import wait_until
 from trtmatrix.run.worker import Intake
 from trtprobe.files import write_json
 
@@ -24,6 +25,7 @@ PROBE = HERE.parents[1] / "src" / "trtprobe"
 STANDINS, REPROS = HERE / "standins", HERE / "repros"
 GRAPH = {"inputs": {"x": ["float32", [2, 3]]}, "outputs": {"y": ["float32", [2, 3]]}}
 X = np.array([[1, -2, 3], [-4, 5, -6]], np.float32)
+OUTPUT_BYTES = 1 << 26
 
 
 def write_case(
@@ -89,19 +91,20 @@ class Probe(subprocess.Popen[bytes]):
 
 
 class Job:
-    """A job's folder, and the supervisor that runs it."""
+    """A job's folder, and the supervisor that runs it; its cells may have names."""
 
     def __init__(
-        self, folder: Path, steps: Sequence[Step], output_bytes: int = 1 << 26, isolation: str = "worker",
-        **more: Any,
-    ) -> None:  # fmt: skip
-        self.folder, self.out, self.work, self.steps = folder, folder / "out", folder / "work", list(steps)
-        self.output_bytes = output_bytes
+        self, folder: Path, steps: Sequence[Step] | Mapping[str, Step], isolation: str = "worker", **more: Any
+    ) -> None:
+        self.folder, self.out, self.work = folder, folder / "out", folder / "work"
+        named = steps if isinstance(steps, Mapping) else dict(enumerate(steps))
+        self.cells: list[Any] = list(named)
+        self.steps = list(named.values())
         self.heartbeat = folder / "job" / "heartbeat"
         for part in ("job", "out", "work", "cases"):
             (folder / part).mkdir()
         self.heartbeat.touch()
-        job = {"product": "tensorrt", "output_bytes": output_bytes, "isolation": isolation, **more}
+        job = {"product": "tensorrt", "output_bytes": OUTPUT_BYTES, "isolation": isolation, **more}
         (folder / "job" / "job.json").write_text(json.dumps(job))
         for index, step in enumerate(self.steps):
             self.add(index, step)
@@ -130,7 +133,7 @@ class Job:
         command += [f"--cases={self.folder / 'cases'}", f"--repros={REPROS}", f"--out={self.work}"]
         with (self.folder / "log").open("wb") as log:
             return Probe(
-                command, Intake(self.folder, self.output_bytes), stdin=subprocess.DEVNULL, stdout=log,
+                command, Intake(self.folder, OUTPUT_BYTES), stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT, cwd=self.folder,
                 env={**os.environ, **stand_in(driver), "HOME": str(self.folder / "home"), **environment},
             )  # fmt: skip
@@ -145,23 +148,28 @@ class Job:
             process.kill()
         return process.wait()
 
-    def record(self, index: int = 0) -> dict[str, Any]:
-        """Return a cell's record; a bare NaN or Infinity in it is an error."""
-        text = (self.out / f"{index}.record.json").read_text()
-        data: dict[str, Any] = strict_json(text)
+    def record(self, cell: int | str = 0) -> dict[str, Any]:
+        """Return the record of a cell, by its name or number; a bare NaN or Infinity in it is an error."""
+        data: dict[str, Any] = strict_json(self.kept(cell).with_suffix(".record.json").read_text())
         return data
+
+    def kept(self, cell: int | str) -> Path:
+        """Return where a cell's outputs are, if it has any."""
+        return self.out / str(self.cells.index(cell) if isinstance(cell, str) else cell)
+
+    def ends(self) -> dict[Any, tuple[str, str]]:
+        """Return how each cell ended, in a word and in detail."""
+        records = {cell: self.record(cell) for cell in self.cells}
+        return {cell: (record["ended"], record["detail"]) for cell, record in records.items()}
 
     def log(self) -> str:
         return (self.folder / "log").read_text(errors="replace")
 
     def wait_for(self, name: str, seconds: float = 20) -> str:
         """Wait until a cell has left a file with a text in the job's folder, and return the text."""
-        path, deadline = self.folder / name, time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if path.exists() and (text := path.read_text()):
-                return text
-            time.sleep(0.02)
-        raise AssertionError(f"{name} did not appear: {self.log()}")
+        path = self.folder / name
+        wait_until(lambda: path.exists() and path.read_text(), seconds, name, self.log)
+        return path.read_text()
 
 
 def stand_in(driver: Path) -> dict[str, str]:
@@ -173,12 +181,8 @@ def stand_in(driver: Path) -> dict[str, str]:
 
 
 def gone(pids: Sequence[int], seconds: float = 5) -> bool:
-    """Whether all these processes end (or are zombies) within some seconds."""
-    deadline = time.monotonic() + seconds
-    while any(map(_alive, pids)):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
+    """Whether all these processes end (or are zombies) within some seconds; fails where they do not."""
+    wait_until(lambda: not any(map(_alive, pids)), seconds, f"the end of {pids}")
     return True
 
 

@@ -62,7 +62,7 @@ def refused(detail: str, profile: Any) -> Cell:
 MISFIT = "the inputs' shapes do not fit each other or the profile: "
 DYNAMIC_INPUT = "dynamic inputs without shapes in the profile: x [-1, 3]"
 UNSUPPORTED = "unsupported by this version"
-ALL = tuple(RELEASES)
+ALL, BESIDE = tuple(RELEASES), "weights beside it"
 CELLS = {
     "samples of several shapes": Cell(
         own(DYNAMIC, {"x.s0": X, "x.s1": X[:1], "x.s2": np.repeat(X, 2, axis=0)}, profile=PROFILE,
@@ -124,7 +124,7 @@ CELLS = {
     ),
     "an output as long as the data say": Cell(own(FINDS), ALL, gives={"found": X[X > 0]}),
     "an output of nothing": Cell(own(FINDS, {"x": -np.abs(X)}), ALL, gives={"found": np.zeros(0)}),
-    "weights beside it": Cell(own({}), ("8.5.3.1", NEW, "11.1.0")),
+    BESIDE: Cell(own({}), ("8.5.3.1", NEW, "11.1.0")),
     "nan": Cell(own(GRAPH, {"x": NAN}), (OLD, NEW), gives={"y": np.maximum(NAN, 0)}),
     "hundreds of samples": Cell(
         own(GRAPH, {"x" + k: X + n for n, k in enumerate(MANY)}, samples=MANY), (OLD, NEW),
@@ -163,52 +163,40 @@ def release(request: pytest.FixtureRequest) -> str:
 def job(release: str, driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
     """Run all cells of a release in one job."""
     folder = tmp_path_factory.mktemp("job")
-    cells = cells_of(release)
-    job = Job(folder, [cell.step for cell in cells.values()])
-    if "weights beside it" in cells:
-        case = folder / "cases" / str(list(cells).index("weights beside it"))
-        add_weights(case, standin={**GRAPH, "weights": "weights.bin"})
+    job = Job(folder, {name: cell.step for name, cell in CELLS.items() if release in cell.releases})
+    if BESIDE in job.cells:
+        add_weights(folder / "cases" / job.kept(BESIDE).name, standin={**GRAPH, "weights": "weights.bin"})
     python = environment_of(RELEASES[release]) if RELEASES[release] else MAIN
     assert job.run(python, driver, STANDIN_TENSORRT=release) == 0, job.log()
     return job
 
 
-def cells_of(release: str) -> dict[str, Cell]:
-    return {name: cell for name, cell in CELLS.items() if release in cell.releases}
-
-
-def test_each_ends_as_it_must_and_gives_what_it_must(job: Job, release: str) -> None:
-    for index, (name, cell) in enumerate(cells_of(release).items()):
-        record = job.record(index)
-        assert (record["ended"], record["detail"]) == (cell.ended, cell.detail), name
-        for output, wanted in cell.gives.items():
-            given = np.load(job.out / str(index) / f"{output}.npy")
-            assert given.shape == np.shape(wanted) == tuple(record["kept"][output]["shape"]), name
+def test_each_ends_as_it_must_and_gives_what_it_must(job: Job) -> None:
+    assert job.ends() == {name: (CELLS[name].ended, CELLS[name].detail) for name in job.cells}
+    for name in job.cells:
+        for output, wanted in CELLS[name].gives.items():
+            given = np.load(job.kept(name) / f"{output}.npy")
+            assert given.shape == np.shape(wanted) == tuple(job.record(name)["kept"][output]["shape"]), name
             assert np.array_equal(given, wanted, equal_nan=given.dtype.kind == "f"), name
 
 
-def record_of(job: Job, release: str, name: str) -> dict[str, Any]:
-    return job.record(list(cells_of(release)).index(name))
-
-
-def test_a_case_without_references_is_looked_at_alone_and_kept(job: Job, release: str) -> None:
-    found = record_of(job, release, "an output of nothing")["measurements"]["outputs"]["found"]
-    assert found["count"] == 0
-    if "nan" in cells_of(release):
-        record = record_of(job, release, "nan")
+def test_a_case_without_references_is_looked_at_alone_and_kept(job: Job) -> None:
+    assert job.record("an output of nothing")["measurements"]["outputs"]["found"]["count"] == 0
+    if "nan" in job.cells:
+        record = job.record("nan")
         measured = {"count": 6, "nan": 1, "inf": 1, "zeros": 3, "share_zeros": 0.5}
         assert record["measurements"]["outputs"] == {"y": measured}
         assert record["kept"] == {"y": {"dtype": "float32", "shape": [2, 3]}}
 
 
 def test_hundreds_of_samples_hold_no_files_open_and_the_first_run_is_timed(job: Job, release: str) -> None:
-    engine = record_of(job, release, "after them")["engine"]
+    engine = job.record("after them")["engine"]
     assert set(engine["layers"][0].split()).isdisjoint({"INT8", "FP8"}), "a flag is for graphs that need it"
     sizes = {"8.6.1": 4096, "10.0.1": 4096, "11.1.0": 8192}
     assert engine["device_memory_bytes"] == sizes.get(release, engine["device_memory_bytes"])
-    if "hundreds of samples" not in cells_of(release):
+    if "hundreds of samples" not in job.cells:
         return
-    record = record_of(job, release, "hundreds of samples")
+    record = job.record("hundreds of samples")
     assert len(record["kept"]) == 300
     assert record["measurements"]["scalars"]["open_files"] < 64
     assert not record["worker"]["ended"], "the next cell has its process"

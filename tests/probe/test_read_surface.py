@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -152,10 +151,7 @@ def test_it_needs_no_numpy(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("driver")  # which fails or is left out where nothing can be compiled
-@pytest.mark.parametrize(
-    "requirement",
-    ["tensorrt-bindings==8.6.1", "tensorrt-cu12-bindings==11.4.0.106"],
-)
+@pytest.mark.parametrize("requirement", ["tensorrt-bindings==8.6.1", "tensorrt-cu12-bindings==11.4.0.106"])
 def test_nvidia_s_bindings_read_again_are_what_the_package_has(
     requirement: str, request: pytest.FixtureRequest
 ) -> None:
@@ -163,9 +159,7 @@ def test_nvidia_s_bindings_read_again_are_what_the_package_has(
         if PYTHON in request.config.getoption("--require-pythons").split(","):
             pytest.fail(f"Python {PYTHON} was not found: the bindings are for it")
         pytest.skip(f"no Python {PYTHON}")
-    started = time.perf_counter()
     read = read_bindings(requirement)
     packaged = read_surfaces(Path("nowhere")).of(requirement.partition("==")[2])
     assert packaged is not None
     assert replace(packaged, origin=replace(packaged.origin, extracted=read.origin.extracted)) == read
-    assert time.perf_counter() - started < 300

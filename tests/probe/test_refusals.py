@@ -15,56 +15,43 @@ from tests.probe.graphs import add_weights, relu_then
 from tests.probe.jobs import GRAPH, MAIN, PROBE, Job, Step, X
 from tests.probe.pythons import environment, find_pythons
 
+LAYER, REFUSED = "LayerNormalization", "; the parser refused the graph: "
 GONE = (
     "In node 1 (importFallbackPluginImporter): UNSUPPORTED_NODE: Assertion failed: creator && "
     '"Plugin not found, are the plugin name, version, and namespace correct?"'
 )
-
-
-LAYER_NORM = [GONE, "UNSUPPORTED_NODE", 1, "LayerNormalization"]
 RESIZE = "In node 1 (importResize): UNSUPPORTED_NODE: Assertion failed: mode"
-ONE_OUTPUT = (
-    "In node 1: UNSUPPORTED_NODE: TensorRT does not support more than 1 outputs for LayerNormalization"
-)
+ONE_OUTPUT = f"In node 1: UNSUPPORTED_NODE: TensorRT does not support more than 1 outputs for {LAYER}"
 WRONG = "In node 1: INVALID_GRAPH: no such input"
+REFUSALS = {  # release → the second node's operator, the opset, what the parser says, what is said of it
+    "8.5.3.1": [(LAYER, 17, GONE, f"no importer for {LAYER} (node /net/second)")],
+    "10.7.0": [
+        (LAYER, 17, GONE, f"no importer for {LAYER} (node /told/{LAYER})"),
+        ("Resize", 19, RESIZE, "it does not support Resize (node /told/Resize)"),
+        (LAYER, 17, ONE_OUTPUT, f"it does not support more than one output of {LAYER} (node /told/{LAYER})"),
+        ("Relu", 17, WRONG, ""),
+    ],
+}
 
 
-def refusing(error: list[Any], times: int = 1) -> dict[str, Any]:
-    return {**GRAPH, "refuses": [error] * times}
-
-
-UNSUPPORTED, REFUSED = "unsupported by this version", "; the parser refused the graph: "
-REFUSALS = [  # release, model, how the cell ends
-    ("8.5.3.1", relu_then("LayerNormalization", standin=refusing(LAYER_NORM)), UNSUPPORTED,
-     "8.5.3.1 cannot parse opset 17: no importer for LayerNormalization (node /net/second)" + REFUSED + GONE),
-    ("10.7.0", relu_then("LayerNormalization", standin=refusing(LAYER_NORM)), UNSUPPORTED,
-     "10.7.0 cannot parse opset 17: no importer for LayerNormalization (node /told/LayerNormalization)"
-     + REFUSED + GONE),
-    ("10.7.0", relu_then("Resize", opset=19, standin=refusing([RESIZE, "UNSUPPORTED_NODE", 1, "Resize"])),
-     UNSUPPORTED,
-     "10.7.0 cannot parse opset 19: it does not support Resize (node /told/Resize)" + REFUSED + RESIZE),
-    ("10.7.0",
-     relu_then("LayerNormalization",
-               standin=refusing([ONE_OUTPUT, "UNSUPPORTED_NODE", 1, "LayerNormalization"])),
-     UNSUPPORTED, "10.7.0 cannot parse opset 17: it does not support more than one output of "
-     "LayerNormalization (node /told/LayerNormalization)" + REFUSED + ONE_OUTPUT),
-    ("10.7.0", relu_then(standin=refusing([WRONG, "INVALID_GRAPH", 1, "Relu"])), "build failed",
-     REFUSED[2:] + WRONG),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("release", sorted({release for release, *_ in REFUSALS}))
+@pytest.mark.parametrize("release", REFUSALS)
 def test_what_the_parser_refuses_is_named_with_opset_and_node(
     driver: Path, release: str, tmp_path: Path
 ) -> None:
-    asked = [rest for at, *rest in REFUSALS if at == release]
-    inputs = {"x": X}
-    graphs: list[Any] = [graph for graph, _, _ in asked]
-    steps = [Step(does="own-model", graph=graph.SerializeToString(), inputs=inputs) for graph in graphs]
+    steps: list[Step] = []
+    ends = {}
+    for operator, opset, error, why in REFUSALS[release]:
+        code = "UNSUPPORTED_NODE" if why else "INVALID_GRAPH"
+        standin = {**GRAPH, "refuses": [[error, code, 1, operator]]}
+        graph = relu_then(operator, opset=opset, standin=standin).SerializeToString()
+        said = f"{release} cannot parse opset {opset}: {why}{REFUSED}{error}"
+        ends[len(steps)] = (
+            ("unsupported by this version", said) if why else ("build failed", REFUSED[2:] + error)
+        )
+        steps.append(Step(does="own-model", graph=graph, inputs={"x": X}))
     job = Job(tmp_path, steps)
     assert job.run(MAIN, driver, STANDIN_TENSORRT=release) == 0, job.log()
-    for index, (_, ended, detail) in enumerate(asked):
-        assert (job.record(index)["ended"], job.record(index)["detail"]) == (ended, detail)
+    assert job.ends() == ends
 
 
 RUN = """
@@ -85,6 +72,7 @@ for path in map(Path, sys.argv[1:]):
 print(json.dumps([backend.observed()["library"], told]))
 """
 OLDEST = ("3.8", "1.16.3")
+SEEDS = {"weights": 0, "same": 0, "others": 1}
 
 
 @pytest.fixture(scope="module", params=["here", *(["oldest"] if OLDEST[0] in find_pythons() else [])])
@@ -103,11 +91,11 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     for name, model in models.items():
         (folder / name).mkdir()
         (folder / name / "model.onnx").write_bytes(model.SerializeToString())
-    for name, seed in {"weights": 0, "same": 0, "others": 1}.items():
+    for name, seed in SEEDS.items():
         add_weights(folder / name, seed=seed)
         told = {"external": {"weights.bin": str(seed)}}
         (folder / name / "case.json").write_text(json.dumps(told))
-    files = [str(folder / name / "model.onnx") for name in [*models, "weights", "same", "others"]]
+    files = [str(folder / name / "model.onnx") for name in [*models, *SEEDS]]
     done = subprocess.run(
         [python, "-c", RUN, *files], capture_output=True, text=True, check=False, timeout=60,
         env={**os.environ, "PYTHONPATH": str(PROBE.parent), "ORT_DISABLE_TELEMETRY": "1"},
@@ -137,7 +125,7 @@ def test_onnx_runtime_s_refusals_are_answers(told: tuple[str, Any], model: str) 
 
 def test_weights_are_found_beside_the_model_and_told_apart_in_the_memo(told: tuple[str, Any]) -> None:
     outcome = told[1]
-    for name, seed in {"weights": 0, "same": 0, "others": 1}.items():
+    for name, seed in SEEDS.items():
         w = np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)
         assert outcome[name][0] == "ran", outcome[name]
         assert outcome[name][1] == (w + np.float32(1)).tolist()

@@ -42,14 +42,9 @@ CELLS: dict[str, tuple[Step, str, str]] = {
 
 @pytest.fixture(scope="module")
 def job(python: Path, driver: Path, isolation: str, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    steps = [step for step, _, _ in CELLS.values()]
-    job = Job(tmp_path_factory.mktemp("job"), steps, isolation=isolation)
+    job = Job(tmp_path_factory.mktemp("job"), {cell: step for cell, (step, *_) in CELLS.items()}, isolation)
     assert job.run(python, driver) == 0, job.log()
     return job
-
-
-def record_of(job: Job, step: str) -> dict[str, Any]:
-    return job.record(list(CELLS).index(step))
 
 
 def pids_of(job: Job, name: str) -> list[int]:
@@ -57,16 +52,14 @@ def pids_of(job: Job, name: str) -> list[int]:
 
 
 def test_a_record_says_which_build_or_process_ended_otherwise(job: Job) -> None:
-    records = {cell: record_of(job, cell) for cell in CELLS}
-    found = {cell: (record["ended"], record["detail"]) for cell, record in records.items()}
-    assert found == {cell: (ended, detail) for cell, (_, ended, detail) in CELLS.items()}
-    for record in records.values():
+    assert job.ends() == {cell: (ended, detail) for cell, (_, ended, detail) in CELLS.items()}
+    for record in map(job.record, CELLS):
         assert record_from({**record, "digests": {}, "gpu": {}, "kept": {}}).builds
         assert (record["kept"] == {}) is (record["ended"] != "ran")
 
 
 def test_each_build_is_measured_by_itself_over_one_builder(job: Job, isolation: str) -> None:
-    record = record_of(job, "builds")
+    record = job.record("builds")
     measured = [build["measurements"] for build in record["builds"]]
     assert [one["outputs"]["y"]["max_abs"] for one in measured] == [0, 1, 2]
     assert [one["signatures"]["plus"]["y"]["c"] for one in measured] == [0, 1, 2]
@@ -84,16 +77,16 @@ def test_each_build_is_measured_by_itself_over_one_builder(job: Job, isolation: 
 
 @pytest.mark.parametrize(("step", "ended"), [("build-raises", 1), ("build-faults", 2), ("build-hangs", 1)])
 def test_builds_that_ended_before_are_not_lost(job: Job, step: str, ended: int) -> None:
-    record = record_of(job, step)
+    record = job.record(step)
     measured = [build["measurements"]["outputs"]["y"]["max_abs"] for build in record["builds"]]
     assert measured == list(range(ended))
     assert record["measurements"] == record["builds"][0]["measurements"]
     assert record["observed"]["libcuda"].endswith("/libcuda.so.1")
-    assert not (job.out / str(list(CELLS).index(step))).exists()
+    assert not job.kept(step).exists()
 
 
 def test_each_process_is_a_fresh_one_and_their_counts_are_added_up(job: Job) -> None:
-    record = record_of(job, "trials")
+    record = job.record("trials")
     assert (record["processes"], record["exit"], len(set(pids_of(job, "a")))) == (3, 0, 3)
     assert record["measurements"]["scalars"] == {"trials": 30, "wrong": 1 + 2 + 3, "delay": 1}
     assert record["measurements"]["outputs"]["y"]["worst_y"] == 1
@@ -103,8 +96,8 @@ def test_each_process_is_a_fresh_one_and_their_counts_are_added_up(job: Job) -> 
 
 def test_after_a_process_that_did_not_end_well_none_is_started(job: Job) -> None:
     for cell, pids, started in (("process-raises", "b", 2), ("process-faults", "c", 1)):
-        assert len(pids_of(job, pids)) == record_of(job, cell)["processes"] == started
-    log = record_of(job, "process-raises")["log"]
+        assert len(pids_of(job, pids)) == job.record(cell)["processes"] == started
+    log = job.record("process-raises")["log"]
     assert "--- process 1\nprocess 1 sees" in log
     assert "--- process 2\nprocess 2 sees" in log
     assert "ZeroDivisionError: by the repro" in log

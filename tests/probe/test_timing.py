@@ -52,9 +52,7 @@ def test_throughput_is_measured_at_the_largest_shapes_of_the_profile(driver: Pat
     for index, (_, batch) in enumerate(BATCHES):
         throughput = job.record(index)["engine"]["throughput"]
         assert throughput["batch"] == batch
-        assert throughput["median_ms"] == pytest.approx(1.5 * 10 / throughput["runs"]), (
-            "ten windows of 1.5 ms"
-        )
+        assert throughput["median_ms"] == pytest.approx(1.5 * 10 / throughput["runs"])  # ten windows
 
 
 FAULTS = own({**DYNAMIC, "faults_at": [4]}, profile=PROFILE)

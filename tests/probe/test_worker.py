@@ -44,12 +44,12 @@ def run(
 
 def workers(job: Job) -> list[tuple[int, int]]:
     """Return each cell's process and how many it had served before."""
-    words = [job.record(index)["worker"] for index in range(len(job.steps))]
+    words = [job.record(cell)["worker"] for cell in job.cells]
     return [(word["number"], word["position"]) for word in words]
 
 
 def ends(job: Job) -> list[str]:
-    return [job.record(index)["ended"] for index in range(len(job.steps))]
+    return [ended for ended, _ in job.ends().values()]
 
 
 def builders(job: Job) -> int:
@@ -136,7 +136,7 @@ def test_what_has_imported_torch_serves_cells_of_its_repro_alone(driver: Path, t
 
 
 def test_what_a_cell_leaves_beside_its_folder_goes_with_it(driver: Path, tmp_path: Path) -> None:
-    job = Job(tmp_path, [Step(does="litter-beside"), Step(does="see-folder")])
+    job = Job(tmp_path, [Step(does="litter"), Step(does="see-folder")])
     (job.work / "began").touch()  # of the launcher's
     assert job.run(MAIN, driver) == 0
     assert ends(job) == ["ran"] * 2

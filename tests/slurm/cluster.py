@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.containers.engines import client
 from tests.slurm.gpus import H200, L4, NODES, Devices, Model, make_nvml
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 from trtmatrix.launchers.container import JOB_LABELS
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "unshare", "setpriv")

@@ -14,7 +14,7 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import H200
 from tests.slurm.image import VERSION
 from tests.slurm.project import INTERRUPTED, ONE, Client, Project
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 from trtmatrix.launchers.container import JOB_LABELS
 
 SLEEPS = (*ONE, "--gpu", "H200", "--case", "passes,long-sleep")

@@ -13,7 +13,7 @@ from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import A100, H200, L4, Model
 from tests.slurm.image import VERSION
 from tests.slurm.project import ONE, Project
-from tests.slurm.waiting import wait_until
+from tests.waiting import wait_until
 
 SIX = tuple(f"sleep-{number}" for number in range(6))
 

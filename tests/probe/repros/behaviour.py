@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import numpy as np
 
@@ -23,7 +23,44 @@ from trtprobe.timing import time_engine
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    return globals()["do_" + params["does"].replace("-", "_")](params, files, trt)
+    does = params["does"]
+    return (QUICK.get(does) or globals()["do_" + does.replace("-", "_")])(params, files, trt)
+
+
+def throw(error: BaseException) -> None:
+    raise error
+
+
+def do_raise(params: Dict[str, Any], files: Any, trt: Any) -> Any:
+    print("about to raise")
+    raise ZeroDivisionError("by the repro")
+
+
+SCALARS = {
+    "nan": float("nan"), "infinity": float("inf"), "minus": -np.inf,
+    "half": np.float16(0.5), "whole": np.int64(7),
+}  # fmt: skip
+QUICK: Dict[str, Callable[..., Any]] = {
+    "scalars": lambda _params, _files, trt: [trt.measure(*item) for item in SCALARS.items()] and {},
+    "remark": lambda params, _files, trt: trt.remark(params["word"]) or {},
+    "import": lambda params, *_: __import__(params["module"]) and {},
+    "nan-output": lambda *_: {"y": np.full((2, 3), np.nan, np.float32)},
+    "unknown-output": lambda *_: {"z": np.zeros(3)},
+    "wrong-shape": lambda *_: {"y": np.zeros((3, 2))},
+    "sys-exit": lambda *_: sys.exit(3),
+    "os-exit": lambda *_: os._exit(7),
+    "os-exit-zero": lambda *_: os._exit(0),
+    "memory-error": lambda *_: throw(MemoryError("no room for the array")),
+    "big-alloc": lambda _params, _files, trt: trt.cuda.alloc(1 << 31),
+    "binary": lambda *_: os.write(1, b"\xff" * (1 << 17)) and {},
+    "environment": lambda *_: (
+        print("tf32:", os.environ.get("NVIDIA_TF32_OVERRIDE"), "home:", Path.home().is_dir()) or {}
+    ),
+    "read-only": lambda _params, files, _trt: files.inputs["x"].fill(1),
+    "no-count": lambda _params, _files, trt: trt.count("wrong", float("nan")),
+    "plugins": lambda _params, files, trt: trt.build(files.model, plugins=True).run(files.inputs),
+    "scratch": lambda params, *_: Path(params["folder"], "big").write_bytes(b"x" * params["bytes"]) and {},
+}
 
 
 def do_pass(params: Dict[str, Any], files: Any, trt: Any) -> Any:
@@ -43,15 +80,6 @@ def do_own_model(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return outputs
 
 
-def do_scalars(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    trt.measure("nan", float("nan"))
-    trt.measure("infinity", float("inf"))
-    trt.measure("minus", -np.inf)
-    trt.measure("half", np.float16(0.5))
-    trt.measure("whole", np.int64(7))
-    return {}
-
-
 def do_see(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     engine = trt.build(files.model)
     trt.measure("ms", engine.latency(files.inputs, runs=5))
@@ -65,45 +93,6 @@ def do_see_two(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     trt.measure("first_fused", fused.fusion(files.inputs) == "fused")
     trt.remark(plain.fusion(files.inputs))
     return {}
-
-
-def do_remark(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    trt.remark(params["word"])
-    return {}
-
-
-def do_import(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    __import__(params["module"])
-    return {}
-
-
-def do_nan_output(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    return {"y": np.full((2, 3), np.nan, np.float32)}
-
-
-def do_unknown_output(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    return {"z": np.zeros(3)}
-
-
-def do_wrong_shape(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    return {"y": np.zeros((3, 2))}
-
-
-def do_raise(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    print("about to raise")
-    raise ZeroDivisionError("by the repro")
-
-
-def do_sys_exit(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    sys.exit(3)
-
-
-def do_os_exit(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    os._exit(7)
-
-
-def do_os_exit_zero(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    os._exit(0)
 
 
 def do_segv(params: Dict[str, Any], files: Any, trt: Any) -> Any:
@@ -122,14 +111,6 @@ def do_build_crash(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
-def do_memory_error(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    raise MemoryError("no room for the array")
-
-
-def do_big_alloc(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    trt.cuda.alloc(1 << 31)
-
-
 def do_chatty(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     for _ in range(64):
         os.write(1, b"x" * (1 << 20))
@@ -137,30 +118,12 @@ def do_chatty(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return {}
 
 
-def do_binary(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    os.write(1, b"\xff" * (1 << 17))
-    return {}
-
-
-def do_many_files(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    Path("big").write_bytes(b"x" * params["bytes"])
-    time.sleep(60)
-
-
 def do_litter(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    Path("folder").mkdir()
-    Path("folder", "file").touch()
+    for folder in ("folder", "../beside"):
+        Path(folder).mkdir()
+        Path(folder, "file").touch()
     Path("link").symlink_to("/nowhere")
     return do_pass(params, files, trt)
-
-
-def do_environment(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    print("tf32:", os.environ.get("NVIDIA_TF32_OVERRIDE"), "home:", Path.home().is_dir())
-    return {}
-
-
-def do_read_only(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    files.inputs["x"][0, 0] = 1
 
 
 def do_hang(params: Dict[str, Any], files: Any, trt: Any) -> Any:
@@ -216,10 +179,6 @@ def do_trials(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     return {"y": np.full((2, 3), number, np.float32)}
 
 
-def do_no_count(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    trt.count("wrong", float("nan"))
-
-
 def fail(params: Dict[str, Any], number: int) -> None:
     if params.get("fails_in") == number:
         do = {"segv": do_segv, "hang": lambda *_: time.sleep(600), "raise": do_raise}
@@ -231,12 +190,6 @@ def do_see_process(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     before = os.environ.get("LEFT"), np.geterr()["divide"], Path.cwd().name
     siblings = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
     print("sees", *before, "siblings", len(siblings))
-    return do_pass(params, files, trt)
-
-
-def do_litter_beside(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    Path("../litter").mkdir()
-    Path("../litter/file").touch()
     return do_pass(params, files, trt)
 
 
@@ -278,10 +231,6 @@ def leave_torch_and_path(trt: Any) -> None:
     sys.path.insert(0, "/nowhere")
 
 
-def leave_warnings(trt: Any) -> None:
-    warnings.simplefilter("ignore")
-
-
 def leave_forked(trt: Any) -> None:
     """Return twice: first as a copy of the cell's own process."""
     copy = os.fork()
@@ -290,18 +239,9 @@ def leave_forked(trt: Any) -> None:
         Path(os.environ["HOME"], "waited").touch()
 
 
-def leave_thread(trt: Any) -> None:
-    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
-
-
-def leave_rounding(trt: Any) -> None:
-    ctypes.CDLL("libm.so.6").fesetround(0x800)
-
-
 def leave_wrapped(trt: Any) -> None:
-    sys.modules["trtprobe.cell"]._compiled.__wrapped__.__code__ = (
-        lambda _path, _modified, _size: None
-    ).__code__
+    wrapped = sys.modules["trtprobe.cell"]._compiled.__wrapped__
+    wrapped.__code__ = (lambda _path, _modified, _size: None).__code__
 
 
 def leave_core(trt: Any) -> None:
@@ -311,16 +251,8 @@ def leave_core(trt: Any) -> None:
     getattr(most, "_implementation", most).__code__ = getattr(least, "_implementation", least).__code__
 
 
-def leave_memory(trt: Any) -> None:
-    KEPT.append(np.ones(5 << 26))
-
-
-def leave_files(trt: Any) -> None:
-    KEPT.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(100))
-
-
 KEPT: List[Any] = sys.__dict__.setdefault("kept_by_a_cell", [])
-LEFT = {
+LEFT: Dict[str, Callable[[Any], Any]] = {
     "torch": leave_torch,
     "torch and path": leave_torch_and_path,
     "variable": lambda _: os.environ.update(LEFT="1"),
@@ -328,7 +260,7 @@ LEFT = {
     "mask": lambda _: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}),
     "alarm": lambda _: signal.setitimer(signal.ITIMER_REAL, 0.2),
     "error state": lambda _: np.seterr(divide="raise"),
-    "warnings": leave_warnings,
+    "warnings": lambda _: warnings.simplefilter("ignore"),
     "path": lambda _: sys.path.append("/nowhere"),
     "output": lambda _: os.dup2(os.open(os.devnull, os.O_WRONLY), 1),
     "stdout": lambda _: setattr(sys, "stdout", sys.__stderr__),
@@ -347,13 +279,13 @@ LEFT = {
     "core": leave_core,
     "encoder": lambda _: setattr(json.JSONEncoder, "extra", 1),
     "module": leave_module,
-    "thread": leave_thread,
+    "thread": lambda _: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),
     "child": lambda _: subprocess.Popen(["/bin/sleep", "600"], start_new_session=True),
     "forked": leave_forked,
     "files closed": lambda _: os.closerange(3, 256),
-    "files": leave_files,
-    "rounding": leave_rounding,
-    "memory": leave_memory,
+    "files": lambda _: KEPT.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(100)),
+    "rounding": lambda _: ctypes.CDLL("libm.so.6").fesetround(0x800),
+    "memory": lambda _: KEPT.append(np.ones(5 << 26)),
 }
 
 
@@ -372,19 +304,10 @@ def do_kill_group(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     time.sleep(60)
 
 
-def do_plugins(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    return trt.build(files.model, plugins=True).run(files.inputs)
-
-
 def do_speak(params: Dict[str, Any], files: Any, trt: Any) -> Any:
     """Print through all that holds back, and end with it unflushed."""
     libc = ctypes.CDLL(None)
     libc.printf(b"from C %s\n", params["word"].encode())
     sys.stdout.write(f"from Python {params['word']}\n")
     os.write(1, b"raw %s\n" % params["word"].encode())
-    return {}
-
-
-def do_scratch(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    Path(params["folder"], "big").write_bytes(b"x" * params["bytes"])
     return {}
