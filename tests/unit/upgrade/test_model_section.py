@@ -22,7 +22,7 @@ from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import keep_outputs
-from trtmatrix.suite.model import Cause, CellId, Evidence, Product
+from trtmatrix.suite.model import Cause, CellId, Evidence, Outcome, Product, Verdict
 from trtmatrix.upgrade.model_section import (
     add_extras,
     floor_words,
@@ -202,6 +202,19 @@ def test_kept_outputs_of_all_samples_are_compared(tmp_path: Path) -> None:
     (found,) = section.differences
     assert (found.output, found.max_abs, found.worst_sample, found.samples) == ("y/0", 1.0, 1, 2)
     assert section.troubles == ()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "told"),
+    [
+        (np.float32, ()),
+        (np.int64, ("integers could not be held against their reference: there is none in the cache",)),
+    ],
+)
+def test_only_integers_are_missing_a_reference(dtype: Any, told: tuple[str, ...], tmp_path: Path) -> None:
+    entries = [kept_entry(tmp_path, version, np.ones(3, dtype)) for version in (BEFORE, AFTER)]
+    void = [replace(each, outcome=Outcome(verdict=Verdict.INVALID)) for each in entries]
+    assert extras(tmp_path, void).troubles == told
 
 
 @pytest.mark.parametrize(
