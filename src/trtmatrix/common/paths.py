@@ -137,14 +137,17 @@ def whole_file(target: Path, mode: int | None = 0o644, *, sync: bool = True) -> 
 
 
 def check_outputs(files: Iterable[Path], suffixes: Iterable[str]) -> None:
-    """Refuse an ``--output`` of another format, or without a folder, before anything else: ``UsageError``."""
+    """Refuse an ``--output`` that could not be written in the end, before anything else: ``UsageError``."""
     for file in files:
+        folder = file.resolve().parent if file.is_symlink() else file.parent
         if file.suffix not in suffixes:
             raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}")
-        if not file.parent.is_dir():
-            raise UsageError(f"--output {file}: there is no folder {file.parent}; make it, or name another")
+        if not folder.is_dir():
+            raise UsageError(f"--output {file}: there is no folder {folder}; make it, or name another")
         if file.is_dir():
             raise UsageError(f"--output {file} is a folder: name a file in it")
+        if file.is_file() or not file.exists():  # else it is a device
+            check_writable({"--output": folder})
 
 
 def write_output(file: Path, text: str) -> None:

@@ -57,6 +57,12 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
     assert "no_literal.py:1: FACTS must be a literal" in text
 
 
+WRITING = (
+    ("run",), ("table",), ("report",), ("operators", "--trt", "10.7.0"), ("bisect", "--case", "plain/plain"),
+    ("upgrade", "--from", "10.7.0", "--to", "10.7.0"),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -72,6 +78,7 @@ def test_every_command_refuses_and_tells_mistakes_of_all_files(
         (("--runtime", "docker"), "argument --runtime: docker: known are container, wheels, host"),
         (("--output", "table.pdf"), "the suffix must be one of"),
         (("--output", "nowhere/table.md"), "there is no folder nowhere"),
+        *(((*words, "--output", "/proc/a.md"), "/proc: nothing can be written there: ") for words in WRITING),
         (("--matrix", "nowhere.yaml"), "name the file by --matrix"),
         (("--repros", "nowhere"), "--repros names the folder"),
         (("--rebuilds", "0"), "'0' is no number from 1 to 100"),
