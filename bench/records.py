@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.text import to_json
 from trtmatrix.judge.record import BUILT, RAN, write_number
 from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.stale import cell_digests

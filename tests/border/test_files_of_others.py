@@ -21,7 +21,7 @@ from tests.border.leaving import in_time
 from tests.border.test_left_by_cells import header
 from trtmatrix.common.border import BorderError, opened, opened_npz, read_array, read_json
 from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
-from trtmatrix.common.jsontext import parse_json, to_json
+from trtmatrix.common.text import parse_json, to_json
 from trtmatrix.judge.record import RecordError, record_from
 from trtmatrix.onnxmodel.reading import read_model, read_samples
 from trtmatrix.records.store import keep_outputs, read_records

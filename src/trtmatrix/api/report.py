@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 from trtmatrix import __version__
 from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Behaviour, ChangeKind
-from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line, to_json
 
 WIDTH = 98
 """Columns; an upgrade report indents them by two."""

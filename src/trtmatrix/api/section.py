@@ -15,8 +15,8 @@ from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiSection, Surface, numbers_of
 from trtmatrix.common.border import BorderError, read_file
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import whole_file
+from trtmatrix.common.text import to_json
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Product

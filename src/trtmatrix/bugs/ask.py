@@ -19,7 +19,7 @@ from trtmatrix.bugs.search import Answer
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import recall
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.confirm import count_engines
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import PRODUCT_NAMES, full_words

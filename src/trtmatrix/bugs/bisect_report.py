@@ -9,8 +9,7 @@ from typing import Any
 from tabulate import tabulate
 
 from trtmatrix.bugs.search import Answer, Edge, Search, Side, find_bad, find_edge, is_monotone, wrong_ends
-from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line, to_json
 from trtmatrix.tables.markdown import code, fence, fold, plain, table
 
 SCHEMA = 1

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trtmatrix.common.words import join_some, short
+from trtmatrix.common.text import join_some, short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR

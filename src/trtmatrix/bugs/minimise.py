@@ -41,7 +41,7 @@ from trtmatrix.bugs.trials import (
 from trtmatrix.common.border import read_json, remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.interrupts import undisturbed
-from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.text import to_json
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.onnxmodel.sessions import NotComputedError, Session
 from trtmatrix.plan.context import ProjectOptions

@@ -293,7 +293,7 @@ class CheckOptions:
 
 def check_command(options: CheckOptions) -> ExitCode:
     """Name the nodes that versions ignore, get wrong or refuse; the exit code is 1 where some are known."""
-    from trtmatrix.common.jsontext import to_json
+    from trtmatrix.common.text import to_json
     from trtmatrix.model.static_check import check_json, check_model, render_check
     from trtmatrix.onnxmodel.reading import load_model
     from trtmatrix.suite.repro_files import read_facts

@@ -20,7 +20,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from trtmatrix.common.jsontext import check_depth, parse_json
+from trtmatrix.common.text import check_depth, parse_json
 
 if TYPE_CHECKING:  # a run that is served starts without NumPy
     from zipfile import ZipFile

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from trtmatrix.common.words import counted, duration
+from trtmatrix.common.text import counted, duration
 
 if TYPE_CHECKING:
     from rich.console import Group

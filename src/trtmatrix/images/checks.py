@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, need_here
 from trtmatrix.images.lock_report import locked_tensorrt
 from trtmatrix.images.rules import RULES, Finding, Level

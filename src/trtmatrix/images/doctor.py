@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.images.checks import HostFacts, Wants, check, restrict
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.preflight import disk_findings, find_wants, gather

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Engine, Keep, Launch, is_own

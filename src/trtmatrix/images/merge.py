@@ -23,9 +23,8 @@ from trtmatrix.common import archive
 from trtmatrix.common.archive import SUFFIX, digest_stream
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, combine_exit_codes
-from trtmatrix.common.jsontext import check_depth, to_json
 from trtmatrix.common.paths import hold_folder, whole_file
-from trtmatrix.common.words import counted, one_line
+from trtmatrix.common.text import check_depth, counted, one_line, to_json
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_new

@@ -24,7 +24,7 @@ from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.paths import whole_file
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.images.pack_suite import GLIBC, fetch_wheels, find_suite, wanted_pythons
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions

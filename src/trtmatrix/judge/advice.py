@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Basis, Control, Evidence, Product, Verdict

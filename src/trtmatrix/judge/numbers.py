@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from trtmatrix.common.words import short
+from trtmatrix.common.text import short
 from trtmatrix.judge import factors
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of

@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.common.jsontext import parse_json
+from trtmatrix.common.text import parse_json
 from trtmatrix.judge.noise import Noise, Number, read_noise
 from trtmatrix.suite.model import Cause, CellId, Part, Product
 

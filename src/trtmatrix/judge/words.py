@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 

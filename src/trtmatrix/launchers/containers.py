@@ -18,9 +18,8 @@ from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.paths import is_dead
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line, parse_json
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
     OWNER_LABEL,

@@ -18,7 +18,7 @@ from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import Project
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.progress import Progress, open_progress
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line
 from trtmatrix.launchers.container import image_origin
 from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.launchers.pulls import ENGINE_ERRORS, Puller

@@ -12,7 +12,7 @@ import docker.errors
 import requests.exceptions
 
 from trtmatrix.common.errors import MachineryError, UsageError
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line
 from trtmatrix.launchers.references import Trouble, parse_reference
 
 ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)

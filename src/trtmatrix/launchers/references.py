@@ -13,8 +13,8 @@ from pathlib import Path
 from trtmatrix.common.archive import digest_of
 from trtmatrix.common.border import RECORD, opened
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
-from trtmatrix.common.jsontext import parse_json
 from trtmatrix.common.paths import recall
+from trtmatrix.common.text import parse_json
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 from trtmatrix.suite.plan import SUFFIXES
 

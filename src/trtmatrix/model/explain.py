@@ -22,7 +22,7 @@ import onnx
 from onnx import TensorProto
 
 from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.common.words import counted, short
+from trtmatrix.common.text import counted, short
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR

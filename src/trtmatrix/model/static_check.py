@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 from onnx import NodeProto
 
-from trtmatrix.common.words import counted, name_source, one_line
+from trtmatrix.common.text import counted, name_source, one_line
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.onnxmodel.matching import Wiring, find_places, make_wirings
 from trtmatrix.suite.model import release_of

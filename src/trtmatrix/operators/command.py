@@ -9,10 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
-from trtmatrix.common.jsontext import to_json
 from trtmatrix.common.paths import check_outputs, check_writable, default_cache, write_output
 from trtmatrix.common.progress import open_progress
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted, to_json
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
 from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record

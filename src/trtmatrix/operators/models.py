@@ -11,7 +11,7 @@ from enum import Enum
 from onnx import ModelProto
 from onnx.defs import SchemaError, get_schema
 
-from trtmatrix.common.words import counted, join_some
+from trtmatrix.common.text import counted, join_some
 from trtmatrix.onnxmodel.graphs import OWN, all_nodes, opset_of
 from trtmatrix.operators.records import OperatorRecord
 from trtmatrix.operators.verdicts import Row

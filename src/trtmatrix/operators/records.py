@@ -17,9 +17,8 @@ from typing import Any
 
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.common.jsontext import parse_json, to_json
 from trtmatrix.common.paths import whole_file
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line, parse_json, to_json
 from trtmatrix.operators.verdicts import Row, Verdict, is_chosen
 from trtmatrix.suite.model import Product, release_of
 

@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from tabulate import tabulate
 
-from trtmatrix.common.jsontext import to_json
-from trtmatrix.common.words import counted, duration, join_some
+from trtmatrix.common.text import counted, duration, join_some, to_json
 from trtmatrix.operators.records import OperatorRecord
 from trtmatrix.operators.verdicts import Row, Verdict
 from trtmatrix.suite.model import Product, release_of

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line
 from trtmatrix.operators.cases import Case
 from trtprobe import ends, operators
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.confirm import count_engines
 from trtmatrix.judge.entry import BOARD, Entry, is_digest_of
 from trtmatrix.judge.record import RAN, Record

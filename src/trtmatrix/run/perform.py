@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import Project, check_writable, probe_folder
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import without_refused
 from trtmatrix.judge.entry import Entry, Stored

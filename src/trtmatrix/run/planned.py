@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trtmatrix.common.words import counted, duration
+from trtmatrix.common.text import counted, duration
 from trtmatrix.images.downloads import Download, find_downloads, gigabytes, image_words
 from trtmatrix.images.rules import Finding, finding_lines
 from trtmatrix.launchers.container import docker_command, make_container_spec

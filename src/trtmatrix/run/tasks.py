@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trtmatrix.common.progress import Progress
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.images.doctor import Findings, can_run_line, cannot_lines
 from trtmatrix.images.downloads import gigabytes
 from trtmatrix.images.rules import Finding, Level

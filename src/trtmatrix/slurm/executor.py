@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from trtmatrix.common.errors import ExitCode, MachineryError
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.words import outcome_word

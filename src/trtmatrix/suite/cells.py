@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.words import join_some
+from trtmatrix.common.text import join_some
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import CPU, CellId, Gpu, Product
 from trtmatrix.suite.repros import Case, Repro

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line
 
 
 @cache

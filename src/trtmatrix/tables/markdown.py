@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, legend
 from trtmatrix.tables.answer import what_ran

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trtmatrix.common.words import one_line, short
+from trtmatrix.common.text import one_line, short
 from trtmatrix.judge.advice import advise
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import observed_differences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.text import to_json
 from trtmatrix.judge.advice import advise
 from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import Entry

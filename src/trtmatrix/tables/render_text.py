@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tabulate import tabulate
 
-from trtmatrix.common.words import one_line
+from trtmatrix.common.text import one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.words import cell_text, has_evidence, legend
 from trtmatrix.tables.answer import what_ran

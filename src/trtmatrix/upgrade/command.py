@@ -231,7 +231,7 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
     Returns 11 where code must change, 12 where code was named and not all of it could be read, else 0.
     """
     from trtmatrix.api.report import render_api_text
-    from trtmatrix.common.jsontext import to_json
+    from trtmatrix.common.text import to_json
 
     section = _compare_apis(options, known=_is_of_tensorrt(options))
     whys = ("it does not parse", "it cannot be read")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from trtmatrix.api.report import count_uses
-from trtmatrix.common.words import counted, join_some
+from trtmatrix.common.text import counted, join_some
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any
 
 from trtmatrix.api.report import count_changes, render_api_text
-from trtmatrix.common.words import counted, one_line, short
+from trtmatrix.common.text import counted, one_line, short
 from trtmatrix.suite.model import Verdict
 from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE, SPEEDS, THROUGHPUT
 from trtmatrix.upgrade.report import (

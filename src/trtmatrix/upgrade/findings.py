@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 
-from trtmatrix.common.words import counted, name_source
+from trtmatrix.common.text import counted, name_source
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls

@@ -9,7 +9,7 @@ from typing import Any
 
 from trtmatrix.api.types import MUST_CHANGE, PINS, Certainty
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.upgrade.decide import APART, CODE, MODEL
 from trtmatrix.upgrade.report import SCHEMA, Baseline, Decision, Upgrade, Weight, plain
 

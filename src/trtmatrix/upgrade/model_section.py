@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.words import counted, name_source, one_line, short
+from trtmatrix.common.text import counted, name_source, one_line, short
 from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import Entry, Stored

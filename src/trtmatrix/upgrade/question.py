@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from trtmatrix.api.types import ApiSection
-from trtmatrix.common.words import counted
+from trtmatrix.common.text import counted
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import ProjectOptions

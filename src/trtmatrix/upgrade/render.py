@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import FileSystemLoader
 from tabulate import tabulate
 
-from trtmatrix.common.words import counted, one_line, short
+from trtmatrix.common.text import counted, one_line, short
 from trtmatrix.judge.words import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page

@@ -12,7 +12,7 @@ from typing import Any
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, combine_exit_codes
-from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.text import to_json
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer

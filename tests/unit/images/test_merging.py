@@ -12,7 +12,7 @@ from merges import CELL, NAN, Place, make_place, record_data
 from reprosource import SOURCE
 
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.common.jsontext import to_json
+from trtmatrix.common.text import to_json
 from trtmatrix.records import store
 from trtmatrix.records.store import kept_file
 

@@ -1,13 +1,62 @@
-"""Strict JSON, in one form for every file that is kept, and one way to read it. Pure."""
+"""What many need to write text: counts, durations, numbers in six characters, names; and strict JSON. Pure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
+
+
+def counted(number: int, what: str) -> str:
+    """Return such as ``1 cell`` and ``2 cells``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds for reading: ``40 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def join_some(names: Sequence[str], most: int = 4) -> str:
+    """Return the first names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def name_source(url: str) -> str:
+    """Return an address as people name it: ``NVIDIA/TensorRT#4333``, or its host with the last part."""
+    if found := re.match(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)", url):
+        return f"{found.group(1)}#{found.group(2)}"
+    parts = url.removeprefix("https://").rstrip("/").split("/")
+    return "/".join(parts) if len(parts) < 3 else f"{parts[0]}/…/{parts[-1]}"
+
+
+def short(value: float) -> str:
+    """Write a number in at most six characters: ``0.31``, ``1373``, ``1.6e6``, ``1.2e-3``, ``NaN``."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == int(value) and abs(value) < 100_000:
+        return str(int(value))
+    size = abs(value)
+    if size >= 100_000 or size < 0.01:
+        texts = [re.sub(r"e\+?(-?)0?", r"e\1", f"{value:.{digits}e}") for digits in (1, 0)]
+        return next((text for text in texts if len(text) <= 6), texts[-1])
+    return f"{value:.0f}" if size >= 100 else f"{value:.3g}"
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """Return a text as one printable line: no control characters, white space run together."""
+    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    line = " ".join(printable.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
 
 DEPTH = 100
 """Objects and lists inside of each other that a text may have; a record has nine."""
