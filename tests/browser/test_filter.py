@@ -8,8 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.conftest import Open, shown_entries
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import has_evidence
+from trtmatrix.judge.entry import Entry, has_evidence
 from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.tables.table import make_tables
 

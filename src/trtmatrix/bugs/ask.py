@@ -21,8 +21,7 @@ from trtmatrix.common.paths import recall
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
 from trtmatrix.judge.confirm import count_engines
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import PRODUCT_NAMES, full_words
+from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, full_words
 from trtmatrix.launchers.containers import read_contents
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.gpu import find_gpus

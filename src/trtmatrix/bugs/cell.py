@@ -9,11 +9,10 @@ from functools import cached_property
 from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.calibration import Calibration, read_calibration
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, full_words
 from trtmatrix.judge.judge import judge, subject_of
 from trtmatrix.judge.numbers import Subject
 from trtmatrix.judge.record import Record
-from trtmatrix.judge.words import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, stored_models
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import entries_of, take_survey

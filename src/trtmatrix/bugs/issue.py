@@ -14,10 +14,10 @@ from pathlib import Path
 from trtmatrix.api.section import read_store
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind
+from trtmatrix.judge.entry import PRODUCT_NAMES, full_words
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN
-from trtmatrix.judge.words import PRODUCT_NAMES, full_words
 from trtmatrix.suite.model import Control, Evidence, Product, Verdict, release_of
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 

@@ -21,7 +21,7 @@ from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.bugs.script import read_recipe
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import TrtMatrixError, UsageError
-from trtmatrix.judge.words import full_words
+from trtmatrix.judge.entry import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, profile_texts
 from trtmatrix.onnxmodel.graphs import find_external, load_whole
 from trtmatrix.onnxmodel.preparing import mark_of

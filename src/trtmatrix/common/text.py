@@ -1,4 +1,4 @@
-"""What many need to write text: counts, durations, numbers in six characters, names; and strict JSON. Pure."""
+"""What many write text with: counts, durations, numbers in six characters, names; and strict JSON. Pure."""
 
 from __future__ import annotations
 

@@ -8,10 +8,9 @@ from hashlib import sha256
 from itertools import takewhile
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
-from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation
+from trtmatrix.judge.entry import Entry, expected_verdict, find_expectation, full_words
 from trtmatrix.judge.judge import combine, judge_record, other_shapes
 from trtmatrix.judge.record import BUILT, RAN, Record
-from trtmatrix.judge.words import full_words
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause, CellId, Control, Evidence, Outcome, Product, Verdict
 

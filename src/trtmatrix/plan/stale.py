@@ -8,9 +8,8 @@ from hashlib import sha256
 
 from trtmatrix.common.text import counted
 from trtmatrix.judge.confirm import count_engines
-from trtmatrix.judge.entry import BOARD, Entry, is_digest_of
+from trtmatrix.judge.entry import BOARD, Entry, full_words, is_digest_of
 from trtmatrix.judge.record import RAN, Record
-from trtmatrix.judge.words import full_words
 from trtmatrix.launchers.wheels import environment_digest
 from trtmatrix.prepare.cases import case_digest
 from trtmatrix.suite.cells import Cell

@@ -18,9 +18,8 @@ from hashlib import sha256
 
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.common.text import counted
-from trtmatrix.judge.entry import Stored
+from trtmatrix.judge.entry import Stored, outcome_word
 from trtmatrix.judge.judge import judge
-from trtmatrix.judge.words import outcome_word
 from trtmatrix.launchers.wheels import make_own_environment
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import Seconds, estimate_seconds, known_seconds

@@ -12,8 +12,7 @@ from enum import Enum
 
 from trtmatrix.common.text import counted, duration, join_some, one_line
 from trtmatrix.judge.controls import ControlCounts, count_controls
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import PRODUCT_NAMES, has_evidence
+from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, has_evidence
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro

@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from trtmatrix.common.text import one_line
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import cell_text, legend
+from trtmatrix.judge.entry import Entry, cell_text, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline

@@ -15,13 +15,12 @@ from itertools import accumulate
 
 from trtmatrix.common.text import counted, short
 from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, cell_text
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.judge import FLOORS as FLOORS_MEASURE
 from trtmatrix.judge.judge import measured_in
 from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN
-from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.model import Control
 from trtmatrix.tables.html_page import templates
 from trtmatrix.tables.table import Section, Table, make_tables, shorten

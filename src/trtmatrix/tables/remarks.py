@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from trtmatrix.common.text import one_line, short
 from trtmatrix.judge.advice import advise
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.judge import observed_differences
 from trtmatrix.judge.record import Record
-from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Evidence, Outcome, Verdict
 from trtmatrix.tables.summary import why_not_run
 from trtmatrix.tables.table import board_of, twins_of

@@ -8,9 +8,8 @@ from typing import Any
 from trtmatrix.common.text import to_json
 from trtmatrix.judge.advice import advise
 from trtmatrix.judge.controls import count_controls
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.record import write_number
-from trtmatrix.judge.words import EVIDENCE_MEANINGS, full_words
 from trtmatrix.suite.model import Basis, Evidence, Verdict
 from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
 from trtmatrix.tables.summary import count_products, headline, why_not_run

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import dropwhile
 
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import cell_text, has_evidence, legend
+from trtmatrix.judge.entry import Entry, cell_text, has_evidence, legend
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Evidence, Verdict
 from trtmatrix.tables.answer import make_answer, short_names

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from tabulate import tabulate
 
 from trtmatrix.common.text import one_line
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import cell_text, has_evidence, legend
+from trtmatrix.judge.entry import Entry, cell_text, has_evidence, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.summary import count_products, headline

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from shutil import get_terminal_size
 
 from trtmatrix.common.text import counted, join_some
-from trtmatrix.judge.words import MUST_FAIL
+from trtmatrix.judge.entry import MUST_FAIL
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, News, State, short_names
 from trtmatrix.tables.table import shorten
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.common.text import counted, one_line
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.words import PRODUCT_NAMES
+from trtmatrix.judge.entry import PRODUCT_NAMES, Entry
 from trtmatrix.suite.model import Evidence, Exclusion, Product, Verdict
 
 NOT_ATTEMPTED = "not tried yet"

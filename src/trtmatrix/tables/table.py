@@ -9,10 +9,9 @@ from fnmatch import fnmatchcase
 
 from trtmatrix.common.text import one_line
 from trtmatrix.judge.calibration import NOT_CALIBRATED
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import BOARD_MARK, MUST_FAIL, Entry, has_evidence, marked
 from trtmatrix.judge.judge import measured_in
 from trtmatrix.judge.record import RAN, Record
-from trtmatrix.judge.words import BOARD_MARK, MUST_FAIL, has_evidence, marked
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Gpu, Product, Seen
 from trtmatrix.suite.repros import Case, Repro, Twin

@@ -11,10 +11,9 @@ from trtmatrix.common.text import counted, name_source
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.confirm import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, cell_text
 from trtmatrix.judge.judge import FLOORS, measured_in
 from trtmatrix.judge.record import RAN
-from trtmatrix.judge.words import cell_text
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Side, Source, Weight, WorkaroundLine

@@ -14,7 +14,7 @@ from jinja2 import FileSystemLoader
 from tabulate import tabulate
 
 from trtmatrix.common.text import counted, one_line, short
-from trtmatrix.judge.words import PRODUCT_NAMES
+from trtmatrix.judge.entry import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence
 from trtmatrix.tables import html_page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table

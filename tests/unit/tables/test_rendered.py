@@ -26,17 +26,17 @@ from projects import strict_json
 from shown import NOISE, PATIENT, many_entries, sample_entries
 
 from trtmatrix.judge.calibration import NOT_CALIBRATED
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.record import BUILT
-from trtmatrix.judge.words import (
+from trtmatrix.judge.entry import (
     CAUSE_WORDS,
     EVIDENCE_MEANINGS,
     NOT_SUPPORTED,
     PRODUCT_NAMES,
     VERDICT_WORDS,
+    Entry,
     cell_text,
     has_evidence,
 )
+from trtmatrix.judge.record import BUILT
 from trtmatrix.suite.model import Basis, Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.tables.markdown import render_markdown
 from trtmatrix.tables.plots import floors_of, latency_of, make_plots
