@@ -20,7 +20,7 @@ from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import recall
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
-from trtmatrix.judge.confirm import count_engines
+from trtmatrix.judge.compare import count_engines
 from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, full_words
 from trtmatrix.launchers.containers import read_contents
 from trtmatrix.launchers.docker_engine import find_engine

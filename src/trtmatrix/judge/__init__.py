@@ -2,5 +2,5 @@
 
 Pure but for :func:`trtmatrix.judge.calibration.read_calibration`. It may import ``suite``, ``common`` and the
 probe's measures. From the top: :func:`~trtmatrix.judge.compare.make_entries` shows cells by their records,
-:func:`~trtmatrix.judge.confirm.assess` judges the records of one, :mod:`~trtmatrix.judge.numbers` one engine.
+:func:`~trtmatrix.judge.compare.assess` judges the records of one, :mod:`~trtmatrix.judge.numbers` one engine.
 """

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import whole_folder
 from trtmatrix.common.text import counted
-from trtmatrix.judge.advice import OWN_MODEL
+from trtmatrix.judge.compare import OWN_MODEL
 from trtmatrix.onnxmodel.tensors import (
     Range,
     Shape,

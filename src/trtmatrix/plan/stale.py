@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from trtmatrix.common.text import counted
-from trtmatrix.judge.confirm import count_engines
+from trtmatrix.judge.compare import count_engines
 from trtmatrix.judge.entry import BOARD, Entry, full_words, is_digest_of
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.launchers.wheels import environment_digest

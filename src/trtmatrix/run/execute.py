@@ -16,7 +16,7 @@ from functools import partial
 
 from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
 from trtmatrix.common.interrupts import ending
-from trtmatrix.judge.confirm import sample_cells
+from trtmatrix.judge.compare import sample_cells
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan import order
 from trtmatrix.prepare.case_pool import Wanted

@@ -25,8 +25,7 @@ from typing import Any
 from trtmatrix.common.border import RECORD, BorderError, check_name, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder, whole_file
-from trtmatrix.judge.compare import newest
-from trtmatrix.judge.confirm import FROM_THE_PROCESS, assess, is_shared
+from trtmatrix.judge.compare import FROM_THE_PROCESS, assess, is_shared, newest
 from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict, find_expectation
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from

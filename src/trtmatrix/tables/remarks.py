@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trtmatrix.common.text import one_line, short
-from trtmatrix.judge.advice import advise
+from trtmatrix.judge.compare import advise
 from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.judge import observed_differences
 from trtmatrix.judge.record import Record

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trtmatrix.common.text import to_json
-from trtmatrix.judge.advice import advise
+from trtmatrix.judge.compare import advise
 from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.record import write_number

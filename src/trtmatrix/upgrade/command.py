@@ -12,7 +12,7 @@ from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.judge.calibration import read_calibration
-from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.listing import Opened, Wanted, find_models, open_models

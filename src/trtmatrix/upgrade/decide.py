@@ -9,7 +9,7 @@ from itertools import chain
 
 from trtmatrix.api.report import count_uses
 from trtmatrix.common.text import counted, join_some
-from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product

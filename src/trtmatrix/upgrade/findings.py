@@ -9,7 +9,7 @@ from enum import Enum
 
 from trtmatrix.common.text import counted, name_source
 from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
-from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry, cell_text
 from trtmatrix.judge.judge import FLOORS, measured_in

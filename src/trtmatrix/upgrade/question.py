@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.text import counted
-from trtmatrix.judge.confirm import CONFIRMING_BUILDS
+from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.matrix import Matrix, Version

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_control, make_entry, make_expectation, make_repro
 
-from trtmatrix.judge.advice import OWN_MODEL, advise
+from trtmatrix.judge.compare import OWN_MODEL, advise
 from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import CONTROLS

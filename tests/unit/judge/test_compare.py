@@ -21,8 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.judge.compare import exit_codes, is_current, make_entries, without_refused
-from trtmatrix.judge.confirm import is_shared
+from trtmatrix.judge.compare import exit_codes, is_current, is_shared, make_entries, without_refused
 from trtmatrix.judge.entry import Entry, Stored, find_expectation
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.suite.cells import Cell

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from builders import make_case, make_cell, make_control, make_expectation, make_record, make_repro
 
-from trtmatrix.judge.confirm import CONFIRMING_BUILDS, DECIDING_BUILDS, assess, sample_cells
+from trtmatrix.judge.compare import CONFIRMING_BUILDS, DECIDING_BUILDS, assess, sample_cells
 from trtmatrix.judge.record import BUILT, Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause, CellId, Control, Verdict

@@ -12,7 +12,7 @@ from builders import make_cell, make_record
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.text import to_json
-from trtmatrix.judge.confirm import is_shared
+from trtmatrix.judge.compare import is_shared
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import (
     ENDS,
