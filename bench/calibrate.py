@@ -21,7 +21,7 @@ import numpy as np  # noqa: E402
 
 from bench.groups import Group, read_groups  # noqa: E402
 from trtmatrix.authoring.arithmetic import FLOAT64  # noqa: E402
-from trtmatrix.judge.calibration import SCHEMA  # noqa: E402
+from trtmatrix.judge.noise import SCHEMA  # noqa: E402
 from trtmatrix.prepare.noise import emulation_digest, measure_members, other_scales  # noqa: E402
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "trtmatrix" / "calibration.json"

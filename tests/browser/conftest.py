@@ -19,8 +19,8 @@ from reports import bare_upgrade, full_upgrade
 from shown import NOISE, sample_entries
 
 from tests.browser.chromium import chromium
-from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.operators.show import make_overview
 from trtmatrix.operators.show import render_html as render_operators
 from trtmatrix.tables.plots import make_plots

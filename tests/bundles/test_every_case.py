@@ -18,8 +18,8 @@ import pytest
 from tests.models.conftest import REPOSITORY
 from tests.probe.pythons import cache_folder, environment
 from trtmatrix.bugs.script import fill_template, limits_of, read_recipe, script_values
-from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.judge import judge, subject_of
+from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.plan.context import read_matrix

@@ -15,7 +15,7 @@ from builders import H200, make_case, make_cell, make_repro
 from prepare.test_cases import loaded
 
 from trtmatrix.common.progress import Progress
-from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.record import RAN
 from trtmatrix.launchers.launcher import Ended, Launcher, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted

@@ -8,9 +8,9 @@ from functools import cached_property
 
 from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.common.errors import UsageError
-from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry, full_words
 from trtmatrix.judge.judge import judge, subject_of
+from trtmatrix.judge.noise import Calibration, read_calibration
 from trtmatrix.judge.numbers import Subject
 from trtmatrix.judge.record import Record
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, stored_models

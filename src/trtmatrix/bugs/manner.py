@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from trtmatrix.common.text import join_some, short
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR
 from trtmatrix.judge.judge import judge_engine, other_shapes, shapes_text, subject_of
-from trtmatrix.judge.noise import precision_of
+from trtmatrix.judge.noise import Calibration, precision_of
 from trtmatrix.judge.numbers import (
     Subject,
     above_limits,

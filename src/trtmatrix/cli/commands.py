@@ -325,7 +325,7 @@ def write_files(options: ReportOptions, entries: Sequence[Entry]) -> None:
 
 def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
     """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
-    from trtmatrix.judge.calibration import read_calibration
+    from trtmatrix.judge.noise import read_calibration
     from trtmatrix.tables import markdown, plots, render_data, render_html, render_text
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")

@@ -10,7 +10,6 @@ from itertools import takewhile
 
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.text import counted
-from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.entry import (
     BOARD,
@@ -23,6 +22,7 @@ from trtmatrix.judge.entry import (
     is_digest_of,
 )
 from trtmatrix.judge.judge import combine, judge_record, other_shapes, read_figure
+from trtmatrix.judge.noise import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.record import BUILT, RAN, Record
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import (

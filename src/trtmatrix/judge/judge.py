@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from trtmatrix.common.text import short
-from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
-from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, noise_troubles
+from trtmatrix.judge.noise import NO_FLOOR, NO_FLOOR_OF, NOT_CALIBRATED, Calibration, noise_troubles
 from trtmatrix.judge.numbers import Subject, judge_build, measured, nan_last, read_floors
 from trtmatrix.judge.record import BUILT, RAN, Measured, Record
 from trtmatrix.suite.matrix import Version

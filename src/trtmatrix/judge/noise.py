@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Strict, TypeAdapter
 from typing_extensions import TypedDict
 
-from trtmatrix.judge.factors import ALLOWED, FIT, POSSIBLE, ROUNDING
+import trtmatrix
+from trtmatrix.judge.factors import ALLOWED, FIT, LEAST_BOUND, MARGIN, POSSIBLE, ROUNDING, UNCALIBRATED_MARGIN
 
 NO_FLOOR = "no floor: versions compared with each other only"
 """What is said of a user's model whose noise cannot be known."""
@@ -147,3 +150,60 @@ def _distance(error: float, member: float) -> float:
 def is_near(error: float, member: float, factor: float = FIT) -> bool:
     """Whether two errors fit: their quotient is at most ``factor``."""
     return _distance(error, member) <= math.log(factor)
+
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """The ensemble over many seeds of weights and inputs, by the noise keys of cases.
+
+    ``envelopes``: key → defect → member → the largest |c|. ``noises``: key → the noise with the largest
+    error of each member.
+    """
+
+    envelopes: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    noises: Mapping[str, Noise] = field(default_factory=dict)
+
+    def bound(self, noise: Noise, defect: str, precision: str = "") -> float:
+        """Return the |c| that a right engine stays below: the envelope with its margin.
+
+        A case that was not calibrated has its own ensemble with one seed, and a larger margin; infinite where
+        nothing was emulated.
+        """
+        known, asked = self.envelopes.get(noise.key, {}).get(defect), precision or noise.precision
+        members, margin = (known, MARGIN) if known else (noise.c.get(defect, {}), UNCALIBRATED_MARGIN)
+        sizes = [abs(c) for name, c in members.items() if is_allowed(name, asked)]
+        return max(LEAST_BOUND, margin * max(sizes)) if sizes else float("inf")
+
+
+NOT_CALIBRATED = Calibration()
+
+
+def parse_calibration(data: Mapping[str, Any]) -> Calibration:
+    """Read what ``bench/calibrate.py`` wrote; ``ValueError`` where it is of another schema."""
+    if data.get("schema") != SCHEMA:
+        raise ValueError(f"the calibration has schema {data.get('schema')!r}, expected {SCHEMA}")
+    noises = {key: read_noise({**entry["noise"], "key": key}) for key, entry in data["cases"].items()}
+    return Calibration(
+        envelopes={key: entry["envelope"] for key, entry in data["cases"].items()},
+        noises={key: noise for key, noise in noises.items() if noise is not None},
+    )
+
+
+@cache
+def read_calibration() -> Calibration:
+    """Return the calibration of the project's repros, which is installed with the package."""
+    return parse_calibration(_installed())
+
+
+def read_entry(key: str) -> dict[str, Any] | None:
+    """Return what the calibration holds of a noise key, as it is written; None where it has none."""
+    cases: dict[str, dict[str, Any]] = _installed()["cases"]
+    return cases.get(key)
+
+
+@cache
+def _installed() -> Any:  # noqa: ANN401 - JSON of ours
+    return json.loads(Path(trtmatrix.__file__).with_name("calibration.json").read_text(encoding="utf-8"))

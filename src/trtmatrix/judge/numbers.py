@@ -14,8 +14,17 @@ from typing import Any
 
 from trtmatrix.common.text import short
 from trtmatrix.judge import factors
-from trtmatrix.judge.calibration import Calibration
-from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF, Noise, fits, is_allowed, is_near, precision_of
+from trtmatrix.judge.noise import (
+    HIDES,
+    NO_FLOOR,
+    NO_FLOOR_OF,
+    Calibration,
+    Noise,
+    fits,
+    is_allowed,
+    is_near,
+    precision_of,
+)
 from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Control, Outcome, Product, Verdict
 from trtmatrix.suite.repros import BEYOND, Case, Defect

@@ -23,10 +23,10 @@ from onnx import TensorProto
 
 from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.common.text import counted, short
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.judge.judge import other_shapes, subject_of
+from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.model.explain_search import (

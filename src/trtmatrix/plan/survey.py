@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.controls import expand_with_controls
 from trtmatrix.judge.entry import Entry, Standing, Stored, standing_of
+from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.gpu import GpuScan, find_gpus, known_gpu, named_gpus
 from trtmatrix.plan.context import Context, own_platform

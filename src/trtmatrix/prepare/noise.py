@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, POSSIBLE, Arithmetic
-from trtmatrix.judge.calibration import read_entry
 from trtmatrix.judge.factors import ALLOWED
+from trtmatrix.judge.noise import read_entry
 from trtmatrix.suite.digest import digest_authoring, digest_code
 from trtmatrix.suite.repro_files import APART, LoadedRepro
 from trtmatrix.suite.repros import Case

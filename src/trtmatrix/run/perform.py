@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import Project, check_writable, probe_folder
 from trtmatrix.common.text import counted
-from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import without_refused
 from trtmatrix.judge.entry import Entry, Stored
+from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.wheels import find_wheelhouse, is_installed

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trtmatrix.common.progress import Progress
 from trtmatrix.common.text import counted
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Stored
+from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.launcher import Launcher
 from trtmatrix.plan.order import Seconds

@@ -14,11 +14,11 @@ from functools import partial
 from itertools import accumulate
 
 from trtmatrix.common.text import counted, short
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry, cell_text
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.judge import FLOORS as FLOORS_MEASURE
 from trtmatrix.judge.judge import measured_in
+from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN
 from trtmatrix.suite.model import Control

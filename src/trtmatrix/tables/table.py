@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from trtmatrix.common.text import one_line
-from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import BOARD_MARK, MUST_FAIL, Entry, has_evidence, marked
 from trtmatrix.judge.judge import measured_in
+from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Gpu, Product, Seen

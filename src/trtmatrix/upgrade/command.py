@@ -11,9 +11,9 @@ from trtmatrix.api import section as api_section
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import check_outputs, write_output
-from trtmatrix.judge.calibration import read_calibration
 from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.entry import Entry, Stored
+from trtmatrix.judge.noise import read_calibration
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.listing import Opened, Wanted, find_models, open_models
 from trtmatrix.plan.context import Context, open_context, read_matrix

@@ -8,11 +8,11 @@ from dataclasses import replace
 from enum import Enum
 
 from trtmatrix.common.text import counted, name_source
-from trtmatrix.judge.calibration import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry, cell_text
 from trtmatrix.judge.judge import FLOORS, measured_in
+from trtmatrix.judge.noise import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.record import RAN
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation

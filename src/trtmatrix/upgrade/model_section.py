@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.common.text import counted, name_source, one_line, short
-from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, Stored
 from trtmatrix.judge.judge import judge, measured_in, subject_of
-from trtmatrix.judge.noise import NO_FLOOR, Noise, noise_troubles, read_noise
+from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, noise_troubles, read_calibration, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.model.listing import Wanted

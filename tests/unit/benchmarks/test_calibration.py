@@ -16,9 +16,8 @@ from bench.calibrate import SEEDS, TARGET, calibrate, is_current
 from bench.groups import Group, read_groups
 from judge.test_published import entries
 
-from trtmatrix.judge.calibration import SCHEMA, read_calibration
 from trtmatrix.judge.factors import VALID_BOUND, VALID_FLOORS
-from trtmatrix.judge.noise import precision_of
+from trtmatrix.judge.noise import SCHEMA, precision_of, read_calibration
 from trtmatrix.judge.record import RAN
 from trtmatrix.prepare.noise import calibrated_noise
 from trtmatrix.suite.model import Verdict

@@ -13,9 +13,9 @@ from judge.test_numbers import FLOOR, KNOWN, MEMBERS
 from judge.test_published import entries
 
 from trtmatrix.bugs.manner import Kind, Manner, manner_in, manner_of, same_manner
-from trtmatrix.judge.calibration import Calibration, read_calibration
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge
+from trtmatrix.judge.noise import Calibration, read_calibration
 from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.repros import Case
 

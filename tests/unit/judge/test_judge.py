@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from builders import make_case, make_cell, make_record, make_repro, make_version
 
-from trtmatrix.judge.calibration import parse_calibration
 from trtmatrix.judge.judge import judge
+from trtmatrix.judge.noise import parse_calibration
 from trtmatrix.judge.record import ENDS, Record, write_number
 from trtmatrix.suite.matrix import Fact
 from trtmatrix.suite.model import Cause, Known, Outcome, Verdict

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.judge.noise import Noise
+from trtmatrix.judge.noise import Calibration, Noise
 from trtmatrix.judge.numbers import Subject, judge_build
 from trtmatrix.judge.record import Measured
 from trtmatrix.suite.model import Control, Outcome, Product, Verdict

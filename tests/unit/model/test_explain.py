@@ -14,7 +14,7 @@ from builders import make_case, make_cell, make_entry, make_record, make_repro
 from onnx import ModelProto
 from spoiling import WIDTH, blocks, save, spoil
 
-from trtmatrix.judge.calibration import Calibration
+from trtmatrix.judge.noise import Calibration
 from trtmatrix.model.explain import errors_of, read_graph, search_for_layer, write_marked
 from trtmatrix.model.explain_search import Errors, in_floors, step_budget
 from trtmatrix.model.outcomes import WrongLayer

@@ -25,7 +25,6 @@ from pagereading import Page, body_of, check_ids, check_safe
 from projects import strict_json
 from shown import NOISE, PATIENT, many_entries, sample_entries
 
-from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import (
     CAUSE_WORDS,
     EVIDENCE_MEANINGS,
@@ -36,6 +35,7 @@ from trtmatrix.judge.entry import (
     cell_text,
     has_evidence,
 )
+from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.judge.record import BUILT
 from trtmatrix.suite.model import Basis, Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.tables.markdown import render_markdown

@@ -17,8 +17,8 @@ from pagereading import Page, check_ids
 from reports import ODD
 from shown import PATIENT
 
-from trtmatrix.judge.calibration import NOT_CALIBRATED
 from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.suite.repros import Twin
 from trtmatrix.tables.html_page import GLYPHS, make_style, read_template

@@ -15,9 +15,8 @@ from model.test_own_model import Opened, opened
 from onnxmodels import mlp, saved
 from upgrades import answer, own
 
-from trtmatrix.judge.calibration import Calibration
 from trtmatrix.judge.entry import Entry, Stored
-from trtmatrix.judge.noise import NO_FLOOR, noise_troubles
+from trtmatrix.judge.noise import NO_FLOOR, Calibration, noise_troubles
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import Context
