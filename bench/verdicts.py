@@ -25,7 +25,7 @@ from bench.rates import render_rates  # noqa: E402
 from trtmatrix.judge.factors import FAIL_FACTOR  # noqa: E402
 from trtmatrix.judge.noise import (  # noqa: E402
     Noise,
-    read_calibration,  # noqa: E402
+    read_calibration,
     read_noise,
 )
 from trtmatrix.judge.numbers import Subject, judge_build, read_floors, read_signs  # noqa: E402
