@@ -23,8 +23,7 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.operators.show import make_overview
 from trtmatrix.operators.show import render_html as render_operators
-from trtmatrix.tables.plots import make_plots
-from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.page import make_plots, render_html
 from trtmatrix.upgrade.render import render_page
 
 NOW = "2025-01-02 03:04 UTC"

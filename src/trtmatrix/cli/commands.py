@@ -326,7 +326,7 @@ def write_files(options: ReportOptions, entries: Sequence[Entry]) -> None:
 def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
     """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
     from trtmatrix.judge.noise import read_calibration
-    from trtmatrix.tables import markdown, plots, render_data, render_html, render_text
+    from trtmatrix.tables import markdown, page, render_data, render_text
 
     now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     match suffix:
@@ -339,8 +339,8 @@ def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
         case ".txt":
             return render_text.render_text(entries)
         case _:
-            shown = plots.make_plots(entries, read_calibration())
-            return render_html.render_html(entries, shown, generated=now, again=again)
+            shown = page.make_plots(entries, read_calibration())
+            return page.render_html(entries, shown, generated=now, again=again)
 
 
 def show(

@@ -16,8 +16,8 @@ from trtmatrix.common.text import counted, duration, join_some, to_json
 from trtmatrix.operators.records import OperatorRecord
 from trtmatrix.operators.verdicts import Row, Verdict
 from trtmatrix.suite.model import Product, release_of
-from trtmatrix.tables.html_page import make_style, render_page, templates
 from trtmatrix.tables.markdown import plain, table
+from trtmatrix.tables.page import make_style, render_page, templates
 
 SCHEMA = 1
 TITLE = "ONNX's tests of its operators"

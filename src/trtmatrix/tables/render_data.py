@@ -80,7 +80,7 @@ def render_junit(entries: Sequence[Entry]) -> str:
     As the exit code has it: a surprise that was measured here is a failure, trouble with the
     machinery an error. What was not run here or has no verdict is skipped, with the reason.
     """
-    from trtmatrix.tables.html_page import templates
+    from trtmatrix.tables.page import templates
 
     suites = []
     for table in make_tables(entries):

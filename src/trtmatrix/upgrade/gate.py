@@ -79,7 +79,7 @@ def render_junit(upgrade: Upgrade) -> str:
     What counts against the move is a failure, a mistake an error, what is lacking is skipped; so are findings
     beside a model, what speaks against it of GPU and driver, and code that must change or cannot be checked.
     """
-    from trtmatrix.tables.html_page import templates
+    from trtmatrix.tables.page import templates
 
     kinds: Mapping[Decision | Weight | None, str] = {
         None: "error", Decision.DONT: "failure", Decision.NOT_ENOUGH: "skipped", Weight.AGAINST: "failure",

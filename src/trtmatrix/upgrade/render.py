@@ -16,7 +16,7 @@ from tabulate import tabulate
 from trtmatrix.common.text import counted, one_line, short
 from trtmatrix.judge.entry import PRODUCT_NAMES
 from trtmatrix.suite.model import Evidence
-from trtmatrix.tables import html_page
+from trtmatrix.tables import page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import shorten
 from trtmatrix.upgrade.document import (
@@ -281,14 +281,14 @@ def render_page(upgrade: Upgrade) -> str:
         (f"{short(bars[0]['ratio'])}×", slowest) if bars else ("–", f"{slowest}: none can be compared"),
         (str(uses), "uses in your code to change") if upgrade.api.code else ("–", change),
     ]
-    body = html_page.templates().overlay(loader=folder).get_template("report.html").render(
+    body = page.templates().overlay(loader=folder).get_template("report.html").render(
         upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
         tiles=tiles, bars=bars, exit_code=exit_code,
-        glyphs=html_page.GLYPHS, words=words_of, tone=_tone, is_safe=html_page.is_safe,
+        glyphs=page.GLYPHS, words=words_of, tone=_tone, is_safe=page.is_safe,
         typed=lambda text: "".join(c if c.isprintable() or c in "\n\t" else " " for c in text),
     )  # fmt: skip
-    page, style = f"{title}: {answer.lower()}", html_page.make_style(".name { min-width: 15rem; }")
-    return html_page.render_page(page, [body], style=style, script=html_page.COPY)
+    style = page.make_style(".name { min-width: 15rem; }")
+    return page.render_page(f"{title}: {answer.lower()}", [body], style=style, script=page.COPY)
 
 
 def _bars(upgrade: Upgrade) -> Iterator[dict[str, Any]]:

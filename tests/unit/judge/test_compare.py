@@ -29,8 +29,8 @@ from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion, Gpu, Outco
 from trtmatrix.suite.plan import Excluded
 from trtmatrix.suite.repros import specified
 from trtmatrix.tables.markdown import render_markdown
+from trtmatrix.tables.page import render_html
 from trtmatrix.tables.render_data import render_json
-from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
 
 GPU_FACTS = {"name": H200.name, "variant": H200.variant, "driver": H200.driver}

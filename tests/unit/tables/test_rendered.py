@@ -39,9 +39,8 @@ from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.judge.record import BUILT
 from trtmatrix.suite.model import Basis, Cause, Control, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.tables.markdown import render_markdown
-from trtmatrix.tables.plots import floors_of, latency_of, make_plots
+from trtmatrix.tables.page import floors_of, latency_of, make_plots, render_html
 from trtmatrix.tables.render_data import render_json, render_junit
-from trtmatrix.tables.render_html import render_html
 from trtmatrix.tables.render_text import render_text
 
 NOW = "2025-01-02 03:04 UTC"

@@ -29,7 +29,7 @@ from trtmatrix.judge.entry import Entry, Standing
 from trtmatrix.suite.model import NO_GPU, Cause, Control, Evidence, Exclusion, Gpu, Verdict
 from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
-from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.page import render_html
 from trtmatrix.tables.render_list import list_text
 from trtmatrix.tables.screen import LINES, print_text, render_screen
 

@@ -21,9 +21,16 @@ from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.suite.repros import Twin
-from trtmatrix.tables.html_page import GLYPHS, make_style, read_template
-from trtmatrix.tables.plots import FLOORS, Plot, Point, render_figure
-from trtmatrix.tables.render_html import render_html
+from trtmatrix.tables.page import (
+    FLOORS,
+    GLYPHS,
+    Plot,
+    Point,
+    make_style,
+    read_template,
+    render_figure,
+    render_html,
+)
 from trtmatrix.tables.render_text import render_text
 from trtmatrix.tables.table import make_tables
 from trtmatrix.upgrade.document import TONES
