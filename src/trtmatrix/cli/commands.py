@@ -297,7 +297,7 @@ def check_command(options: CheckOptions) -> ExitCode:
     from trtmatrix.model.static_check import check_json, check_model, render_check
     from trtmatrix.onnxmodel.reading import load_model
     from trtmatrix.suite.repro_files import read_facts
-    from trtmatrix.tables.screen import terminal_width
+    from trtmatrix.tables.render_text import terminal_width
 
     if wrong := ", ".join(name for name in options.trt if not is_release(name)):
         why = "no release of TensorRT such as 8.6.1; of nothing else are nodes known"
@@ -352,7 +352,7 @@ def show(
     ``seconds``: how long a run took, None of a mere look. A run that executed something adds every row to its
     log, and leaves the page beside it.
     """
-    from trtmatrix.tables.screen import print_text, render_screen, terminal_width
+    from trtmatrix.tables.render_text import print_text, render_screen, terminal_width
 
     write_files(options, entries)
     for file in options.output:

@@ -24,7 +24,7 @@ from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of
 from trtmatrix.suite.plan import Pull
-from trtmatrix.tables.screen import print_text, terminal_width
+from trtmatrix.tables.render_text import print_text, terminal_width
 
 WRITERS = {".html": render_html, ".md": render_markdown, ".json": render_json}
 MEMORY = 4 << 30

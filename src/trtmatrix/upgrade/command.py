@@ -23,7 +23,7 @@ from trtmatrix.suite.cells import CONTROLS, unlisted_version
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Product
 from trtmatrix.suite.plan import Engine, Launch, Pull
-from trtmatrix.tables.screen import print_text, terminal_width
+from trtmatrix.tables.render_text import print_text, terminal_width
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.gate import compare_with, render_junit

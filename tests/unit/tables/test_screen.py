@@ -27,11 +27,10 @@ from nowhere import go_nowhere
 from trtmatrix.cli import entry as cli
 from trtmatrix.judge.entry import Entry, Standing
 from trtmatrix.suite.model import NO_GPU, Cause, Control, Evidence, Exclusion, Gpu, Verdict
-from trtmatrix.tables import screen
 from trtmatrix.tables.answer import MEANINGS, State, make_answer
 from trtmatrix.tables.page import render_html
 from trtmatrix.tables.render_list import list_text
-from trtmatrix.tables.screen import LINES, print_text, render_screen
+from trtmatrix.tables.render_text import LINES, print_text, render_screen
 
 ACCEPTANCE = ["--trt", "10.7.0,10.8.0", "--repro", "sdpa-scale"]
 
