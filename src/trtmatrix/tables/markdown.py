@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from trtmatrix.common.text import one_line
 from trtmatrix.judge.entry import Entry, cell_text, legend
 from trtmatrix.tables.answer import what_ran
-from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.summary import count_products, headline
+from trtmatrix.tables.remarks import count_products, find_remarks, headline
 from trtmatrix.tables.table import Table, make_tables
 
 MOST_CHARACTERS = 65_536

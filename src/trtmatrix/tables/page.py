@@ -26,8 +26,7 @@ from trtmatrix.judge.record import RAN
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Verdict
 from trtmatrix.tables.answer import make_answer, short_names
-from trtmatrix.tables.remarks import describe, find_remarks
-from trtmatrix.tables.summary import count_products, headline, why_not_run
+from trtmatrix.tables.remarks import count_products, describe, find_remarks, headline, why_not_run
 from trtmatrix.tables.table import Row, Section, Table, make_tables, shorten
 
 

@@ -11,8 +11,15 @@ from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.record import write_number
 from trtmatrix.suite.model import Basis, Evidence, Verdict
-from trtmatrix.tables.remarks import describe, expected_words, find_contradicted, record_file
-from trtmatrix.tables.summary import count_products, headline, why_not_run
+from trtmatrix.tables.remarks import (
+    count_products,
+    describe,
+    expected_words,
+    find_contradicted,
+    headline,
+    record_file,
+    why_not_run,
+)
 from trtmatrix.tables.table import make_tables, twins_of
 
 SCHEMA = 1

@@ -13,8 +13,7 @@ from tabulate import tabulate
 from trtmatrix.common.text import counted, join_some, one_line
 from trtmatrix.judge.entry import MUST_FAIL, Entry, cell_text, has_evidence, legend
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, News, State, short_names, what_ran
-from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.summary import count_products, headline
+from trtmatrix.tables.remarks import count_products, find_remarks, headline
 from trtmatrix.tables.table import Row, Section, Table, TwinRow, fold_line, make_tables, shorten
 
 LINES = 40
