@@ -43,7 +43,7 @@ def test_screens_of_the_published_records(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     go_nowhere(monkeypatch, tmp_path_factory.mktemp("nowhere"))
-    monkeypatch.setattr(screen, "terminal_width", lambda: width)
+    monkeypatch.setattr("trtmatrix.tables.render_text.terminal_width", lambda: width)
     assert cli.run(["table", *words]) == code
     check_screen(f"screen-{name}-{width}.txt", capsys.readouterr().out, width)
 
