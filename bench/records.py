@@ -16,7 +16,7 @@ from typing import Any
 from trtmatrix.common.text import to_json
 from trtmatrix.judge.record import BUILT, RAN, write_number
 from trtmatrix.plan.context import ProjectOptions, open_context
-from trtmatrix.plan.stale import cell_digests
+from trtmatrix.plan.order import cell_digests
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.model import Cause, Gpu, Product

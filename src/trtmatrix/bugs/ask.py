@@ -28,7 +28,7 @@ from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.launchers.images import pull_by_name
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
-from trtmatrix.plan.stale import ELSEWHERE, find_reason
+from trtmatrix.plan.order import ELSEWHERE, find_reason
 from trtmatrix.plan.survey import choose_gpu, digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform

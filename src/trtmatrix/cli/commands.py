@@ -21,7 +21,7 @@ from trtmatrix.judge.compare import exit_codes
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
-from trtmatrix.plan.stale import find_reason
+from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, take_survey
 from trtmatrix.records.store import find_recorded_versions, read_records
 from trtmatrix.run.perform import Options, Result, find_reasons, perform

@@ -1,17 +1,26 @@
-"""In which order a run does its work, and what of it goes together. Pure."""
+"""Why a cell is run, or that its records stand for it; and in which order a run does its work. Pure."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
 from operator import attrgetter
 
-from trtmatrix.judge.entry import Stored
+from trtmatrix.common.text import counted
+from trtmatrix.judge.compare import count_engines
+from trtmatrix.judge.entry import BOARD, Entry, Stored, full_words, is_digest_of
+from trtmatrix.judge.record import RAN, Record
+from trtmatrix.launchers.wheels import environment_digest
+from trtmatrix.prepare.cases import case_digest
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import CellId, Gpu
-from trtmatrix.suite.plan import Launch
+from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
+from trtmatrix.suite.model import CellId, Evidence, Gpu, Product, Seen
+from trtmatrix.suite.plan import Host, Launch
+from trtmatrix.suite.repro_files import LoadedRepro
 
 Seconds = Mapping[CellId, float]  # how long each cell is thought to take
 
@@ -91,3 +100,115 @@ def group_cases(cells: Iterable[Cell]) -> list[list[Cell]]:
         drawn = PRECISION.sub("", cell.case.noise_key)
         groups.setdefault((cell.repro.id, drawn), {}).setdefault(cell.case.id, cell)
     return sorted((list(group.values()) for group in groups.values()), key=len, reverse=True)
+
+
+def cell_digests(cell: Cell, loaded: LoadedRepro) -> dict[str, str]:
+    """Return the digests of a cell's repro and case, and of what is asked beside its parameters.
+
+    Limits, expectations and the like are no part of what is asked: they judge what was measured.
+    """
+    case = cell.case
+    asked: list[object] = [sorted(case.defects), case.builds, case.processes, case.seconds]
+    if case.tolerance:  # the run counts what is beyond it
+        asked.append(sorted(case.tolerance.items()))
+    return {
+        "repro": f"{loaded.digest[:HALF]}{loaded.code.authoring[:HALF]}",
+        "case": case_digest(case),
+        "asked": sha256(json.dumps(asked).encode()).hexdigest(),
+    }
+
+
+HALF = 32
+"""A record's digest of a repro is that of its own code, then that of what it may import, so long each."""
+
+
+def origin_digests(cell: Cell, host: Host, *, on_host: bool) -> dict[str, str]:
+    """Return how a record's version must have been started to be current: the runtime, the image.
+
+    A locked image is known whether it is here or not: under any of the IDs that engines give it.
+    ``on_host``: interpreters of the host were asked for; their records are never a container's.
+    """
+    version, on_trt = cell.version, cell.version.product is Product.TENSORRT
+    if on_host and on_trt:
+        return {"runtime": "host"}
+    image = None
+    match version.origin:
+        case WheelsOrigin(wheels=wheels):
+            image = environment_digest(wheels)
+        case ImageOrigin() as origin if cell.gpu.present or not on_trt:
+            image = " ".join(origin.pin.ids) if origin.pin is not None else host.engine.held(origin)
+    return {"runtime": version.runtime, **({"image": image} if image is not None else {})}
+
+
+ELSEWHERE = "its records were published, not measured here"
+
+
+def find_reason(
+    entry: Entry, *, rerun: bool = False, rebuilds: int = 1, confirm: bool = True,
+    current: Mapping[str, str] | None = None,
+) -> str | None:  # fmt: skip
+    """Return in words why a cell is run, or None where its records stand for it.
+
+    They do where it was measured here, with what is here now; what came out is a fact; as many engines were
+    measured as are asked for; and its verdict is believed. One that cannot run here is shown as it is.
+    ``current``: the digests that it must have, which serve to say what has changed.
+    """
+    outcome, record, gpu = entry.outcome, entry.record, entry.cell.gpu
+    if rerun:
+        return "--rerun"
+    if entry.evidence is not Evidence.MEASURED or outcome is None:
+        if record is None:
+            return "no record"
+        if changes := find_changes(record, current or {}, entry.cell):
+            return f"{'; '.join(changes)} changed since {record.started[:10]}"
+        untold = "no job has told yet which boards and drivers the site's nodes have"
+        return untold if gpu.remote and not gpu.seen else ELSEWHERE
+    if outcome.cause is not None and outcome.cause.may_pass:
+        return f"the last run failed for a reason that may be gone: {outcome.cause.value}"
+    if entry.excluded is not None:
+        return None
+    if rebuilds > 1 and entry.records[0].ended == RAN and (built := count_engines(entry.records)) < rebuilds:
+        return f"{counted(built, 'engine')} of the {rebuilds} asked for (--rebuilds)"
+    if confirm and entry.wanted:
+        seen = "it" if entry.cell.case.control is None else "the control"
+        engines = f"{counted(entry.wanted, 'engine')} in a fresh process"
+        return f"{seen} must be confirmed by {engines} ({full_words(outcome)})"
+    return None
+
+
+def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> list[str]:
+    """Return in words what is not as it was when a record was made; ``current``: the digests to have.
+
+    Of images the first digits are told, as Docker shows them. Where no board is known, none has changed.
+    """
+    changes, gpu, case = list[str](), cell.gpu, f"{cell.repro.id}/{cell.case.id}"
+    for name, now in current.items():
+        before = str(record.digests.get(name, ""))
+        if is_digest_of(before, now):
+            continue
+        match name:
+            case "repro":
+                own = before[:HALF] != now[:HALF]
+                changes += [f"repro {cell.repro.id}"] if own else []
+                if before[HALF:] != now[HALF:] and (before or not own):
+                    changes.append("what repros are built with (trtmatrix.authoring)")
+            case "image":
+                old, new = (digest.partition(" ")[0].rpartition(":")[2][:12] for digest in (before, now))
+                changes.append(f"image of {cell.version.name} {old or '?'} → {new}")
+            case "runtime":
+                changes.append(f"runtime {before or '?'} → {now}")
+            case "case":
+                changes.append(f"parameters of {case}")
+            case "asked":
+                changes.append(f"defects, engines or time limit of {case}")
+            case _:
+                changes.append(name)
+    boards: Sequence[Gpu | Seen] = () if not gpu.present else gpu.seen if gpu.remote else (gpu,)
+    if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
+        return changes
+    others = []
+    for name, what in zip(BOARD, ("GPU", "GPU's variant", "driver"), strict=True):
+        was, here = record.gpu.get(name), list(dict.fromkeys(getattr(board, name) for board in boards))
+        if was not in here:
+            others.append(f"{what} {was or '?'} → {' or '.join(str(value or 'none') for value in here)}")
+    return [*changes, *(others or ["which boards have this driver"])]

@@ -14,7 +14,7 @@ from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.gpu import GpuScan, find_gpus, known_gpu, named_gpus
 from trtmatrix.plan.context import Context, own_platform
-from trtmatrix.plan.stale import cell_digests, origin_digests
+from trtmatrix.plan.order import cell_digests, origin_digests
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import Cell, expand
 from trtmatrix.suite.digest import digest_own_code

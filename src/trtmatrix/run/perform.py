@@ -20,7 +20,7 @@ from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.wheels import find_wheelhouse, is_installed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
-from trtmatrix.plan.stale import find_reason
+from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import WheelsOrigin

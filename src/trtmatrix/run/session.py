@@ -23,7 +23,7 @@ from trtmatrix.common.progress import QuietProgress
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import find_reason
+from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import digests_now, entries_of, take_survey
 from trtmatrix.run.execute import run_tasks
 from trtmatrix.run.perform import Options, make_ready, make_run

@@ -30,7 +30,7 @@ from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict, find_
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ended, Overfull, Ready, watch_disk
-from trtmatrix.plan.stale import cell_digests
+from trtmatrix.plan.order import cell_digests
 from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
 from trtmatrix.records.store import keep_outputs, keep_record
 from trtmatrix.run.tasks import CELLS, Run, Task, TaskQueue

@@ -15,7 +15,7 @@ from trtmatrix.judge.compare import is_current, make_entries
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.stale import find_changes, origin_digests
+from trtmatrix.plan.order import find_changes, origin_digests
 from trtmatrix.plan.survey import Survey, digests_now, entries_of
 from trtmatrix.run.perform import Options, find_reasons
 from trtmatrix.suite.cells import Cell, Selection, expand

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.judge.entry import Stored
-from trtmatrix.plan.stale import find_changes
+from trtmatrix.plan.order import find_changes
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import SlurmAway, submit
