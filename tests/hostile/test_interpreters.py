@@ -18,8 +18,8 @@ from tests.border.leaving import in_time, reason, shown
 from trtmatrix.common.border import remove_tree
 from trtmatrix.launchers.child_containers import ChildLauncher
 from trtmatrix.launchers.container import SCRATCH, Limits
-from trtmatrix.launchers.interpreters import InterpreterLauncher
 from trtmatrix.launchers.launcher import Overfull, Ready, disk_bytes
+from trtmatrix.launchers.wheels import InterpreterLauncher
 from trtmatrix.run.execute import execute_plan
 from trtmatrix.suite.plan import Engine, Launch
 from trtprobe.plans import ALL as ALL_PLANS

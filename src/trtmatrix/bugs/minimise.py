@@ -39,8 +39,7 @@ from trtmatrix.bugs.trials import (
     write_failing_model,
 )
 from trtmatrix.common.border import read_json, remove_tree
-from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.common.interrupts import undisturbed
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError, undisturbed
 from trtmatrix.common.text import to_json
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.onnxmodel.sessions import NotComputedError, Session

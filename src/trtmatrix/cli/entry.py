@@ -14,8 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.cli.options import COMMANDS, make_parser, read_options
-from trtmatrix.common.errors import ExitCode, TrtMatrixError, combine_exit_codes, explain_trouble
-from trtmatrix.common.interrupts import interruptible
+from trtmatrix.common.errors import (
+    ExitCode,
+    TrtMatrixError,
+    combine_exit_codes,
+    explain_trouble,
+    interruptible,
+)
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -16,11 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import IO
 
 from trtmatrix.common.border import ARRAY, BorderError, opened, read_file, remove_tree
 from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
-from trtmatrix.common.paths import whole_file
+from trtmatrix.common.paths import digest_stream, whole_file
 
 SUFFIX = ".tar.gz"
 """What the name of an archive ends in."""
@@ -81,14 +80,6 @@ def digest_of(content: bytes | Path) -> str:
         return sha256(content).hexdigest()
     with content.open("rb") as stream:
         return digest_stream(stream)
-
-
-def digest_stream(stream: IO[bytes]) -> str:
-    """Return the SHA-256 of what is left of a stream (hexadecimal)."""
-    total = sha256()
-    while block := stream.read(1 << 20):
-        total.update(block)
-    return total.hexdigest()
 
 
 def write_size(size: int) -> str:

@@ -204,6 +204,14 @@ def publish_folder(partial: Path, target: Path) -> None:
             raise
 
 
+def digest_stream(stream: IO[bytes]) -> str:
+    """Return the SHA-256 of what is left of a stream (hexadecimal)."""
+    total = sha256()
+    while block := stream.read(1 << 20):
+        total.update(block)
+    return total.hexdigest()
+
+
 def own_identity() -> str:
     """Return ``boot:namespace:pid:start``, which no other process ever has."""
     return _identity(os.getpid())

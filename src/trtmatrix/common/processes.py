@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trtmatrix.common.interrupts import undisturbed
+from trtmatrix.common.errors import undisturbed
 
 PATIENCE_SECONDS = 5.0
 """How long a command may take to clean up when this process ends before it."""

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from trtmatrix.common import archive
-from trtmatrix.common.archive import SUFFIX, digest_stream
+from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, combine_exit_codes
-from trtmatrix.common.paths import hold_folder, whole_file
+from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
 from trtmatrix.common.text import check_depth, counted, one_line, to_json
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context, ProjectOptions, open_context

@@ -5,6 +5,7 @@ A lock is a requirements file that gives each wheel of an image its SHA-256.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import re
@@ -22,8 +23,11 @@ from packaging.requirements import Requirement
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ConfigError, MachineryError
 from trtmatrix.common.offline import is_offline, need_network
-from trtmatrix.common.paths import hold
+from trtmatrix.common.paths import hold, probe_folder
 from trtmatrix.common.processes import run_to_end
+from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session
+from trtmatrix.suite.matrix import WheelsOrigin
+from trtmatrix.suite.plan import Launch
 
 UV = (sys.executable, "-m", "uv")
 WHEELHOUSE = "wheelhouse"  # what the folder is called in a project; TRTMATRIX_WHEELHOUSE names another
@@ -262,3 +266,51 @@ def download_wheels(
         "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder;\n"
         "  wheels alone are taken: where a package is an sdist, name in matrix.yaml what it installs"
     )
+
+
+class InterpreterLauncher:
+    """Runs the probe as a process in a session of its own; ``wheelhouse`` stands for every index."""
+
+    def __init__(
+        self, cache: Path, repros: Path, note: Callable[[str], None], wheelhouse: Path | None = None
+    ) -> None:
+        self.cache, self.repros, self.note, self.wheelhouse = cache, repros, note, wheelhouse
+
+    def make_ready(self, launch: Launch) -> Ready:
+        """Make the environment of wheels, or take the interpreter that the plan names."""
+        name, origin = launch.version.name, launch.version.origin
+        if launch.python is None and isinstance(origin, WheelsOrigin):
+            python = make_environment(
+                environment_folder(self.cache, name, origin.wheels), origin.wheels,
+                lambda text: self.note(f"{name}: {text}"), wheelhouse=self.wheelhouse,
+            )  # fmt: skip
+            digest = environment_digest(origin.wheels)
+        else:
+            python = Path(launch.python or sys.executable)
+            code, said = run_to_end([str(python), "-VV"], os.environ)
+            if code:
+                raise MachineryError(f"{python} does not run: {said.strip()[-300:]}")
+            digest = sha256(f"{python} {said.strip()}".encode()).hexdigest()
+        runtime = "host" if launch.python else launch.version.runtime
+        return Ready(launch=launch, digests={"image": digest, "runtime": runtime}, handle=python)
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        """Run the supervisor; its whole session is killed however this ends."""
+        command = [
+            str(ready.handle), str(probe_folder()), "supervise", f"--job={folder / 'job'}",
+            f"--cases={self.cache / 'cases'}", f"--repros={self.repros}", f"--out={folder / 'work'}",
+        ]  # fmt: skip
+        own = {"ORT_DISABLE_TELEMETRY": "1", "PYTHONPYCACHEPREFIX": str(self.cache / "pycache")}
+        environment = {**os.environ, **own, **gpu_variables(ready.launch.gpu)}
+        return run_session(command, environment, folder, poll)
+
+
+def find_tensorrt(pythons: Sequence[str]) -> dict[str, str]:
+    """Return the TensorRT version of each interpreter that can import it: version → interpreter."""
+    found: dict[str, str] = {}
+    for python in pythons:
+        command = [python, "-c", "import tensorrt; print(tensorrt.__version__)"]
+        with contextlib.suppress(OSError, subprocess.SubprocessError, LookupError):
+            said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
+            found[said.decode("utf-8", "replace").split()[-1]] = python
+    return found

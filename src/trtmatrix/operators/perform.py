@@ -15,8 +15,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from trtmatrix.common.border import ARRAY, BorderError, opened, read_array, read_json, remove_tree
-from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.interrupts import ending
+from trtmatrix.common.errors import MachineryError, ending
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.launcher import Ready

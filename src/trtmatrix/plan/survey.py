@@ -106,7 +106,7 @@ def take_survey(context: Context, pull: Pull, nodes: Nodes | None = None) -> Sur
 
 def _find_host(context: Context, scan: GpuScan) -> Host:
     """Look at the engine that is meant, at wheels where no network may be used, and at named interpreters."""
-    from trtmatrix.launchers.interpreters import find_tensorrt
+    from trtmatrix.launchers.wheels import find_tensorrt
 
     project, lacking = context.project, dict[str, str]()
     if context.engine in CHILDREN:

@@ -17,10 +17,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.border import ARRAY, BorderError, opened, read_json, remove_tree
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.paths import publish_folder
+from trtmatrix.common.paths import digest_stream, publish_folder
 from trtmatrix.common.text import parse_json
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case

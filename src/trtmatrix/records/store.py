@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common import border
-from trtmatrix.common.archive import digest_stream
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.common.paths import whole_file
+from trtmatrix.common.paths import digest_stream, whole_file
 from trtmatrix.common.text import to_json
 from trtmatrix.judge.differences import Tensor
 from trtmatrix.judge.entry import Stored

@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from trtmatrix.common.errors import HungUp, MachineryError, explain_trouble
-from trtmatrix.common.interrupts import ending
+from trtmatrix.common.errors import HungUp, MachineryError, ending, explain_trouble
 from trtmatrix.judge.compare import sample_cells
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan import order

@@ -232,7 +232,7 @@ def execute(
 def make_run(context: Context, survey: Survey, options: Options, progress: Progress) -> Run:
     """Return a run with the launchers that its plan needs: a new kind of launcher is added here."""
     from trtmatrix.launchers.gpu import clocks
-    from trtmatrix.launchers.interpreters import InterpreterLauncher
+    from trtmatrix.launchers.wheels import InterpreterLauncher
     from trtmatrix.prepare.case_pool import CasePool
     from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.tasks import Run, new_run_id, utc_now

@@ -17,8 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trtmatrix.common.border import remove_tree
-from trtmatrix.common.errors import MachineryError
-from trtmatrix.common.interrupts import undisturbed
+from trtmatrix.common.errors import MachineryError, undisturbed
 from trtmatrix.common.progress import QuietProgress
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import Record

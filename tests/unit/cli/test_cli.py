@@ -14,7 +14,7 @@ from commandline import options_of, project_of
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.commands import RunOptions, run_codes
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.launchers.interpreters import find_tensorrt
+from trtmatrix.launchers.wheels import find_tensorrt
 from trtmatrix.run.perform import Result
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE
