@@ -1,7 +1,7 @@
 """How the probe gets into a version: containers, environments of wheels, interpreters of the host.
 
 A ``Launcher`` (``launcher``) makes a launch ready and runs it: ``containers`` (Docker, Podman),
-``child_containers`` with ``child_runtimes`` (Apptainer, pyxis), ``interpreters``. ``images`` gets and drops
-images, ``wheels`` makes environments, ``gpu`` and ``docker_engine`` say what this host has, ``references``
+``child_containers`` with ``child_runtimes`` (Apptainer, pyxis), ``wheels`` (environments, interpreters).
+``images`` gets and drops images, ``gpu`` and ``docker_engine`` say what this host has, ``references``
 what images are called. The package may import ``suite`` and ``common``.
 """
