@@ -45,7 +45,7 @@ def test_the_guard_stops_what_is_real(start: Callable[[], object]) -> None:
 
 PROGRAM = """
 import os, signal, sys, time
-from trtmatrix.common.interrupts import interruptible
+from trtmatrix.common.errors import interruptible
 
 class Deaf:
     def __del__(self):
