@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from trtmatrix import __version__
 from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Behaviour, ChangeKind
-from trtmatrix.common.text import one_line, to_json
+from trtmatrix.common.text import one_line, printable, to_json
 
 WIDTH = 98
 """Columns; an upgrade report indents them by two."""
@@ -87,7 +87,7 @@ def render_api_text(section: ApiSection) -> str:
             initial_indent=" " * depth, subsequent_indent=" " * (depth + 2),
             break_long_words=False, break_on_hyphens=False,
         ) or [""]  # fmt: skip
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in "\n".join(wrapped)) + "\n"
+    return printable("\n".join(wrapped)) + "\n"
 
 
 def _uses(section: ApiSection, sources: dict[str, int]) -> Iterator[Line]:

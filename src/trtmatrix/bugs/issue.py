@@ -14,6 +14,7 @@ from pathlib import Path
 from trtmatrix.api.section import read_store
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind
+from trtmatrix.common.text import printable
 from trtmatrix.judge.entry import PRODUCT_NAMES, full_words
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.numbers import judge_build, read_floors
@@ -79,7 +80,7 @@ def render_issue(report: Issue) -> str:
         text = _render(report, "")
     if len(text) > MOST_CHARACTERS:
         text = text[: MOST_CHARACTERS - 100] + "\n\n… (cut here: GitHub takes no longer text)\n"
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    return printable(text)
 
 
 def _render(report: Issue, script: str) -> str:

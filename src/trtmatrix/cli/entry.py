@@ -21,6 +21,7 @@ from trtmatrix.common.errors import (
     explain_trouble,
     interruptible,
 )
+from trtmatrix.common.text import printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -106,7 +107,7 @@ def run(argv: Sequence[str]) -> ExitCode:
     except TrtMatrixError as error:
         if values["traceback"]:
             traceback.print_exc()
-        print(f"trtmatrix: {error}", file=sys.stderr)
+        print(f"trtmatrix: {printable(str(error))}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         verifies = values["command"] == "bundle verify"
@@ -117,7 +118,9 @@ def run(argv: Sequence[str]) -> ExitCode:
         if values["traceback"]:
             traceback.print_exc()
         options = [f"--{name}" for name in ("to", "results", "cache") if name in values]
-        print(f"trtmatrix: trouble of this host: {explain_trouble(error, options)}", file=sys.stderr)
+        print(
+            f"trtmatrix: trouble of this host: {printable(explain_trouble(error, options))}", file=sys.stderr
+        )
         print("  (--traceback shows where)", file=sys.stderr)
         return ExitCode.MACHINERY
     except Exception:  # noqa: BLE001 - the last resort: Python's own exit code 1 would read as a surprise

@@ -51,6 +51,11 @@ def short(value: float) -> str:
     return f"{value:.0f}" if size >= 100 else f"{value:.3g}"
 
 
+def printable(text: str) -> str:
+    """Return lines of text with blanks for all other control characters: a terminal would obey them."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+
+
 def one_line(text: str, limit: int = 300) -> str:
     """Return a text as one printable line: no control characters, white space run together."""
     printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

@@ -24,7 +24,7 @@ from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, combine_exit_codes
 from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
-from trtmatrix.common.text import check_depth, counted, one_line, to_json
+from trtmatrix.common.text import check_depth, counted, one_line, printable, to_json
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_new
@@ -406,7 +406,7 @@ def merge_text(merged: Merged) -> str:
     elif counts[Fate.NEW] or counts[Fate.SAME]:
         following = "python -m trtmatrix table"
     text = "\n".join([*lines, "", f"next: {following}"])
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    return printable(text)
 
 
 def merge_json(merged: Merged) -> dict[str, Any]:

@@ -168,16 +168,20 @@ def load_model(path: Path, option: str = "--model ") -> ModelProto:
 
 
 def _malformed(model: ModelProto) -> Iterator[str]:
-    known, opset = set(TensorProto.DataType.values()), opset_of(model)
+    known, opset, nodes = set(TensorProto.DataType.values()), opset_of(model), list(all_nodes(model))
     infos = [info for g in all_graphs(model.graph) for info in (*g.input, *g.output, *g.value_info)]
     types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
     types += [(tensor.name or "a constant", tensor.data_type) for tensor in all_tensors(model)]
+    texts = [text for n in nodes for text in (n.domain, n.op_type, n.name, *n.input, *n.output)]
+    if any(isinstance(text, bytes) for text in (model.graph.name, *texts, *dict(types))):
+        yield "it has a name that is no text in UTF-8"
+        return
     if opset < 0:
         yield f"it has the opset {opset}, which ONNX does not have"
     for name, kind in types:
         if kind not in known:
             yield f"the tensor {name} has the element type {kind}, which ONNX does not have"
-    for place, node in enumerate(all_nodes(model)):
+    for place, node in enumerate(nodes):
         is_own = node.domain in {"", "ai.onnx"} and onnx.defs.has(node.op_type, opset, "")
         least = onnx.defs.get_schema(node.op_type, opset, "").min_input if is_own else 0
         if len(node.input) < least:

@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from trtmatrix.common.text import one_line
+from trtmatrix.common.text import one_line, printable
 from trtmatrix.judge.entry import Entry, cell_text, legend
 from trtmatrix.tables.answer import what_ran
 from trtmatrix.tables.remarks import count_products, find_remarks, headline
@@ -51,7 +51,7 @@ def _in_cell(markup: str) -> str:
 
 def fence(text: str) -> str:
     """Return lines as a block of code; its fence is longer than any in them."""
-    shown = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+    shown = printable(text)
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     bars = "`" * max(3, longest + 1)
     return f"{bars}sh\n{shown}\n{bars}"

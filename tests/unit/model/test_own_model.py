@@ -343,6 +343,8 @@ ODD: dict[str, Callable[[Any], object]] = {
     "the tensor x has the element type 99, which ONNX does not have": made_of(99),
     "the tensor w0 has the element type 99":
         lambda model: setattr(model.graph.initializer[0], "data_type", 99),
+    "it has a name that is no text in UTF-8":
+        lambda model: model.graph.node[0].MergeFromString(b"\x22\x01\xff"),  # its op_type
     "it has the opset -1, which ONNX does not have":
         lambda model: setattr(model.opset_import[0], "version", -1),
 }  # fmt: skip
