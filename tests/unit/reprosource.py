@@ -1,7 +1,8 @@
-"""The text of a repro file, and what becomes of it with changes."""
+"""The text of a repro file, what becomes of it with changes, and a project of it."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ def run(params, files, trt):
     return {}
 """
 PLAIN: dict[str, Any] = {"id": "plain", "params": {"n": 1}, "limits": {"sum_abs": 1.0}}
+
+
+def write_project(folder: Path, matrix: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Write a project with this one repro and go there; its cache is in it, too."""
+    (folder / "matrix.yaml").write_text(matrix)
+    (folder / "repros").mkdir()
+    (folder / "repros" / "plain.py").write_text(SOURCE)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("TRTMATRIX_CACHE", str(folder / "cache"))
+    return folder
 
 
 def parse(source: str = SOURCE, *cases: object, name: str = "a-b") -> Repro:

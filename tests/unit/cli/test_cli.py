@@ -1,13 +1,16 @@
-"""The command line's last resort and its small parsers."""
+"""The command line's last resort, its small parsers, and the JSON Schema that is committed."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
+import yaml
 from builders import make_cell, make_entry, make_record, make_unknown
 from commandline import options_of, project_of
 
@@ -118,3 +121,29 @@ def test_doctor_tells_of_runs_on_a_site(
     assert "run none: 1 cell under way, or left by a client that died\n" in told
     assert "the command that began it follows it\n" in told
     assert "it follows it; to end it: scancel -n trtmatrix-one." in told
+
+
+ROOT = Path(__file__).resolve().parents[3]
+MATRIX, SCHEMA = ((ROOT / name).read_text(encoding="utf-8") for name in ("matrix.yaml", "matrix.schema.json"))
+
+
+def test_the_committed_schema_is_the_generated_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["schema"]) == 0
+    assert capsys.readouterr().out == SCHEMA, "renew it: python -m trtmatrix schema > matrix.schema.json"
+
+
+BROKEN: dict[str, tuple[str, str]] = {
+    "nothing": ("", ""), "unknown key": ("    library:", "    libary:"),
+    "unquoted number": ('version: "8.5.1.7"', "version: 8.5"), "guessed": ("known: read", "known: guessed"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_it_accepts_the_project_s_matrix_which_names_it_and_none_that_is_broken(name: str) -> None:
+    schema = json.loads(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert MATRIX.startswith("# yaml-language-server: $schema=matrix.schema.json\n")
+    old, new = BROKEN[name]
+    assert old in MATRIX
+    matrix = yaml.load(MATRIX.replace(old, new, 1), yaml.CSafeLoader)
+    assert jsonschema.Draft202012Validator(schema).is_valid(matrix) is (name == "nothing")

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from reprosource import SOURCE
+from reprosource import SOURCE, write_project
 from suite.test_config import GOOD
 
 from trtmatrix.cli import entry as cli
@@ -15,12 +15,7 @@ from trtmatrix.cli import entry as cli
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "matrix.yaml").write_text(GOOD)
-    (tmp_path / "repros").mkdir()
-    (tmp_path / "repros" / "plain.py").write_text(SOURCE)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+    return write_project(tmp_path, GOOD, monkeypatch)
 
 
 def tree(root: Path) -> dict[str, str]:
