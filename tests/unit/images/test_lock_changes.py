@@ -7,15 +7,7 @@ from dataclasses import replace
 import pytest
 from locks import IMAGE, SAID, digest_of, lock_of, make_build, make_image, make_platform
 
-from trtmatrix.images.lock_report import (
-    Answer,
-    Change,
-    Drift,
-    Wanted,
-    find_changes,
-    lock_json,
-    lock_text,
-)
+from trtmatrix.images.lock_report import Answer, Change, Drift, Wanted, find_changes, lock_json, lock_text
 from trtmatrix.images.manifests import telling_facts
 from trtmatrix.images.pins import BuildParts
 from trtmatrix.launchers.references import RegistryError, Trouble, named_versions
@@ -33,63 +25,52 @@ OTHER = replace(
 )  # fmt: skip
 NEW_TAG = {"digest": digest_of("7")}
 
-IMAGES: dict[str, tuple[LockedImage | None, Answer, Drift, str]] = {
-    "as locked, by a mirror": (OLD, replace(OLD, resolved="2027", registry="m"), Drift.LOCKED, OLD.digest),
-    "new": (None, OLD, Drift.NEW, "linux/amd64: 0.1 MB in 1 layers; says TensorRT 10.7.0.23"),
-    "moved": (OLD, make_image(OTHER, **NEW_TAG), Drift.MOVED, "TensorRT 10.7.0.23 → 10.8.0.40"),
-    "packed anew": (
-        OLD, make_image(replace(AMD, manifest=digest_of("e")), **NEW_TAG), Drift.RETAGGED,
-        "→",
-    ),
-    "a platform less": (make_image(platforms=BOTH), OLD, Drift.MOVED, "linux/arm64 is gone"),
-    "gone": (OLD, GONE, Drift.MISSING, "nvcr.io has no"),
-    "not asked": (OLD, SILENT, Drift.UNKNOWN, "cannot be reached"),
-}  # fmt: skip
-
 PARTS = BuildParts(build=make_build())
-UNHASHED = replace(PARTS, unhashed=("z==1",))
-BUILDS: dict[str, tuple[Lock, BuildParts, list[Drift], str]] = {
-    "as locked": (lock_of(v10_0_0=make_build()), PARTS, [Drift.LOCKED], ""),
+TAG, BUILT = {IMAGE: ("10.7.0",)}, "10.0.0"
+
+
+def of_image(old: LockedImage | None, answer: Answer) -> list[Change]:
+    return list(find_changes(lock_of(old) if old else Lock(), Wanted(images=TAG, builds={}), {IMAGE: answer}))
+
+
+def of_build(old: Lock, parts: BuildParts = PARTS) -> list[Change]:
+    return list(find_changes(old, Wanted(images={}, builds={BUILT: parts}), {}))
+
+
+MIRRORED = replace(OLD, resolved="2027", registry="m")
+ANEW = make_image(replace(AMD, manifest=digest_of("e")), **NEW_TAG)
+FINDINGS: dict[str, tuple[list[Change], list[Drift], str]] = {
+    "as locked, by a mirror": (of_image(OLD, MIRRORED), [Drift.LOCKED], OLD.digest),
+    "new": (of_image(None, OLD), [Drift.NEW], "linux/amd64: 0.1 MB in 1 layers; says TensorRT 10.7.0.23"),
+    "moved": (of_image(OLD, make_image(OTHER, **NEW_TAG)), [Drift.MOVED], "TensorRT 10.7.0.23 → 10.8.0.40"),
+    "packed anew": (of_image(OLD, ANEW), [Drift.RETAGGED], "→"),
+    "a platform less": (of_image(make_image(platforms=BOTH), OLD), [Drift.MOVED], "linux/arm64 is gone"),
+    "gone": (of_image(OLD, GONE), [Drift.MISSING], "nvcr.io has no"),
+    "not asked": (of_image(OLD, SILENT), [Drift.UNKNOWN], "cannot be reached"),
+    "parts as locked": (of_build(lock_of(v10_0_0=make_build())), [Drift.LOCKED], ""),
     "another base": (
-        lock_of(v10_0_0=make_build(base="a/b:1")), PARTS, [Drift.CHANGED],
+        of_build(lock_of(v10_0_0=make_build(base="a/b:1"))), [Drift.CHANGED],
         f"base a/b:1 is gone\nbase {IMAGE} is new",
     ),
     "another wheel": (
-        lock_of(v10_0_0=make_build(wheels={"b==1": "0" * 64})), PARTS, [Drift.CHANGED],
+        of_build(lock_of(v10_0_0=make_build(wheels={"b==1": "0" * 64}))), [Drift.CHANGED],
         "wheel b==1 is gone\nwheel a==1.0 is new",
     ),
-    "no hash and new": (Lock(), UNHASHED, [Drift.NEW, Drift.UNHASHED], "z==1"),
+    "no hash": (of_build(Lock(), replace(PARTS, unhashed=("z==1",))), [Drift.NEW, Drift.UNHASHED], "z==1"),
 }  # fmt: skip
 
 
-def image_findings(old: LockedImage | None, answer: Answer) -> list[Change]:
-    asked = Wanted(images={IMAGE: ("10.7.0",)}, builds={})
-    return list(find_changes(lock_of(old) if old else Lock(), asked, {IMAGE: answer}))
-
-
-def build_findings(old: Lock, parts: BuildParts) -> list[Change]:
-    return list(find_changes(old, Wanted(images={}, builds={"10.0.0": parts}), {}))
-
-
-@pytest.mark.parametrize("name", IMAGES)
-def test_an_image_s_finding_says_what_changed(name: str) -> None:
-    old, answer, kind, words = IMAGES[name]
-    (found,) = image_findings(old, answer)
-    assert (found.kind, found.subject, found.versions) == (kind, IMAGE, ("10.7.0",))
-    assert words in "\n".join(found.facts)
-
-
-@pytest.mark.parametrize("name", BUILDS)
-def test_a_build_s_finding_says_what_changed(name: str) -> None:
-    old, parts, kinds, words = BUILDS[name]
-    found = build_findings(old, parts)
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_finding_says_what_changed(name: str) -> None:
+    found, kinds, words = FINDINGS[name]
     assert [finding.kind for finding in found] == kinds
     assert words in "\n".join(fact for finding in found for fact in finding.facts)
+    if found[0].subject == IMAGE:
+        assert found[0].versions == TAG[IMAGE]
 
 
 def test_the_text_and_the_json_say_what_each_kind_means_and_how_to_go_on() -> None:
-    findings = [each for old, answer, _, _ in IMAGES.values() for each in image_findings(old, answer)]
-    findings += [each for old, parts, _, _ in BUILDS.values() for each in build_findings(old, parts)]
+    findings = [finding for found, _, _ in FINDINGS.values() for finding in found]
     text = lock_text(findings, "matrix.lock", None)
     assert [f.kind for f in findings if f.kind is not Drift.LOCKED and f.kind.value not in text] == []
     assert "2 changed, 1 unhashed" in text

@@ -30,45 +30,41 @@ def version(name: str, image: str, pin: Pin | None = None) -> Version:
     return replace(make_version(), version=name, origin=ImageOrigin(image=image, pin=pin))
 
 
-def packed(
-    held: dict[str, str], versions: list[Version], tags: dict[str, list[str]]
-) -> tuple[PackedImage, ...]:
-    """What is packed of an engine with images of these IDs and names."""
-    found = {one: SimpleNamespace(attrs={"RepoTags": names}) for one, names in tags.items()}
-    client = SimpleNamespace(images=SimpleNamespace(get=found.__getitem__))
-    return images_of(cast("docker.DockerClient", client), held, versions)
+def packed(held: dict[str, str], *versions: Version) -> tuple[PackedImage, ...]:
+    """What is packed of an engine with images of these IDs, the first of which has a name."""
+    tags = {"sha256:1": ["a/b:1"], "sha256:3": []}
+    images = SimpleNamespace(get=lambda one: SimpleNamespace(attrs={"RepoTags": tags[one]}))
+    return images_of(cast("docker.DockerClient", SimpleNamespace(images=images)), held, versions)
 
 
 def test_images_that_versions_share_go_once() -> None:
     pin = Pin(manifest="sha256:m", ids=("sha256:1",))
     versions = [version("1", "a/b:1", pin), version("2", "a/b:2"), version("3", "c:1"), version("4", "d:1")]
     held = {"1": "sha256:1", "2": "sha256:1", "3": "sha256:3"}
-    first, second = packed(held, versions, {"sha256:1": ["a/b:1"], "sha256:3": []})
+    first, second = packed(held, *versions)
     assert (first.names, first.versions, first.manifest) == (("a/b:1", "a/b:2"), ("1", "2"), "sha256:m")
     assert (second.id, second.names, second.versions) == ("sha256:3", ("c:1",), ("3",))
-    untagged = packed({"1": "sha256:1"}, versions, {"sha256:1": []})
-    assert untagged[0].names == (), "a locked image is found by its ID"
 
 
 def test_an_image_that_no_run_would_find_again_is_refused() -> None:
     digest = f"a/b@sha256:{'0' * 64}"
     with pytest.raises(UsageError, match="nox -s lock -- --update --trt 1"):
-        packed({"1": "sha256:1"}, [version("1", digest)], {"sha256:1": []})
-    pinned = version("1", digest, Pin(manifest="sha256:m", ids=("sha256:1",)))
-    assert packed({"1": "sha256:1"}, [pinned], {"sha256:1": []})[0].names == ()
+        packed({"1": "sha256:3"}, version("1", digest))
+    pinned = version("1", digest, Pin(manifest="sha256:m", ids=("sha256:3",)))
+    assert packed({"1": "sha256:3"}, pinned)[0].names == (), "it is found by its ID"
 
 
 def test_the_command_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [f"--matrix={ROOT / 'matrix.yaml'}", f"--repros={ROOT / 'repros'}", f"--cache={tmp_path}"]
-    assert cli.run(["pack", *words, "--to", "p", "--trt", "10.7.0"]) == 3
-    assert "no images can be packed" in capsys.readouterr().err
-    assert cli.run(["pack", *words, "--to", "p", "--runtime", "container"]) == 2
-    assert "nothing to pack" in capsys.readouterr().err
-    assert cli.run(["pack", *words, "--to", "p", "--for-python", "3.8"]) == 2
-    assert "such as 3.12" in capsys.readouterr().err
+    files = [f"--matrix={ROOT / 'matrix.yaml'}", f"--repros={ROOT / 'repros'}", f"--cache={tmp_path}"]
+    for more, code, told in (
+        ("--trt=10.7.0", 3, "no images can be packed"), ("--runtime=container", 2, "nothing to pack"),
+        ("--for-python=3.8", 2, "such as 3.12"),
+    ):  # fmt: skip
+        assert cli.run(["pack", "--to=p", *files, more]) == code
+        assert told in capsys.readouterr().err
     assert not (tmp_path / "p").exists()
 
 
@@ -138,13 +134,12 @@ def test_a_name_that_unpack_would_refuse_is_refused_before_anything_is_fetched(
 def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
     (tmp_path / "lost+found").mkdir()
 
-    def fail() -> None:
-        with open_target(tmp_path) as folder:
-            (folder / "files.tar").touch()
-            raise OSError(28, "No space left on device")
+    def fail(folder: Path) -> None:
+        (folder / "files.tar").touch()
+        raise OSError(28, "No space left on device")
 
-    with pytest.raises(MachineryError, match="name another disk by --to"):
-        fail()
+    with pytest.raises(MachineryError, match="name another disk by --to"), open_target(tmp_path) as folder:
+        fail(folder)
     assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
 
 

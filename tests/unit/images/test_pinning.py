@@ -10,7 +10,7 @@ import pytest
 from builders import H200, make_cell, make_version
 from locks import IMAGE, digest_of, lock_of, make_image, make_platform
 from projects import matrix_text
-from reprosource import SOURCE
+from reprosource import write_project
 
 from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.images.lock import update_lock
@@ -32,14 +32,9 @@ MATRIX = matrix_text(
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with the files that images are made of."""
-    (tmp_path / "matrix.yaml").write_text(MATRIX)
-    (tmp_path / "repros").mkdir()
-    (tmp_path / "repros" / "plain.py").write_text(SOURCE)
     shutil.copytree(ROOT / "docker" / "wheels", tmp_path / "docker" / "wheels")
     (tmp_path / "docker/wheels/locks/8.6.0.txt").write_text(f"a==1.0 --hash=sha256:{'b' * 64}\n")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRTMATRIX_CACHE", str(tmp_path / "cache"))
-    return tmp_path
+    return write_project(tmp_path, MATRIX, monkeypatch)
 
 
 def opened(lock: Lock = Lock()) -> Context:  # noqa: B008 - frozen
@@ -63,7 +58,7 @@ def launches(context: Context, python: str | None = None) -> list[Launch]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_is_not_locked_is_told_with_the_command() -> None:
+def test_what_is_not_locked_is_told_with_the_command_or_refused() -> None:
     context = opened()
     assert check_pins(context, launches(context), False) == [
         "NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: not locked",
@@ -71,52 +66,37 @@ def test_what_is_not_locked_is_told_with_the_command() -> None:
         "  to lock: nox -s lock -- --trt 8.6.0,10.7.0 --update",
     ]
     assert check_pins(context, launches(context, python="/usr/bin/python3"), False) == []
-
-
-@pytest.mark.usefixtures("folder")
-def test_locked_refuses_and_names_each_version_and_the_command() -> None:
-    context = opened()
     with pytest.raises(UsageError) as caught:
         check_pins(context, launches(context), True)
     for word in ("8.6.0: ", "10.7.0: ", "nox -s lock -- --trt 8.6.0,10.7.0 --update"):
         assert word in str(caught.value)
-    locked = opened(whole_lock(context))
-    assert check_pins(locked, launches(locked), True, look=lambda _: None) == []
 
 
-BASE_ID = make_platform().image_id
-
-
-def labels_of(context: Context) -> dict[str, str]:
-    """What docker/wheels/build writes on 8.6.0's image, made of the parts as they are."""
-    parts = read_builds(context.matrix.versions, context.project)["8.6.0"]
-    return {
-        "base": IMAGE, "base-id": BASE_ID, "base-digest": f"nvcr.io/nvidia/pytorch@{digest_of('b')}",
-        "recipe": recipe_digest(BASE_ID, parts.contents, parts.lines),
-    }  # fmt: skip
-
-
-OTHER_BUILDS = {
-    "recipe": {"recipe": "0" * 64},
-    "base": {"base": "a/b:1", "base-id": digest_of("8"), "base-digest": "none: made here"},
-    "no label": {"recipe": ""},
-}
-
-
-@pytest.mark.parametrize("what", OTHER_BUILDS)
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"recipe": "0" * 64}, {"recipe": ""},
+        {"base": "a/b:1", "base-id": digest_of("8"), "base-digest": "none: made here"},
+    ],
+)  # fmt: skip
 @pytest.mark.usefixtures("folder")
-def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(what: str) -> None:
+def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(changed: dict[str, str]) -> None:
     context = opened(whole_lock(opened()))
-    labels, looked = labels_of(context), list[str]()
+    parts = read_builds(context.matrix.versions, context.project)["8.6.0"]
+    looked, base_id = list[str](), make_platform().image_id
+    labels = {  # what docker/wheels/build writes
+        "base": IMAGE, "base-id": base_id, "base-digest": f"nvcr.io/nvidia/pytorch@{digest_of('b')}",
+        "recipe": recipe_digest(base_id, parts.contents, parts.lines),
+    }  # fmt: skip
 
     def look(name: str) -> ImageFacts:
         looked.append(name)
         return ImageFacts(id=digest_of("1"), labels=labels)
 
     here = launches(context)
-    assert check_pins(context, here, True, look) == []
+    assert check_pins(context, here, True, look) == check_pins(context, here, True, lambda _: None) == []
     assert looked == ["trtmatrix/tensorrt:8.6.0"]
-    labels |= OTHER_BUILDS[what]
+    labels |= changed
     (line,) = check_pins(context, here, False, look)
     assert line.startswith("NOT LOCKED: 8.6.0: trtmatrix/tensorrt:8.6.0: ")
     assert line.endswith("built on another base, or from other wheels or files: nox -s image -- 8.6.0")

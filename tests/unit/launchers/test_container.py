@@ -16,18 +16,19 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
 
+HERE = Path("/h")
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 BOARD = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", uuid=UUID, index=2, minor=3)
 
 
 def spec_of(
     access: GpuAccess | None = None, gpu: Gpu = BOARD, version: Version | None = None,
-    limits: Limits | None = None, **engine: Any,
+    repros: Path = HERE / "my repros", **engine: Any,
 ) -> ContainerSpec:  # fmt: skip
     return make_container_spec(
         Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=()), "sha256:0",
-        Engine(available=True, gpu_access=access, **engine), cache=Path("/h"), repros=Path("/h/my repros"),
-        folder=Path("/h/x"), limits=limits or Limits(),
+        Engine(available=True, gpu_access=access, **engine), cache=HERE, repros=repros, folder=HERE / "x",
+        limits=Limits(),
     )  # fmt: skip
 
 

@@ -11,15 +11,14 @@ from typing import Any
 
 import docker.errors
 import pytest
-from builders import make_version
 from engines import ANSWERS, INFO, serving
+from launchers.test_container import spec_of
 
 from trtmatrix.launchers import docker_engine
-from trtmatrix.launchers.container import Limits, docker_command, make_container_spec
+from trtmatrix.launchers.container import docker_command
 from trtmatrix.launchers.docker_engine import find_address, find_engine
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.model import CPU
-from trtmatrix.suite.plan import Engine, GpuAccess, Launch
+from trtmatrix.suite.plan import GpuAccess
 
 # As Podman 4.3.1 of Debian 12 says of itself.
 PODMAN = {
@@ -51,33 +50,24 @@ def sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     return paths
 
 
-def test_an_engine_is_asked_for_itself_and_its_images_alone(sockets: dict[str, Path]) -> None:
-    with serving(sockets["docker"]) as asked:
-        found = find_engine(gpu_here=False)
-    assert (found.available, found.version, found.root) == (True, "28.1.0", "/var/lib/docker")
-    assert found.images == {"a/b:1": "sha256:1", "a/b:latest": "sha256:1", "a/b@sha256:0": "sha256:1"}
-    assert found.gpu_access is None
-    assert asked == ["/version", "/info", "/images/json"]
-
-
 def test_podman_is_known_and_its_images_by_those_names_that_docker_has(sockets: dict[str, Path]) -> None:
     with serving(sockets["root"], PODMANS):
         podman = find_engine(gpu_here=True)
     assert (podman.name, podman.command, podman.version) == ("Podman", "podman", "4.3.1")
-    assert (podman.rootless, podman.unlimited) == (False, ())
-    for name, image in (("a/b:1", "1"), ("debian:12", "2"), ("nvcr.io/nvidia/pytorch:25.01-py3", "3")):
-        assert podman.held(ImageOrigin(image=name)) == f"sha256:{image}"
-    launch, here = Launch(version=make_version("10.7.0"), gpu=CPU, cells=()), Path("/nowhere")
-    for engine, user in (
-        (podman, f"{os.getuid()}:{os.getgid()}"),
-        (Engine(available=True, rootless=True), "0:0"),
+    assert (podman.rootless, podman.unlimited, podman.root) == (False, (), "/var/lib/containers/storage")
+    names = {"a/b:1": 1, "a/b@sha256:0": 1, "debian:12": 2, "nvcr.io/nvidia/pytorch:25.01-py3": 3}
+    assert {name: podman.held(ImageOrigin(image=name)) for name in names} == {
+        name: f"sha256:{image}" for name, image in names.items()
+    }
+    for facts, user, limits in (  # where the engine is the caller's own, root inside is the caller
+        ({"name": podman.name, "ulimits": podman.ulimits}, f"{os.getuid()}:{os.getgid()}", 3),
+        ({"rootless": True}, "0:0", 1),
     ):
-        spec = make_container_spec(launch, "i", engine, cache=here, repros=here, folder=here, limits=Limits())
-        assert spec.user == user, "where the engine is the caller's own, root inside is the caller"
+        spec = spec_of(None, **facts)
         words = shlex.split(docker_command(spec))
-        assert (words[:2], "--log-driver=k8s-file" in words) == ([engine.command, "run"], engine is podman)
-        limits = ["nofile", "nproc", "fsize"] if engine is podman else ["fsize"]
-        assert [word.split("=")[1] for word in words if word.startswith("--ulimit=")] == limits
+        assert (spec.user, words[1], words[0] == "podman") == (user, "run", "--log-driver=k8s-file" in words)
+        told = [word.split("=")[1] for word in words if word.startswith("--ulimit=")]
+        assert told == ["nofile", "nproc", "fsize"][-limits:]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
-"""matrix.lock: what is written reads back the same, and every mistake is told with line and remedy."""
+"""What is pinned: images by matrix.lock, wheels by their locks and indexes, all that a Dockerfile takes."""
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,13 @@ from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import Project
 from trtmatrix.images.lock import format_matrix_lock
 from trtmatrix.images.pins import read_builds
+from trtmatrix.launchers.wheels import LockedWheel, index_options, parse_lock
 from trtmatrix.plan.context import read_matrix
-from trtmatrix.plan.lockfile import (
-    parse_matrix_lock,
-)
+from trtmatrix.plan.lockfile import parse_matrix_lock
+from trtmatrix.suite.matrix import ImageOrigin
 
 ROOT = Path(__file__).resolve().parents[3]
+VERSIONS = read_matrix(ROOT / "matrix.yaml").versions
 LOCK = lock_of(make_image(), v10_0_0=make_build())
 TEXT = format_matrix_lock(LOCK)
 
@@ -66,7 +69,94 @@ def test_a_mistake_is_told_with_line_and_remedy(name: str) -> None:
 
 def test_the_project_s_own_lock_has_what_its_images_are_made_of() -> None:
     project = Project(matrix=ROOT / "matrix.yaml", repros=ROOT, results=ROOT, cache=ROOT)
-    made = read_builds(read_matrix(project.matrix).versions, project)
+    made = read_builds(VERSIONS, project)
     lock = parse_matrix_lock(project.lock.read_text(encoding="utf-8"))
     assert made
     assert {name: parts.build for name, parts in made.items()} == lock.builds, "nox -s lock -- --update"
+
+
+# Wheels
+
+LOCKS = ROOT / "docker" / "wheels" / "locks"
+ONE, TWO = "1" * 64, "2" * 64
+WHEELS = f"""\
+# What these are.
+
+# read: somewhere
+a-wheel==1.0 --hash=sha256:{ONE}
+b==2.0.post1.dev2 --hash=sha256:{TWO}
+"""
+
+
+def test_each_wheel_of_the_matrix_gets_its_hash_and_the_comment_above() -> None:
+    assert parse_lock(WHEELS, ["b==2.0.post1.dev2", "a-wheel==1.0"], "x.txt") == (
+        LockedWheel(wheel="b==2.0.post1.dev2", sha256=TWO, source="read: somewhere"),
+        LockedWheel(wheel="a-wheel==1.0", sha256=ONE, source="read: somewhere"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wheels", "problem"),
+    [
+        (WHEELS, ["a-wheel==1.0"], "x.txt:5: b==2.0.post1.dev2 is not in matrix.yaml: remove this line"),
+        (f"a==1 --hash=sha256:{ONE}\n" * 2, ["a==1"], "x.txt:2: a==1 stands twice: remove one"),
+        (f"a==1 --hash=sha256:{ONE[1:]}\n", ["a==1"], "x.txt:1: write NAME==VERSION --hash=sha256:"),
+        ("a==1\n", ["a==1"], "x.txt:1: write NAME==VERSION"),
+        ("", ["a==1.*"], "matrix.yaml: a==1.*: write NAME==VERSION"),
+    ],
+)
+def test_what_is_not_meant_is_refused(text: str, wheels: list[str], problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_lock(text, wheels, "x.txt")
+    assert any(line.startswith(problem) for line in raised.value.problems), raised.value.problems
+
+
+def test_every_image_of_ours_and_no_other_has_a_lock_that_fits_the_matrix() -> None:
+    origins = {version.name: version.origin for version in VERSIONS}
+    ours = {name: o.build for name, o in origins.items() if isinstance(o, ImageOrigin) and o.build}
+    assert {file.stem for file in LOCKS.iterdir()} == set(ours)
+    for name, build in ours.items():
+        pins = parse_lock((LOCKS / f"{name}.txt").read_text(encoding="utf-8"), build.wheels, name)
+        assert all(pin.source for pin in pins if pin.sha256), name
+        without = [pin.wheel for pin in pins if not pin.sha256]
+        assert without == [] or name == "10.0.0", "no hashes of its wheels were to be had"
+
+
+def test_the_indexes_of_pip_s_own_settings_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://b.example/simple\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///a file:///b")
+    extra = ["--index=file:///a", "--index=file:///b", "--index-strategy=unsafe-best-match"]
+    assert sorted(index_options()) == sorted(["--default-index=https://b.example/simple", *extra])
+    monkeypatch.setenv("PIP_INDEX_URL", "https://a.example/simple")
+    assert "--default-index=https://a.example/simple" in index_options()
+
+
+# Dockerfiles
+
+PINNED = re.compile(r"scratch|\S+@sha256:[0-9a-f]{64}")
+INSTALL = re.compile(r"\bpip[\"'\]}@[]*\s.*\b(install|download)\b")
+DOCKERFILES = ["docker/test/Dockerfile", "docker/wheels/Dockerfile"]
+
+
+def test_each_dockerfile_is_linted() -> None:
+    files = sorted({*ROOT.glob("[!.]*/**/Dockerfile*"), *ROOT.glob("[!.]*/**/*.dockerfile")})
+    names = [file.relative_to(ROOT).as_posix() for file in files if "node_modules" not in file.parts]
+    assert [name for name in names if not name.startswith("tests/unit/code/")] == DOCKERFILES  # samples
+    (line,) = re.findall(r'session\.run\("hadolint", (.*)\)', (ROOT / "noxfile.py").read_text())
+    assert re.findall(r'"([^"]+)"', line) == DOCKERFILES
+
+
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_a_dockerfile_pins_its_base_and_its_wheels(name: str) -> None:
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    given = {f"${{{line.split(maxsplit=1)[1]}}}" for line in lines if line.startswith("ARG ")}
+    bases = [line.split()[1] for line in lines if re.match(r"FROM\s", line, re.IGNORECASE)]
+    assert bases
+    assert [base for base in bases if not PINNED.fullmatch(base) and base not in given] == []
+    calls = [call for line in lines for call in re.split(r"&&|\|\||;", line)]
+    assert [call for call in calls if INSTALL.search(call) and "--require-hashes" not in call] == []

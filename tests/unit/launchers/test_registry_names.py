@@ -14,16 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import make_version
 from hypothesis import given
 from hypothesis import strategies as st
+from launchers.test_container import spec_of
 
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.images import registry
 from trtmatrix.images.registry import ask_registries
 from trtmatrix.launchers.child_containers import child_command
 from trtmatrix.launchers.child_runtimes import Apptainer, Pyxis
-from trtmatrix.launchers.container import Limits, make_container_spec
 from trtmatrix.launchers.references import (
     Reference,
     RegistryError,
@@ -33,7 +32,6 @@ from trtmatrix.launchers.references import (
     read_file,
 )
 from trtmatrix.suite.model import CPU
-from trtmatrix.suite.plan import Engine, Launch
 
 DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 
@@ -126,9 +124,8 @@ def write_tar(file: Path, **listings: object) -> str:
 def test_a_tar_is_known_by_the_ids_that_engines_give_its_image(tmp_path: Path) -> None:
     index = {"manifests": [{"digest": MANIFEST}]}
     for config, more, ids in (
-        (f"{CONFIG}.json", {}, ()),
-        (f"blobs/sha256/{CONFIG}", {"index": index}, (MANIFEST,)),
-    ):
+        (f"{CONFIG}.json", {}, ()), (f"blobs/sha256/{CONFIG}", {"index": index}, (MANIFEST,)),
+    ):  # fmt: skip
         file = write_tar(tmp_path / "i.tar", manifest=[{"Config": config}], **more)
         origin = read_file(file, tmp_path / "cache")
         assert origin.pin is not None
@@ -176,10 +173,6 @@ def test_enroot_and_apptainer_have_their_own_forms_of_a_name() -> None:
 
 @pytest.mark.parametrize("sign", [",", ":", '"'])
 def test_a_path_that_no_command_line_can_name_is_refused(sign: str) -> None:
-    launch, here = Launch(version=make_version("10.7.0"), gpu=CPU, cells=()), Path("/nowhere")
-    spec = make_container_spec(
-        launch, "i", Engine(available=True), cache=here, repros=Path(f"/re{sign}pros"), folder=here,
-        limits=Limits(),
-    )  # fmt: skip
+    spec = spec_of(repros=Path(f"/re{sign}pros"))
     with pytest.raises(MachineryError, match="no path may have one of"):
         child_command(Pyxis(), spec, CPU)
