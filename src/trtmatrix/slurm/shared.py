@@ -198,6 +198,9 @@ class Shared:
                 taken.append(parse_record(content, str(target)))
             except NewerRecordError as error:
                 self.note(str(error))
+            except FileNotFoundError:  # another client was sooner to set it aside
+                if file.exists():
+                    raise
             except (RecordError, BorderError) as error:
                 self.note(f"{error}; it is set aside")
                 with contextlib.suppress(OSError):
