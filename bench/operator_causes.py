@@ -27,8 +27,8 @@ from onnx.reference import ReferenceEvaluator
 
 from trtmatrix.common.paths import default_cache
 from trtmatrix.operators.cases import open_suite
-from trtmatrix.operators.records import read_operator_records
-from trtmatrix.operators.verdicts import Verdict, find_wrong
+from trtmatrix.operators.verdicts import find_wrong
+from trtmatrix.records.operators import Verdict, read_operator_records
 
 VERSION = "8.6.0"
 Arrays = dict[str, NDArray[Any]]

@@ -160,7 +160,7 @@ def publish_command(options: PublishOptions) -> ExitCode:
     That is what was measured here, with what is here now, and is a fact: trouble with the machinery, and
     what hangs on memory or set-up, is tried again; a crash, a time-out or a failed build is a fact.
     """
-    from trtmatrix.operators.records import publish_records
+    from trtmatrix.records.operators import publish_records
     from trtmatrix.records.store import publish
 
     context, _, entries = _stored_entries(options)

@@ -14,12 +14,12 @@ from trtmatrix.common.progress import open_progress
 from trtmatrix.common.text import counted, to_json
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
-from trtmatrix.operators.records import OperatorRecord, read_operator_records, write_record
 from trtmatrix.operators.show import make_overview, render_html, render_json, render_markdown, render_text
-from trtmatrix.operators.verdicts import Verdict, is_chosen
+from trtmatrix.operators.verdicts import is_chosen
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
+from trtmatrix.records.operators import OperatorRecord, Verdict, read_operator_records, write_record
 from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of
@@ -82,7 +82,10 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         new, code = _run(context, options, suite, cases, stored)
     wanted = {version.name for version in select_versions(context.matrix, context.selection)}
     known = {(record.gpu, record.version): record for record in [*stored, *new]}
-    shown = (record.of(options.which) for record in known.values() if record.version in wanted)
+    shown = (
+        replace(record, rows={n: row for n, row in record.rows.items() if is_chosen(row, options.which)})
+        for record in known.values() if record.version in wanted
+    )  # fmt: skip
     overview = make_overview([record for record in shown if record.rows])
     for file in options.output:
         write_output(file, WRITERS[file.suffix](overview))

@@ -13,8 +13,7 @@ from onnx.defs import SchemaError, get_schema
 
 from trtmatrix.common.text import counted, join_some
 from trtmatrix.onnxmodel.graphs import OWN, all_nodes, opset_of
-from trtmatrix.operators.records import OperatorRecord
-from trtmatrix.operators.verdicts import Row
+from trtmatrix.records.operators import OperatorRecord, Row
 from trtmatrix.suite.model import release_of
 
 NAMED = 4

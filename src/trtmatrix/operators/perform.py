@@ -20,9 +20,9 @@ from trtmatrix.common.paths import make_job_folder
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.operators.cases import Case, Suite
-from trtmatrix.operators.records import OperatorRecord
-from trtmatrix.operators.verdicts import Row, Verdict, judge, row_of
+from trtmatrix.operators.verdicts import judge, row_of
 from trtmatrix.prepare.case_pool import free_memory
+from trtmatrix.records.operators import OperatorRecord, Row, Verdict
 from trtmatrix.run.tasks import Run, utc_now
 from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu

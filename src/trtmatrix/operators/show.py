@@ -13,8 +13,7 @@ from itertools import pairwise
 from tabulate import tabulate
 
 from trtmatrix.common.text import counted, duration, join_some, to_json
-from trtmatrix.operators.records import OperatorRecord
-from trtmatrix.operators.verdicts import Row, Verdict
+from trtmatrix.records.operators import OperatorRecord, Row, Verdict
 from trtmatrix.suite.model import Product, release_of
 from trtmatrix.tables.markdown import plain, table
 from trtmatrix.tables.page import make_style, render_page, templates

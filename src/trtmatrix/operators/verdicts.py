@@ -13,8 +13,6 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -22,43 +20,8 @@ from numpy.typing import NDArray
 
 from trtmatrix.common.text import one_line
 from trtmatrix.operators.cases import Case
+from trtmatrix.records.operators import Row, Verdict
 from trtprobe import ends, operators
-
-
-class Verdict(str, Enum):
-    """What a version makes of a case; the first word is what a record holds."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    PARSER = "refused by the parser"
-    BUILDER = "refused by the builder"
-    AT_RUN_TIME = "refused at run time"
-    CRASHED = "crashed"
-    HUNG = "hung"
-    NOT_FED = "cannot be fed"
-    BUILT = "built"
-    NOTHING = "no result"
-
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it is believed only of a process that has run nothing else before."""
-        return self.is_bad or self in {Verdict.AT_RUN_TIME, Verdict.NOTHING}
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether the version says that it does not take the case."""
-        return self in {Verdict.PARSER, Verdict.BUILDER, Verdict.AT_RUN_TIME, Verdict.NOT_FED}
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it is what matters: a version takes the case, and gives a wrong answer or none."""
-        return self in {Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG}
-
-    @property
-    def is_good(self) -> bool:
-        """Whether nothing is known against it."""
-        return self in {Verdict.RIGHT, Verdict.BUILT}
-
 
 ENDED = {
     operators.PARSER: Verdict.PARSER, operators.BUILDER: Verdict.BUILDER, operators.FEED: Verdict.NOT_FED,
@@ -69,43 +32,9 @@ ENDED = {
 """How the probe says that a case has ended, unless its outputs are wrong."""
 ROUNDING = 8
 """Units in the last place of the largest value that is expected, in the type that came out."""
-WORDS, REASON = 300, 120
-"""Letters of a product's message that are kept, and that stand on a line of progress."""
+WORDS = 300
+"""Letters of a product's message that are kept."""
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A case's verdict with the product's own words, or what is wrong.
-
-    ``name``: ``test_abs``, ``test_abs@9``, or ``test_clip@11c`` with constants. ``seconds``: of build and
-    run. ``before``: a verdict that it had otherwise: it is flaky.
-    """
-
-    name: str
-    operator: str
-    opset: int
-    verdict: Verdict
-    detail: str = ""
-    seconds: float = 0.0
-    before: Verdict | None = None
-
-    @property
-    def base(self) -> str:
-        """The name of ONNX's own test."""
-        return self.name.partition("@")[0]
-
-    @property
-    def words(self) -> str:
-        """The case in words: ``test_clip, opset 11, its small inputs constants``."""
-        constants = "@" in self.name and self.name.endswith("c")
-        return f"{self.base}, opset {self.opset}{', its small inputs constants' if constants else ''}"
-
-    @property
-    def line(self) -> str:
-        """How it came out on a line of progress; of what went wrong also the beginning of the reason."""
-        reason = "" if self.verdict.is_good else self.detail[:REASON]
-        return f"{self.name}: {self.verdict.value}{f' ({reason})' if reason else ''}"
 
 
 def is_chosen(case: Case | Row, patterns: Sequence[str]) -> bool:

@@ -200,7 +200,7 @@ def _look_at(
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
     from trtmatrix.operators.models import check_operators, sum_up_operators
-    from trtmatrix.operators.records import read_operator_records
+    from trtmatrix.records.operators import read_operator_records
     from trtmatrix.upgrade import model_section as of_model
 
     model, calibration = one.wanted.model, question.entries.calibration

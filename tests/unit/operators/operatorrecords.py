@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trtmatrix.operators.records import OperatorRecord
-from trtmatrix.operators.verdicts import Row, Verdict
+from trtmatrix.records.operators import OperatorRecord, Row, Verdict
 from trtmatrix.suite.model import Product
 
 BOARD = {"name": "NVIDIA H200", "compute": "9.0", "variant": "140 GiB", "driver": "580.1"}

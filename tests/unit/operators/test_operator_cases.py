@@ -12,7 +12,8 @@ from onnx import ModelProto, TensorProto, checker, helper
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.operators.cases import Case, Suite, forms_of, lowest_opset
 from trtmatrix.operators.command import select
-from trtmatrix.operators.verdicts import ENDED, Verdict, judge
+from trtmatrix.operators.verdicts import ENDED, judge
+from trtmatrix.records.operators import Verdict
 from trtprobe import ends, operators
 
 

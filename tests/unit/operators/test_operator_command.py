@@ -16,9 +16,14 @@ from operators.operatorrecords import NEW, OLD, record, row
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.operators.records import publish_records, read_operator_records, record_text, write_record
 from trtmatrix.operators.show import make_overview
-from trtmatrix.operators.verdicts import Verdict
+from trtmatrix.records.operators import (
+    Verdict,
+    publish_records,
+    read_operator_records,
+    record_text,
+    write_record,
+)
 from trtmatrix.records.store import read_records
 
 ROOT = Path(__file__).resolve().parents[3]

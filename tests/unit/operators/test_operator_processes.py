@@ -14,7 +14,8 @@ from zipfile import ZipFile
 import numpy as np
 import pytest
 
-from trtmatrix.operators.verdicts import ENDED, Verdict
+from trtmatrix.operators.verdicts import ENDED
+from trtmatrix.records.operators import Verdict
 from trtprobe import ends, operators
 from trtprobe.backends.base import Backend, BuildOptions, Engine
 from trtprobe.channel import open_channels

@@ -17,8 +17,7 @@ from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.operators import perform
 from trtmatrix.operators.cases import Case, Suite
 from trtmatrix.operators.perform import run_launches
-from trtmatrix.operators.records import OperatorRecord
-from trtmatrix.operators.verdicts import Verdict
+from trtmatrix.records.operators import OperatorRecord, Verdict
 from trtmatrix.suite.plan import Launch
 from trtprobe import ends
 from trtprobe.files import write_json

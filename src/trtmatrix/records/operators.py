@@ -9,8 +9,9 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import whole_file
 from trtmatrix.common.text import one_line, parse_json, to_json
-from trtmatrix.operators.verdicts import Row, Verdict, is_chosen
 from trtmatrix.suite.model import Product, release_of
 
 FILE = "operators.json.gz"
@@ -28,6 +28,75 @@ LARGEST, UNPACKED = 1 << 22, 1 << 26
 """Bytes of such a file, and of what is in it."""
 NO_RECORD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, zlib.error)
 """What reading a file as a record raises where it is none."""
+
+
+class Verdict(str, Enum):
+    """What a version makes of a case; the first word is what a record holds."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    PARSER = "refused by the parser"
+    BUILDER = "refused by the builder"
+    AT_RUN_TIME = "refused at run time"
+    CRASHED = "crashed"
+    HUNG = "hung"
+    NOT_FED = "cannot be fed"
+    BUILT = "built"
+    NOTHING = "no result"
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is believed only of a process that has run nothing else before."""
+        return self.is_bad or self in {Verdict.AT_RUN_TIME, Verdict.NOTHING}
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the version says that it does not take the case."""
+        return self in {Verdict.PARSER, Verdict.BUILDER, Verdict.AT_RUN_TIME, Verdict.NOT_FED}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it is what matters: a version takes the case, and gives a wrong answer or none."""
+        return self in {Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG}
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing is known against it."""
+        return self in {Verdict.RIGHT, Verdict.BUILT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A case's verdict with the product's own words, or what is wrong.
+
+    ``name``: ``test_abs``, ``test_abs@9``, or ``test_clip@11c`` with constants. ``seconds``: of build and
+    run. ``before``: a verdict that it had otherwise: it is flaky.
+    """
+
+    name: str
+    operator: str
+    opset: int
+    verdict: Verdict
+    detail: str = ""
+    seconds: float = 0.0
+    before: Verdict | None = None
+
+    @property
+    def base(self) -> str:
+        """The name of ONNX's own test."""
+        return self.name.partition("@")[0]
+
+    @property
+    def words(self) -> str:
+        """The case in words: ``test_clip, opset 11, its small inputs constants``."""
+        constants = "@" in self.name and self.name.endswith("c")
+        return f"{self.base}, opset {self.opset}{', its small inputs constants' if constants else ''}"
+
+    @property
+    def line(self) -> str:
+        """How it came out on a line of progress; of what went wrong also the beginning of the reason."""
+        reason = "" if self.verdict.is_good else self.detail[:120]
+        return f"{self.name}: {self.verdict.value}{f' ({reason})' if reason else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +126,6 @@ class OperatorRecord:
         """Version, suite, image and kind of GPU: two runs of the same should have the same verdicts."""
         board = (self.facts["gpu"].get(key) for key in ("name", "variant", "driver"))
         return self.version, self.suite, self.facts["digests"].get("image"), *board
-
-    def of(self, patterns: Sequence[str]) -> OperatorRecord:
-        """Return the record with the cases alone that :func:`is_chosen`."""
-        return replace(self, rows={name: row for name, row in self.rows.items() if is_chosen(row, patterns)})
 
     def after(self, earlier: OperatorRecord | None) -> OperatorRecord:
         """Return the record, cases marked as flaky that came out otherwise in a comparable earlier run."""
