@@ -27,6 +27,15 @@ from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
 from trtmatrix.common.text import check_depth, counted, one_line, printable, to_json
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.records.operators import FILE as OPERATORS
+from trtmatrix.records.operators import (
+    LARGEST,
+    NO_RECORD,
+    OperatorRecord,
+    parse_record,
+    read_operator_records,
+    record_text,
+)
 from trtmatrix.records.store import kept_digests, kept_file, read_records, record_path, write_new
 from trtmatrix.suite.cells import select_cases, select_repros, select_versions
 from trtmatrix.suite.model import CPU, Product, slug_of
@@ -49,8 +58,8 @@ def pack_records(context: Context, to: Path) -> ExitCode:
     content: the same records give the same bytes. The exit code is NOTHING where there are none.
     :class:`UsageError` where the pack cannot be written.
     """
-    records, cache = select_records(context), context.project.cache
-    if not records:
+    (records, operators), cache = select_records(context), context.project.cache
+    if not records and not operators:
         none = f"no selected record was measured here: {context.project.local} has none of them"
         mend = "measure some (python -m trtmatrix run), or select others: python -m trtmatrix table"
         print(f"trtmatrix: {none}\n  {mend}", file=sys.stderr)
@@ -59,6 +68,7 @@ def pack_records(context: Context, to: Path) -> ExitCode:
     here = [file for file in kept if file.is_file()]
     files: dict[str, bytes | Path] = {
         **{f"{RECORDS}/{record_path(Path(), one).as_posix()}": Path(one.file) for one in records},
+        **{f"{RECORDS}/{one.place.as_posix()}": context.project.local / one.place for one in operators},
         **{f"{OUTPUTS}/{file.name}": file for file in here},
     }
     try:
@@ -71,7 +81,7 @@ def pack_records(context: Context, to: Path) -> ExitCode:
     if gone := len(kept) - len(here):
         lost = counted(gone, "output")
         print(f"trtmatrix: not in the cache any more: {lost} that records name", file=sys.stderr)
-    size, many = archive.write_size(written.size), counted(len(records), "record")
+    size, many = archive.write_size(written.size), counted(len(records) + len(operators), "record")
     print(
         f"{written.file}: {many}, {counted(len(here), 'kept output')}, {size}, sha256 {written.sha256}\n"
         f"next, on the other host: python -m trtmatrix merge {written.file.name}"
@@ -79,10 +89,11 @@ def pack_records(context: Context, to: Path) -> ExitCode:
     return ExitCode.AS_EXPECTED
 
 
-def select_records(context: Context) -> list[Record]:
+def select_records(context: Context) -> tuple[list[Record], list[OperatorRecord]]:
     """Return the records measured here that were selected, in the order of their cells and runs.
 
-    Where neither repros nor cases are named, also those of the user's own models and of repros that are gone.
+    Where neither repros nor cases are named, also those of the user's own models, of repros that are gone and
+    of operators.
     """
     selection = context.selection
     versions = {version.name for version in select_versions(context.matrix, selection)}
@@ -91,22 +102,45 @@ def select_records(context: Context) -> list[Record]:
     gpus = {slug for name in selection.gpus for slug in (name, slug_of(name))}
     every_version = not (selection.versions or selection.runtimes)
     every_row = not (selection.repros or selection.cases)
+
+    def is_wanted(version: str, gpu: str) -> bool:
+        return (every_version or version in versions) and (not gpus or gpu in gpus)
+
     found = []
     for item in read_records(context.project.results):
         cell = item.record.cell
-        wanted = (every_version or cell.version in versions) and (not gpus or cell.gpu in gpus)
-        if item.local and wanted and (every_row or (cell.repro, cell.case) in rows):
+        wanted = item.local and is_wanted(cell.version, cell.gpu)
+        if wanted and (every_row or (cell.repro, cell.case) in rows):
             found.append(item.record)
-    return sorted(found, key=lambda record: (record.cell, record.run))
+    operators = [
+        one for one in read_operator_records(context.project.results)
+        if every_row and is_wanted(one.version, one.gpu) and (context.project.local / one.place).is_file()
+    ]  # fmt: skip
+    return sorted(found, key=lambda record: (record.cell, record.run)), operators
 
 
 @dataclass(frozen=True, kw_only=True)
 class Incoming:
-    """A record from elsewhere: its content's digest, and where it was found, in words."""
+    """A record from elsewhere: its file, its content's digest, and where it was found, in words."""
 
-    record: Record
+    record: Record | OperatorRecord
+    file: Path
     digest: str
     source: str
+
+    @property
+    def id(self) -> str:
+        """The cell, or ``operators`` in the place of a repro and its case."""
+        record = self.record
+        if isinstance(record, Record):
+            return str(record.cell)
+        return f"operators@{record.version}#{record.gpu}"
+
+    @property
+    def run(self) -> str:
+        """Which run it is of; of operators when that began."""
+        record = self.record
+        return record.run if isinstance(record, Record) else str(record.facts.get("started", ""))
 
 
 @dataclass(kw_only=True)
@@ -136,18 +170,33 @@ def read_source(path: Path, scratch: Path) -> Source:
     pool = Pool(lambda file: parse_object(read_file(Path(file)), file))
     for name, (file, parts) in files.items():
         try:
-            data = parse_object(read_file(file), str(file))
+            data = _read_content(file)
             check_depth(data)
-            record = record_from(data, str(file), pool)
+            of_cell = file.name != OPERATORS
+            record = record_from(data, str(file), pool) if of_cell else _read_operators(file)
             if problem := next(problems_of(record, parts), ""):
                 source.refused.append((name, problem))
             else:
-                source.records.append(Incoming(record=record, digest=content_digest(data), source=name))
+                digest = content_digest(data)
+                source.records.append(Incoming(record=record, file=file, digest=digest, source=name))
         except RecordError as error:
             source.refused.append((name, f"line {str(error).removeprefix(f'{file}:')}"))
         except (OSError, ValueError, RecursionError) as error:
             source.refused.append((name, str(getattr(error, "strerror", None) or error)))
+        except NO_RECORD as error:
+            source.refused.append((name, f"is no record of operators: {error}"))
     return source
+
+
+def _read_operators(file: Path) -> OperatorRecord:
+    return parse_record(read_file(file, LARGEST))
+
+
+def _read_content(file: Path) -> Mapping[str, Any]:
+    """Return what a record says; of operators as it would be written anew, however it is packed."""
+    if file.name == OPERATORS:
+        return parse_object(record_text(_read_operators(file)).encode(), str(file))
+    return parse_object(read_file(file), str(file))
 
 
 Files = dict[str, tuple[Path, tuple[str, ...]]]
@@ -160,7 +209,7 @@ def _list_records(path: Path, scratch: Path, source: Source) -> Files:
     if not path.is_dir():
         if not path.is_file():
             raise ValueError("is not there: name records (.json), folders of them, or packs of records")
-        if path.suffix == ".json":
+        if path.suffix == ".json" or path.name == OPERATORS:
             return {source.name: (path, (path.name,))}
         if not path.name.endswith(SUFFIX):
             raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
@@ -177,7 +226,7 @@ def _list_records(path: Path, scratch: Path, source: Source) -> Files:
     for place, inner, names in os.walk(root):
         inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
         for name in sorted(names):
-            if name.endswith(".json") and not name.startswith("."):
+            if name == OPERATORS or (name.endswith(".json") and not name.startswith(".")):
                 parts = Path(place, name).relative_to(root).parts
                 files[f"{source.name}: {'/'.join(parts)}"] = (Path(place, name), parts)
     return files
@@ -188,27 +237,34 @@ def content_digest(data: Mapping[str, Any]) -> str:
     return sha256(to_json(data).encode()).hexdigest()
 
 
-def problems_of(record: Record, parts: tuple[str, ...]) -> Iterator[str]:
+def problems_of(record: Record | OperatorRecord, parts: tuple[str, ...]) -> Iterator[str]:
     """Yield why a record was renamed, moved or edited since it was measured.
 
     ``parts``: its path in its source; as many folders as there are must be those of a tree of results. Its
     cell must be of the GPU that its facts name; products other than TensorRT are run on the CPU.
     """
-    cell, named = record.cell, record.gpu.get("name")
-    wanted = (*cell.folder.split("/"), f"{record.run}.json")
+    gpu, facts = (
+        (record.cell.gpu, record.gpu) if isinstance(record, Record) else (record.gpu, record.facts["gpu"])
+    )
+    named, wanted = facts.get("name"), _place_of(record).parts
     seen = parts[-len(wanted) :]
     if seen != wanted[-len(seen) :]:
         yield f"by its content it is {'/'.join(wanted)}: a file was renamed, moved or edited"
-    if cell.gpu in RESERVED:
-        yield f"its cell's GPU is {cell.gpu}, and results/{cell.gpu} holds other things than a GPU's records"
+    if gpu in RESERVED:
+        yield f"its cell's GPU is {gpu}, and results/{gpu} holds other things than a GPU's records"
     elif record.product is not Product.TENSORRT:
-        if cell.gpu != CPU.slug or named:
+        if gpu != CPU.slug or named:
             product = record.product.value
-            yield f"a record of {product} is of the {CPU.slug} and names no GPU; this one of {cell.gpu}"
+            yield f"a record of {product} is of the {CPU.slug} and names no GPU; this one of {gpu}"
     elif not isinstance(named, str) or not named:
-        yield f"its cell is of {cell.gpu}, and its facts (gpu) name no GPU: it was edited"
-    elif slug_of(named) != cell.gpu or one_line(named) != named:
-        yield f"its cell is of {cell.gpu}, and its facts (gpu) name {one_line(named, 60)!r}: it was edited"
+        yield f"its cell is of {gpu}, and its facts (gpu) name no GPU: it was edited"
+    elif slug_of(named) != gpu or one_line(named) != named:
+        yield f"its cell is of {gpu}, and its facts (gpu) name {one_line(named, 60)!r}: it was edited"
+
+
+def _place_of(record: Record | OperatorRecord) -> Path:
+    """Return where a record lies in a tree of results."""
+    return record_path(Path(), record) if isinstance(record, Record) else record.place
 
 
 class Fate(str, Enum):
@@ -231,11 +287,6 @@ class Settled:
     words: str
     incoming: Sequence[Incoming]
     differences: tuple[str, ...] = ()
-
-    @property
-    def record(self) -> Record:
-        """The record that came first."""
-        return self.incoming[0].record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,10 +344,11 @@ def merge_command(options: MergeOptions) -> ExitCode:
 def merge(context: Context, sources: Sequence[Source]) -> Merged:
     """Take records and their outputs in; :class:`ConfigError` where the results here are damaged."""
     read_records(context.project.results)
+    read_operator_records(context.project.results)
     runs = defaultdict(list)
     every = [one for source in sources for one in source.records]
-    for one in sorted(every, key=lambda one: (one.record.cell, one.record.run, one.digest, one.source)):
-        runs[one.record.cell, one.record.run].append(one)
+    for one in sorted(every, key=lambda one: (_place_of(one.record), one.digest, one.source)):
+        runs[_place_of(one.record)].append(one)
     settled = tuple(_settle(context, group) for group in runs.values())
     outputs, damaged = _take_outputs(context.project.cache, sources, settled)
     refused = (*(each for source in sources for each in source.refused), *damaged)
@@ -306,8 +358,8 @@ def merge(context: Context, sources: Sequence[Source]) -> Merged:
 def _settle(context: Context, incoming: list[Incoming]) -> Settled:
     """Write the record of one run where it is new."""
     record, results = incoming[0].record, context.project.results
-    places = [record_path(root, record) for root in (results, results / "local")]
-    here = {file: parse_object(read_file(file), str(file)) for file in places if file.is_file()}
+    places = [root / _place_of(record) for root in (results, results / "local")]
+    here = {file: _read_content(file) for file in places if file.is_file()}
     held, differences = {content_digest(data) for data in here.values()}, tuple[str, ...]()
     new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
     if not new:
@@ -315,24 +367,27 @@ def _settle(context: Context, incoming: list[Incoming]) -> Settled:
     elif why := _why_unknown(context, record):
         fate, words = Fate.REFUSED, why
     elif here or len(new) > 1:
-        first, *others = [*here.values(), *(dict(one.record.data) for one in new.values())]
+        first, *others = [*here.values(), *(_read_content(one.file) for one in new.values())]
         differences = next((found for each in others if (found := tuple(find_differences(first, each)))), ())
         stays = f"{next(iter(here))} stays as it is" if here else "none of them is taken in"
         fate, words = Fate.CONFLICT, stays
     else:
-        write_new(places[0], read_file(Path(record.file)))
+        write_new(places[0], read_file(incoming[0].file, LARGEST))
         fate, words = Fate.NEW, Fate.NEW.value
     return Settled(fate=fate, words=words, incoming=incoming, differences=differences)
 
 
-def _why_unknown(context: Context, record: Record) -> str:
+def _why_unknown(context: Context, record: Record | OperatorRecord) -> str:
     """Return why a record's cell is none of this project's, nor of a model prepared here; or nothing."""
-    cell = record.cell
-    version = next((one for one in context.matrix.versions if one.name == cell.version), None)
+    name = record.cell.version if isinstance(record, Record) else record.version
+    version = next((one for one in context.matrix.versions if one.name == name), None)
     if version is None:
-        return f"matrix.yaml has no version {cell.version}: add it, then merge again"
+        return f"matrix.yaml has no version {name}: add it, then merge again"
     if version.product is not record.product:
-        return f"{cell.version} is of {version.product.value} here, and the record of {record.product.value}"
+        return f"{name} is of {version.product.value} here, and the record of {record.product.value}"
+    if not isinstance(record, Record):
+        return ""
+    cell = record.cell
     if (loaded := context.repros.get(cell.repro)) is not None:
         if any(case.id == cell.case for case in loaded.repro.cases):
             return ""
@@ -359,7 +414,8 @@ def _take_outputs(
     cache: Path, sources: Sequence[Source], settled: Sequence[Settled]
 ) -> tuple[int, list[tuple[str, str]]]:
     """Copy the kept outputs of records that count into the cache; return how many, and those not as named."""
-    records = [one.record for one in settled if one.fate in {Fate.NEW, Fate.SAME}]
+    taken_in = (one.incoming[0].record for one in settled if one.fate in {Fate.NEW, Fate.SAME})
+    records = [record for record in taken_in if isinstance(record, Record)]
     folders = [source.outputs for source in sources if source.outputs]
     taken, damaged = 0, []
     for digest in sorted({digest for record in records for digest in kept_digests(record)}):
@@ -394,7 +450,7 @@ def merge_text(merged: Merged) -> str:
         if one.fate is Fate.REFUSED:
             refused.append((one.incoming[0].source, one.words))
         elif one.fate is Fate.CONFLICT:
-            lines += ["", f"conflict: {one.record.cell}, run {one.record.run}: {one.words}"]
+            lines += ["", f"conflict: {one.incoming[0].id}, run {one.incoming[0].run}: {one.words}"]
             lines += [f"  came: {incoming.source}" for incoming in one.incoming]
             lines += [f"  {line}" for line in one.differences[:SHOWN]]
             more = len(one.differences) - SHOWN
@@ -417,7 +473,7 @@ def merge_json(merged: Merged) -> dict[str, Any]:
         "sources": [{"source": source.name, "records": len(source.records)} for source in merged.sources],
         "records": [
             {
-                "id": str(one.record.cell), "run": one.record.run, "fate": one.fate.name.lower(),
+                "id": one.incoming[0].id, "run": one.incoming[0].run, "fate": one.fate.name.lower(),
                 "words": one.words, "sources": [incoming.source for incoming in one.incoming],
                 "differences": list(one.differences),
             }

@@ -122,6 +122,11 @@ class OperatorRecord:
         return tuple(name for name, row in self.rows.items() if row.before is not None)
 
     @property
+    def place(self) -> Path:
+        """Where it lies in a tree of results."""
+        return Path(self.gpu, self.version, FILE)
+
+    @property
     def what_ran(self) -> tuple[object, ...]:
         """Version, suite, image and kind of GPU: two runs of the same should have the same verdicts."""
         board = (self.facts["gpu"].get(key) for key in ("name", "variant", "driver"))
@@ -142,7 +147,7 @@ class OperatorRecord:
 
 def write_record(root: Path, record: OperatorRecord) -> Path:
     """Write a record in the place of an earlier one; returns its file."""
-    target = root / record.gpu / record.version / FILE
+    target = root / record.place
     with whole_file(target) as out:
         out.write(gzip.compress(record_text(record).encode(), mtime=0))
     return target

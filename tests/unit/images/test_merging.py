@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import tarfile
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any
 
 import pytest
 from merges import CELL, NAN, Place, make_place, record_data
+from operators.operatorrecords import OLD
 from reprosource import SOURCE
 
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.text import to_json
-from trtmatrix.records import store
+from trtmatrix.records import operators, store
+from trtmatrix.records.operators import record_text
 from trtmatrix.records.store import kept_file
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
@@ -160,6 +163,7 @@ KEPT_OUT: dict[str, tuple[str, str, str]] = {
         "r1.json", mend(cell={**vars(CELL), "case": "gone"}), "the repro plain has no case gone here",
     ),
     "no archive": ("r1.tar.gz", "x", "cannot be unpacked"),
+    "no record of operators": ("operators.json.gz", "x", "ends too early"),
 }  # fmt: skip
 
 
@@ -186,3 +190,38 @@ def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Plac
     (repros / "mine.py").write_text(SOURCE)
     assert here.merge(there.results)[0] is ExitCode.AS_EXPECTED
     assert list(here.files()) == ["nvidia-h200/10.7.0/mine/plain/r1.json"]
+
+
+OPERATORS = replace(OLD, version="10.7.0")
+FORGED = {
+    "no record": ('{"schema": 1}', "is no record of operators: "),
+    "another GPU's facts": (
+        record_text(replace(OPERATORS, facts={**OLD.facts, "gpu": {"name": "NVIDIA L4"}})), "it was edited",
+    ),
+    "out of the results": (record_text(replace(OPERATORS, gpu="nvidia-h200/../../..")), "it was edited"),
+    "no version": (record_text(OLD), "no version 8.5.3.1: add it"),
+}  # fmt: skip
+
+
+def test_what_operators_came_to_travels_as_cells_do_and_overwrites_nothing(there: Place, here: Place) -> None:
+    file = operators.write_record(there.results / "local", OPERATORS)
+    there.measure("r1")
+    _, pack, told = there.pack()
+    assert "2 records" in told
+    assert "2 new" in here.merge(pack)[1]
+    assert here.files()[f"nvidia-h200/10.7.0/{operators.FILE}"] == file.read_bytes()
+    before = here.files()
+    assert "2 here already" in here.merge(pack)[1]
+    operators.write_record(there.results / "local", replace(OPERATORS, suite="t"))
+    code, text = here.merge(there.results)
+    assert (code, here.files()) == (ExitCode.SURPRISE, before)
+    assert "conflict: operators@10.7.0#nvidia-h200, run 2026-11-26T12:00:00Z: " in text
+    assert "suite: s | t" in text
+
+
+@pytest.mark.parametrize(("forged", "words"), FORGED.values(), ids=FORGED)
+def test_a_forged_record_of_operators_is_kept_out(forged: str, words: str, here: Place) -> None:
+    (file := here.folder / operators.FILE).write_bytes(gzip.compress(forged.encode()))
+    code, told = here.merge(file)
+    assert (code, here.files()) == (ExitCode.USAGE, {})
+    assert words in told
