@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.bugs.search import Answer, Search, Side, find_edge, learn, next_try
 
-LETTERS = {"G": Answer.GOOD, "B": Answer.BAD, "?": Answer.CANNOT_SAY}
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
-
-
-def read(text: str) -> list[Answer]:
-    """A history as letters: good, bad, or cannot say."""
-    return [LETTERS[letter] for letter in text]
 
 
 def play(history: list[Answer], search: Search) -> tuple[Search, list[int]]:
@@ -47,26 +41,19 @@ def searches(draw: st.DrawFn, *, named: bool) -> tuple[list[Answer], Search]:
     stored = draw(st.sets(st.integers(0, len(history) - 1), max_size=len(history) // 2))
     search = Search(count=len(history), answers={n: history[n] for n in stored})
     if named:
-        goods = [n for n, answer in enumerate(history) if answer is GOOD]
-        bads = [n for n, answer in enumerate(history) if answer is BAD]
-        if goods:
-            search = replace(search, good=draw(st.sampled_from(goods)))
-        if bads:
-            search = replace(search, bad=draw(st.sampled_from(bads)))
+        goods, bads = ([n for n, found in enumerate(history) if found is answer] for answer in (GOOD, BAD))
+        good, bad = (draw(st.sampled_from(ends)) if ends else None for ends in (goods, bads))
+        search = replace(search, good=good, bad=bad)
     return history, search
 
 
-def budget(count: int, silent: int) -> int:
-    """⌈log₂ n⌉ + unknowns + 2."""
-    return (count - 1).bit_length() + silent + 2
-
-
-@example((read("GBGB"), Search(count=4, answers=dict(enumerate(read("GBGB"))))))
+@example(([GOOD, BAD] * 2, Search(count=4, answers=dict(enumerate([GOOD, BAD] * 2)))))
 @given(searches(named=False) | searches(named=True))
 def test_each_edge_is_really_there_and_takes_no_more_than_halving(drawn: tuple[list[Answer], Search]) -> None:
     history, search = drawn
     ended, tried = play(history, search)
-    assert len(tried) <= 2 * budget(len(history), 0) + history.count(CANNOT_SAY)
+    halvings = (len(history) - 1).bit_length() + 2
+    assert len(tried) <= 2 * halvings + history.count(CANNOT_SAY)
     for side, edge in ((side, find_edge(ended, side)) for side in Side):
         if edge is None:
             continue

@@ -46,12 +46,8 @@ def entry_of(*engines: Any, case: Case | None = None, noise: Any = NOISE, **fiel
     return replace(make_entry(cell), record=record, records=(record,), outcome=outcome)
 
 
-def manner(*engines: Any, **fields: Any) -> Manner | None:
-    return manner_of(entry_of(*engines, **fields), Calibration())
-
-
 def failing(*engines: Any, **fields: Any) -> Manner:
-    found = manner(*engines, **fields)
+    found = manner_of(entry_of(*engines, **fields), Calibration())
     assert found is not None
     return found
 
@@ -91,10 +87,9 @@ def test_an_error_that_is_the_bug_is_told_by_its_message() -> None:
     found = failing(ended=Cause.BUILD_FAILED.value, detail=detail)
     assert (found.kind, found.what) == (Kind.ENDED, "build failed")
     assert found.message == "Error Code 10: no implementation for node {n12} at … (<path>:#)"
-    assert manner(ended=Cause.TIME_OUT.value, detail="too long") is None, "that is no bug of this case"
-    assert manner(ended="built") is None
-    too_long = entry_of(ended=Cause.TIME_OUT.value)
-    assert manner_in(too_long.records, too_long.cell, Calibration()) is None
+    for ended in (Cause.TIME_OUT.value, "built"):  # that is no bug of this case
+        entry = entry_of(ended=ended)
+        assert manner_of(entry, Calibration()) is manner_in(entry.records, entry.cell, Calibration()) is None
 
 
 def test_of_several_engines_those_count_that_fail_in_the_commonest_way() -> None:
@@ -162,10 +157,6 @@ RECORDED = [off(2.06e23, nan=2), off(1.48e11, nan=1), off(1.04e23)]
 AGAIN = [off(1.0439, nan=2), off(1.0439, nan=1), off(1.0439)]
 
 
-def seen(*engines: Any) -> Manner:
-    return failing(*engines, case=CASE, noise=NOISE)
-
-
 GARBAGE = {"NaN, and huge numbers": RECORDED, "absurd, of a single engine": [off(5.3e25)]}
 PLAIN = {
     "NaN in each": [engine(y=NAN), engine(y=NAN)], "large, of a single engine": [off(900.0)],
@@ -175,7 +166,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("name", [*GARBAGE, *PLAIN])
 def test_what_is_garbage(name: str) -> None:
-    found = seen(*(GARBAGE | PLAIN)[name])
+    found = failing(*(GARBAGE | PLAIN)[name], case=CASE)
     assert found.is_garbage == (name in GARBAGE)
     assert same_manner(found, found) == ""
 
@@ -183,13 +174,13 @@ def test_what_is_garbage(name: str) -> None:
 def test_garbage_comes_back_by_any_of_its_ways() -> None:
     for wanted in GARBAGE.values():
         for found in (*GARBAGE.values(), AGAIN, [engine(y=NAN)], [engine(y=ZERO)], [off(4.7e23)]):
-            assert same_manner(seen(*wanted), seen(*found)) == ""
+            assert same_manner(failing(*wanted, case=CASE), failing(*found, case=CASE)) == ""
 
 
 def test_what_is_no_garbage_is_not_the_same() -> None:
-    wanted = seen(*RECORDED)
-    assert "relative error" in same_manner(wanted, seen(engine(y=WRONG)))
-    assert "lost" in same_manner(wanted, seen(AS_BUG))
+    wanted = failing(*RECORDED, case=CASE)
+    assert "relative error" in same_manner(wanted, failing(engine(y=WRONG), case=CASE))
+    assert "lost" in same_manner(wanted, failing(AS_BUG, case=CASE))
     assert same_manner(wanted, None) == "it does not fail"
     for kind in {*Kind} - {Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG}:
         assert same_manner(wanted, Manner(kind=kind))
