@@ -18,6 +18,7 @@ from trtmatrix.common.text import to_json
 from trtmatrix.records import operators, store
 from trtmatrix.records.operators import record_text
 from trtmatrix.records.store import kept_file
+from trtmatrix.suite.model import CellId
 
 WHERE = "nvidia-h200/10.7.0/plain/plain"
 
@@ -145,23 +146,17 @@ def test_of_two_new_records_that_contradict_each_other_none_comes_in(there: Plac
         assert list(here.files()) == [f"{WHERE}/r2.json"]
 
 
-def mend(**change: Any) -> str:
-    return to_json({**record_data("r1"), **change})
+def mend(cell: CellId = CELL, **facts: Any) -> str:
+    return to_json(record_data("r1", 1.0, cell, **facts))
 
 
 KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "no record": ("r1.json", "{}", "schema is None: expected 1"),
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
-    "no version": ("r1.json", mend(cell={**vars(CELL), "version": "10.9.0"}), "no version 10.9.0: add it"),
-    "another GPU's facts": (
-        "r1.json", mend(gpu={"name": "NVIDIA L4"}), "(gpu) name 'NVIDIA L4': it was edited",
-    ),
-    "a folder of the results": (
-        "r1.json", mend(cell={**vars(CELL), "gpu": "local"}), "results/local holds other",
-    ),
-    "no case": (
-        "r1.json", mend(cell={**vars(CELL), "case": "gone"}), "the repro plain has no case gone here",
-    ),
+    "no version": ("r1.json", mend(replace(CELL, version="10.9.0")), "no version 10.9.0: add it"),
+    "other facts": ("r1.json", mend(gpu={"name": "NVIDIA L4"}), "(gpu) name 'NVIDIA L4': it was edited"),
+    "a folder of results": ("r1.json", mend(replace(CELL, gpu="local")), "results/local holds other"),
+    "no case": ("r1.json", mend(replace(CELL, case="gone")), "the repro plain has no case gone here"),
     "no archive": ("r1.tar.gz", "x", "cannot be unpacked"),
     "no record of operators": ("operators.json.gz", "x", "ends too early"),
 }  # fmt: skip
