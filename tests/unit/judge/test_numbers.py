@@ -46,7 +46,7 @@ def make_subject(noise: Noise | None = None, **case: Any) -> Subject:
     )  # fmt: skip
 
 
-def make_build(floors: float = 1.0, c: float = 0.0, explained: float = 0.0, **values: Any) -> Measured:
+def engine(floors: float = 1.0, c: float = 0.0, explained: float = 0.0, **values: Any) -> Measured:
     outputs = {"y": {"count": 12, "nan_unexpected": 0, "rel_l2": floors * FLOOR, **values}}
     return Measured(
         outputs=outputs, scalars={}, signatures={"lost-scale": {"y": {"c": c, "explained": explained}}}
@@ -57,41 +57,61 @@ def judged(build: Measured, **subject: Any) -> Outcome:
     return judge_build(build, make_subject(**subject))
 
 
-@pytest.mark.parametrize(
-    ("floors", "verdict"),
-    [
-        (0.0, Verdict.PASS), (PASS_FACTOR, Verdict.PASS), (PASS_FACTOR * 1.01, Verdict.INVALID),
-        (FAIL_FACTOR * 0.99, Verdict.INVALID), (FAIL_FACTOR, Verdict.FAIL), (math.inf, Verdict.FAIL),
-        (math.nan, Verdict.FAIL),
-    ],
-)  # fmt: skip
-def test_the_norm_is_held_against_the_floor(floors: float, verdict: Verdict) -> None:
-    assert judged(make_build(floors)).verdict is verdict
+PASS, FAIL, INVALID = Verdict.PASS, Verdict.FAIL, Verdict.INVALID
+HIDDEN = {"noise": make_noise(2.9, bound=0.31)}
+SMALL = {"noise": make_noise(0.5)}
+LIMITED: dict[str, Any] = {"limits": {"rows_differ": 0.0}}
+CONTROL: dict[str, Any] = {"control": Control.NEGATIVE, "defect": "lost-scale"}
+OTHERWISE = [
+    engine(8.0, c=1.0, explained=0.99, **values) for values in ({"nan_unexpected": 12}, {"rows_differ": 3.0})
+]
+BARE = replace(engine(), signatures={})
+SUBJECTS: list[tuple[Measured, dict[str, Any], Verdict, str]] = [
+    # the norm is held against the floor
+    (engine(0.0), {}, PASS, ""), (engine(PASS_FACTOR), {}, PASS, ""),
+    (engine(PASS_FACTOR * 1.01), {}, INVALID, ""), (engine(FAIL_FACTOR * 0.99), {}, INVALID, ""),
+    *((engine(floors), {}, FAIL, "") for floors in (FAIL_FACTOR, math.inf, math.nan)),
+    # what truncation would explain passes and says so, where no known defect was left out
+    (engine(5.8), {}, PASS, "tf32-truncated, which no GPU has shown yet"),
+    (replace(engine(5.8), signatures={}), {}, INVALID, "no signature of lost-scale"),
+    # below the noise the signature decides
+    (engine(1.2, c=0.02, explained=0.2), SMALL, PASS, ""),
+    (engine(1.2, c=0.03, explained=0.2), SMALL, INVALID, ""),
+    *((engine(1.2, c=c, explained=0.2), SMALL, FAIL, "") for c in (0.041, 1.0, -0.5, math.nan)),
+    # one that was not measured is unknown where the norm cannot tell
+    (BARE, {"noise": make_noise(4.9)}, INVALID, "unknown"), (BARE, {"noise": make_noise(5.0)}, PASS, ""),
+    # a case whose noise hides the defect says nothing; a usable shape or a large defect is enough
+    *((engine(floors, c=1.0), HIDDEN, INVALID, "neither its size nor its shape would show")
+      for floors in (0.5, 100.0)),
+    *((engine(), {"noise": make_noise(size, bound=bound)}, PASS, "")
+      for size, bound in ((2.9, 0.3), (3.0, 5.0))),
+    # without a known defect the floor must be useful
+    (engine(), {"defects": (), "useful": FLOOR}, PASS, ""),
+    (engine(), {"defects": (), "useful": FLOOR / 2}, INVALID, "hides too much"),
+    (engine(), {"noise": make_noise(1e6, precision="fp32")}, FAIL, "as tf32 computes, which was"),
+    # a limit that was not measured says nothing, and one that is NaN fails
+    (engine(), LIMITED, INVALID, ""),
+    (replace(engine(), scalars={"rows_differ": math.nan}), LIMITED, FAIL, ""),
+    # a negative control must fail, by what was put in; where nothing was named, any failure will do
+    (engine(8.0, c=1.0, explained=0.99), CONTROL, FAIL, ""),
+    (engine(8.0, c=0.5, explained=0.99), CONTROL, INVALID, "c = 0.5 of lost-scale instead of 1"),
+    (OTHERWISE[0], CONTROL, INVALID, "it fails, but not by what was put in (lost-scale): "),
+    (OTHERWISE[0], {**CONTROL, "defect": ""}, FAIL, ""),
+    (OTHERWISE[1], {**CONTROL, **LIMITED}, INVALID, "it fails, but not by what was put in (lost-scale): "),
+    (OTHERWISE[1], {**CONTROL, **LIMITED, "defect": ""}, FAIL, ""),
+]  # fmt: skip
 
 
-def test_an_error_that_truncation_would_explain_passes_and_says_so() -> None:
-    outcome = judged(make_build(5.8))
-    assert outcome.verdict is Verdict.PASS
-    assert "tf32-truncated, which no GPU has shown yet" in outcome.reason
-    outcome = judged(replace(make_build(5.8), signatures={}))
-    assert outcome.verdict is Verdict.INVALID, "a known defect was not looked for"
-    assert "no signature of lost-scale" in outcome.reason
-
-
-@pytest.mark.parametrize(
-    ("c", "verdict"),
-    [(0.02, Verdict.PASS), (0.03, Verdict.INVALID), (0.041, Verdict.FAIL), (1.0, Verdict.FAIL),
-     (-0.5, Verdict.FAIL), (math.nan, Verdict.FAIL)],
-)  # fmt: skip
-def test_below_the_noise_the_signature_decides(c: float, verdict: Verdict) -> None:
-    outcome = judged(make_build(1.2, c=c, explained=0.2), noise=make_noise(0.5))
-    assert outcome.verdict is verdict
+@pytest.mark.parametrize(("build", "subject", "verdict", "words"), SUBJECTS)
+def test_an_engine_s_numbers(build: Measured, subject: dict[str, Any], verdict: Verdict, words: str) -> None:
+    outcome = judged(build, **subject)
+    assert (outcome.verdict, words in outcome.reason) == (verdict, True), outcome.reason
 
 
 @pytest.mark.parametrize("c", [0.89, 1.11, 3.66, -0.52, 0.03])
 def test_a_known_bug_is_not_named_at_another_c_but_its_shape_is(c: float) -> None:
-    assert "4333" not in judged(make_build(30.0, c=c, explained=0.98)).reason
-    reason = judged(make_build(16.0, c=9.0, explained=0.99)).reason
+    assert "4333" not in judged(engine(30.0, c=c, explained=0.98)).reason
+    reason = judged(engine(16.0, c=9.0, explained=0.99)).reason
     assert "the shape of lost-scale, 9 times its size" in reason
 
 
@@ -101,44 +121,10 @@ def test_where_two_known_defects_fit_as_well_both_are_named() -> None:
         defects={name: {"y": 8 * FLOOR} for name in pairs}, c={name: {"tf32": 0.0} for name in pairs}
     )
     signatures = {name: {"y": {"c": c, "explained": share}} for name, (c, share) in pairs.items()}
-    build = replace(make_build(8.0), signatures=signatures)
+    build = replace(engine(8.0), signatures=signatures)
     reason = judge_build(build, make_subject(noise, defects=tuple(pairs))).reason
     assert "#4333" in reason
     assert " or consistent with: the mask ignored" in reason
-
-
-def test_a_case_whose_noise_hides_the_defect_says_nothing() -> None:
-    for floors in (0.5, 100.0):
-        outcome = judged(make_build(floors, c=1.0), noise=make_noise(2.9, bound=0.31))
-        assert outcome.verdict is Verdict.INVALID
-        assert "neither its size nor its shape would show" in outcome.reason
-
-
-@pytest.mark.parametrize(("size", "bound"), [(2.9, 0.3), (3.0, 5.0)])
-def test_a_usable_shape_or_a_large_defect_is_enough(size: float, bound: float) -> None:
-    assert judged(make_build(1.0), noise=make_noise(size, bound=bound)).verdict is Verdict.PASS
-
-
-def test_without_a_known_defect_the_floor_must_be_useful() -> None:
-    build = make_build(1.0)
-    assert judged(build, defects=(), useful=FLOOR).verdict is Verdict.PASS
-    outcome = judged(build, defects=(), useful=FLOOR / 2)
-    assert outcome.verdict is Verdict.INVALID
-    assert "hides too much" in outcome.reason
-
-
-def test_a_signature_that_was_not_measured_is_unknown_where_the_norm_cannot_tell() -> None:
-    build = replace(make_build(1.0), signatures={})
-    assert judged(build, noise=make_noise(4.9)).verdict is Verdict.INVALID
-    assert "unknown" in judged(build, noise=make_noise(4.9)).reason
-    assert judged(build, noise=make_noise(5.0)).verdict is Verdict.PASS
-
-
-def test_an_error_of_another_precision_is_recognised() -> None:
-    noise = make_noise(1e6, precision="fp32")
-    outcome = judged(make_build(1.0), noise=noise)
-    assert outcome.verdict is Verdict.FAIL
-    assert "as tf32 computes, which was not allowed" in outcome.reason
 
 
 @pytest.mark.parametrize(
@@ -148,49 +134,27 @@ def test_an_error_of_another_precision_is_recognised() -> None:
 def test_under_the_flag_the_precision_that_shows_is_said(floors: float, share: float, fit: str) -> None:
     members = {**MEMBERS, "fp16": 1.1 * FLOOR, "fp16-blocks": 3 * FLOOR}
     noise = make_noise(1e4, precision="fp16-flag", outputs={"y": members})
-    outcome = judged(make_build(floors, share_10_bits=share), noise=noise)
+    outcome = judged(engine(floors, share_10_bits=share), noise=noise)
     assert (outcome.verdict, outcome.fit) == (Verdict.PASS, fit)
 
 
 def test_on_onnx_runtime_a_float32_graph_has_the_floor_of_float32() -> None:
     subject = replace(make_subject(make_noise(1e6)), product=Product.ONNXRUNTIME)
-    assert judge_build(make_build(1.0), subject).verdict is Verdict.FAIL
-    assert judge_build(make_build(0.001), subject).verdict is Verdict.PASS
-
-
-def control(c: float) -> Outcome:
-    case = {"control": Control.NEGATIVE, "defect": "lost-scale"}
-    return judged(make_build(8.0, c=c, explained=0.99), **case)
-
-
-def test_a_negative_control_must_fail_by_what_was_put_in() -> None:
-    assert control(1.0).verdict is Verdict.FAIL
-    outcome = control(0.5)
-    assert outcome.verdict is Verdict.INVALID
-    assert "c = 0.5 of lost-scale instead of 1" in outcome.reason
+    assert judge_build(engine(1.0), subject).verdict is Verdict.FAIL
+    assert judge_build(engine(0.001), subject).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(
     ("wrong", "verdict", "reason"),
     [
-        (
-            0,
-            Verdict.PASS,
-            "none of 30 trials: a rate above 9.5% is excluded with 95%, if they are independent",
-        ),
-        (1, Verdict.FAIL, "wrong 1 > 0 (of 30 trials)"),
+        (0, PASS, "none of 30 trials: a rate above 9.5% is excluded with 95%, if they are independent"),
+        (1, FAIL, "wrong 1 > 0 (of 30 trials)"),
     ],
 )
 def test_trials_say_what_they_exclude(wrong: int, verdict: Verdict, reason: str) -> None:
     build = Measured(outputs={}, scalars={"wrong": wrong, "trials": 30})
     outcome = judged(build, limits={"wrong": 0.0}, defects=())
     assert (outcome.verdict, outcome.reason) == (verdict, reason)
-
-
-def test_a_limit_that_was_not_measured_is_invalid_and_one_that_is_nan_fails() -> None:
-    assert judged(make_build(1.0), limits={"rows_differ": 0.0}).verdict is Verdict.INVALID
-    build = replace(make_build(1.0), scalars={"rows_differ": math.nan})
-    assert judged(build, limits={"rows_differ": 0.0}).verdict is Verdict.FAIL
 
 
 def rounded(y: NDArray[Any], reference: NDArray[Any], kind: str = "float32", member: float = 0.0) -> Outcome:
@@ -232,7 +196,7 @@ TWO = make_noise(outputs={"y": MEMBERS, "z": MEMBERS})
 
 def with_outputs(**rel_l2: float) -> Measured:
     outputs = {name: {"nan_unexpected": 0, "rel_l2": error} for name, error in rel_l2.items()}
-    return replace(make_build(), outputs=outputs)
+    return replace(engine(), outputs=outputs)
 
 
 @pytest.mark.parametrize(
@@ -263,20 +227,6 @@ def test_a_defect_added_since_is_unknown_where_noise_could_hide_it(size: float, 
     calibration = Calibration(noises={"k": today})
     case: dict[str, Any] = {"defects": ("lost-scale", "lost-mask"), "noise_key": "k"}
     subject = replace(make_subject(make_noise(), **case), calibration=calibration)
-    outcome = judge_build(make_build(), subject)
+    outcome = judge_build(engine(), subject)
     assert outcome.verdict is verdict
     assert ("no signature of lost-mask" in outcome.reason) is (verdict is Verdict.INVALID)
-
-
-@pytest.mark.parametrize(
-    ("values", "limits"),
-    [({"nan_unexpected": 12}, {}), ({"rows_differ": 3.0}, {"rows_differ": 0.0})],
-    ids=["NaN", "limit"],
-)
-def test_a_control_must_fail_by_its_defect(values: Mapping[str, Any], limits: Mapping[str, float]) -> None:
-    build = make_build(8.0, c=1.0, explained=0.99, **values)
-    case: dict[str, Any] = {"control": Control.NEGATIVE, "limits": limits}
-    outcome = judged(build, defect="lost-scale", **case)
-    assert outcome.verdict is Verdict.INVALID
-    assert "it fails, but not by what was put in (lost-scale): " in outcome.reason
-    assert judged(build, **case).verdict is Verdict.FAIL, "where nothing was named, any failure will do"
