@@ -64,17 +64,11 @@ def test_a_test_comes_as_it_is_lowered_and_with_its_small_inputs_as_constants() 
     checker.check_model(lowered[0])
 
 
-def test_what_means_something_else_further_down_stays_above_it() -> None:
-    model = model_of("Relu", 14, "x")
-    assert [opset_of(form) for form, _ in forms_of(model, inputs_of(model), least=11)] == [14, 11]
-
-
-def test_a_test_of_small_inputs_alone_or_of_several_nodes_has_no_other_form() -> None:
-    small = model_of("Mish", 18, "x1")
-    assert len(list(forms_of(small, inputs_of(small)))) == 1
-    several = model_of("Relu", 14, "x")
+def test_what_means_something_else_as_constants_or_further_down_has_no_such_form() -> None:
+    relu, small, several = model_of("Relu", 14, "x"), model_of("Mish", 18, "x1"), model_of("Relu", 14, "x")
     several.graph.node.append(helper.make_node("Relu", ["y"], ["z"]))
-    assert len(list(forms_of(several, inputs_of(several)))) == 1
+    for model, least, opsets in ((relu, 11, [14, 11]), (small, 1, [18]), (several, 1, [14])):
+        assert [opset_of(form) for form, _ in forms_of(model, inputs_of(model), least=least)] == opsets
 
 
 def make_case(name: str, operator: str) -> Case:
@@ -149,45 +143,26 @@ def test_nan_integers_of_another_width_and_rounding(y: Any, expected: Any, right
     assert (verdict_of(np.asarray(y), np.asarray(expected))[0] is Verdict.RIGHT) is right
 
 
-def test_every_way_of_ending_has_its_verdict() -> None:
-    words = (
-        operators.PARSER, operators.BUILDER, operators.FEED, operators.RUN, operators.MEMORY, operators.HUNG,
-        ends.CRASHED, ends.BUILT, ends.PROBE_FAILED,
-    )  # fmt: skip
-    assert [verdict_of(None, ONES["y"], word)[0] for word in words] == [ENDED[word] for word in words]
+LOG = "[ERROR] earlier\nAssertion failed: nbDims\n\nFatal Python error: Segmentation fault\n\nThread 1"
+
+
+@pytest.mark.parametrize(
+    ("done", "outputs", "verdict", "detail"),
+    [
+        *(({"ended": word}, ONES, verdict, "") for word, verdict in ENDED.items()),
+        ({"ended": "a word of no probe"}, {}, Verdict.NOTHING, ""),
+        ({"ended": ends.CRASHED, "detail": "killed by SIGSEGV", "log": LOG}, {}, Verdict.CRASHED,
+         "killed by SIGSEGV; Assertion failed: nbDims"),
+        ({"ended": operators.BUILDER, "detail": "bad \udc80 byte,\x1b[31m red\n" + "x" * 400}, {},
+         Verdict.BUILDER, "bad byte, [31m red " + "x" * 280 + "…"),
+        ({"ended": ends.RAN, "trouble": "illegal address"}, ONES, Verdict.CRASHED,
+         "the GPU's context reports an error after it: illegal address"),
+        ({"ended": ends.RAN, "missing": []}, {}, Verdict.NOTHING,
+         "output y was lost on its way out of the container"),
+    ],
+    ids=lambda value: value.get("ended") if isinstance(value, dict) else None,
+)  # fmt: skip
+def test_how_a_case_ended_is_told(done: Any, outputs: Any, verdict: Verdict, detail: str) -> None:
+    found = judge(make_case("t", "T"), ONES, done, outputs)
+    assert (found.verdict, detail or found.detail) == (verdict, found.detail)
     assert {*ENDED.values(), Verdict.WRONG} == set(Verdict)
-    assert verdict_of(None, ONES["y"], "a word of no probe")[0] is Verdict.NOTHING
-
-
-def test_a_crash_is_told_with_the_product_s_last_words() -> None:
-    log = "[ERROR] earlier\nAssertion failed: nbDims\n\nFatal Python error: Segmentation fault\n\nThread 1"
-    done = {"ended": ends.CRASHED, "detail": "killed by SIGSEGV", "log": log, "seconds": 0.5}
-    found = judge(make_case("t", "T"), ONES, done, {})
-    assert (found.verdict, found.detail) == (Verdict.CRASHED, "killed by SIGSEGV; Assertion failed: nbDims")
-
-
-def test_what_a_terminal_or_a_file_would_not_take_is_left_out_of_a_message() -> None:
-    done = {"ended": operators.BUILDER, "detail": "bad \udc80 byte,\x1b[31m red\n" + "x" * 400}
-    found = judge(make_case("t", "T"), ONES, done, {})
-    assert found.detail.startswith("bad byte, [31m red xxx")
-    assert len(found.detail) == 300
-
-
-def test_an_error_that_stays_with_the_context_is_a_crash_although_outputs_came() -> None:
-    found = judge(make_case("t", "T"), ONES, {"ended": ends.RAN, "trouble": "illegal address"}, ONES)
-    assert found.verdict is Verdict.CRASHED
-    assert found.detail == "the GPU's context reports an error after it: illegal address"
-
-
-def test_an_output_that_was_lost_on_its_way_is_not_wrong() -> None:
-    found = judge(make_case("t", "T"), ONES, {"ended": ends.RAN, "missing": []}, {})
-    assert (found.verdict, found.detail) == (
-        Verdict.NOTHING, "output y was lost on its way out of the container",
-    )  # fmt: skip
-
-
-def test_bad_good_refused_and_missing_are_apart() -> None:
-    for verdict in Verdict:
-        kinds = (verdict.is_bad, verdict.is_good, verdict.is_refused, verdict is Verdict.NOTHING)
-        assert sum(kinds) == 1, verdict
-    assert all(verdict.is_doubtful for verdict in Verdict if verdict.is_bad)

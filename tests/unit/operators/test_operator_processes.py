@@ -27,13 +27,12 @@ RunTasks = Callable[..., Records]
 
 
 class Plays(Backend):
-    """A backend whose models are words: ``dies``, ``killed``, or any other."""
+    """A backend whose models are words: ``killed``, or any other."""
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         del options
-        word = model.read_text()
-        if word in {"dies", "killed"}:
-            os.kill(os.getpid(), signal.SIGSEGV if word == "dies" else signal.SIGKILL)
+        if model.read_text() == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
         return Runs()
 
     def observed(self) -> dict[str, Any]:
@@ -92,15 +91,6 @@ def run_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTasks:
     return run
 
 
-def test_one_that_dies_costs_itself_alone(run_tasks: RunTasks) -> None:
-    records = run_tasks({"model": "well"}, {"model": "dies"}, {"model": "well"})
-    assert {n: record["ended"] for n, record in records.items()} == {
-        0: ends.RAN,
-        1: ends.CRASHED,
-        2: ends.RAN,
-    }
-
-
 def test_killed_for_memory_is_no_crash(run_tasks: RunTasks, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([0, 1])
     monkeypatch.setattr(operators, "oom_kills", lambda: next(counts, 1))
@@ -140,10 +130,3 @@ def test_a_product_that_kills_all_is_told(run_tasks: RunTasks, monkeypatch: pyte
     monkeypatch.setattr(operators, "open_backend", lambda _: os.kill(os.getpid(), signal.SIGSEGV))
     with pytest.raises(Stopped, match="killed by SIGSEGV"):
         run_tasks({"model": "well"})
-
-
-def test_what_waits_for_a_fresh_process_is_run_in_its_order(run_tasks: RunTasks) -> None:
-    tasks = [{"model": "well", "alone": True, "order": order} for order in (2, 1, 0)]
-    records = run_tasks(*tasks)
-    assert list(records) == [2, 1, 0]
-    assert {record["before"] for record in records.values()} == {0}
