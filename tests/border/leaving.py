@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from builders import make_case, make_cell, make_repro
-from playing import LIMIT, RIGHT, WRONG, Playing, make_a_plan, make_run
+from playing import RIGHT, WRONG, Playing, cells_of, make_a_plan, make_run
 from prepare.test_cases import loaded
 
 from trtmatrix.judge.compare import make_entries
@@ -24,11 +23,7 @@ from trtprobe.files import write_json
 
 SECONDS = 20
 """An attack that hangs the client fails after so long."""
-CASES = tuple(
-    make_case(name, keep=True, limits=LIMIT["limits"], params={"n": number})
-    for number, name in enumerate(("right", "attacked", "wrong", "last"))
-)
-CELLS = tuple(make_cell(make_repro(*CASES), case) for case in CASES)
+CELLS = tuple(cells_of("right", "attacked", "wrong", "last", keep=True))
 SECRET = np.arange(64, dtype=np.float64)
 """What is kept elsewhere on the host, and must not get into the cache."""
 

@@ -27,11 +27,9 @@ from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
 from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.suite.repros import Case
 from trtprobe.files import write_json
 
 RIGHT, WRONG = 1.0, 1e6
-LIMIT: dict[str, Any] = {"limits": {"worst": 10.0}, "params": {"n": 1}}
 Play = Callable[[str], float]
 """A case's id → what the case measures of each engine."""
 
@@ -41,7 +39,7 @@ class Playing:
 
     def __init__(self, play: Play) -> None:
         self.play, self.jobs, self.starts = play, list[list[dict[str, Any]]](), list[dict[str, Any]]()
-        self.launches = list[Launch]()
+        self.launches, self.died = list[Launch](), Ended(code=139)
         self._lock = threading.Lock()
 
     def make_ready(self, launch: Launch) -> Ready:
@@ -58,7 +56,11 @@ class Playing:
             file = folder / "job" / f"{len(cells)}.cell.json"
             if file.exists():
                 cells.append(json.loads(file.read_text()))
-                self.cell(len(cells) - 1, cells[-1], folder / "out")
+                try:
+                    self.cell(len(cells) - 1, cells[-1], folder / "out")
+                except EOFError:
+                    poll()
+                    return self.died
             elif over:
                 break
             poll()
@@ -67,7 +69,7 @@ class Playing:
         return Ended(code=0)
 
     def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
-        """Leave what a cell leaves; a test may end the probe here."""
+        """Leave what a cell leaves; an EOFError ends the probe, as ``died`` says."""
         write_json(out / f"{index}.started.json", {})
         record = self.record(cell, self.play(cell["cell"]["case"]), out / str(index))
         write_json(out / f"{index}.record.json", record)
@@ -135,14 +137,11 @@ SECONDS = 20.0
 """Longest wait for what must happen."""
 
 
-def cases_of(*names: str) -> list[Case]:
-    return [
-        make_case(name, limits=LIMIT["limits"], params={"n": number}) for number, name in enumerate(names)
-    ]
-
-
-def cells_of(*names: str, versions: Sequence[str] = ("10.7.0",)) -> list[Cell]:
-    repro = make_repro(*cases_of(*names))
+def cells_of(*names: str, versions: Sequence[str] = ("10.7.0",), **fields: Any) -> list[Cell]:
+    """Cells of cases that fail where they measure more than 10."""
+    limits = {"worst": 10.0}
+    cases = [make_case(name, limits=limits, params={"n": n}, **fields) for n, name in enumerate(names)]
+    repro = make_repro(*cases)
     return [make_cell(repro, case, version) for version in versions for case in repro.cases]
 
 
@@ -155,10 +154,6 @@ def perform(
 ) -> Run:
     run = make_run(folder, launcher, [source_of(cells)], **more)
     return execute_plan(make_a_plan(cells, *boards, pull=pull), frozenset(), run)
-
-
-def wait(event: threading.Event) -> None:
-    assert event.wait(SECONDS), "what must happen at the same time does not"
 
 
 def stored(folder: Path) -> list[str]:

@@ -115,10 +115,3 @@ def test_a_probe_may_be_silent_for_as_long_as_a_case_may_take(run: Any) -> None:
     probe.waits = 1500
     (), job = run(probe, {"a": "A"}, seconds=400)
     assert [item.detail for item in job.not_ready] == ["no case has ended for 1160 s"]
-
-
-def test_another_library_than_is_pinned_ends_the_run_at_the_first_answer(run: Any) -> None:
-    probe = Plays(lambda _: {"ended": BUILDER, "observed": {"library": "8.6.0"}})
-    (), job = run(probe, {f"{n}": "A" for n in range(9)})
-    assert [len(tasks) for tasks in probe.starts] == [1]
-    assert "pinned for 10.7.0, the image or wheel ships 8.6.0: nothing" in job.not_ready[0].detail

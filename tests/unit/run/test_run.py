@@ -5,76 +5,40 @@ The launcher is a stand-in: it plays a probe whose engines come out as a test sa
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_control, make_expectation, make_loaded, make_repro
-from playing import LIMIT, RIGHT, WRONG, Play, Playing, always, cells_of, make_a_plan, make_run, perform
-from prepare.test_cases import Emulating, loaded
+from builders import make_case, make_cell, make_loaded, make_repro
+from playing import RIGHT, WRONG, Playing, always, cells_of, make_a_plan, make_run, perform, stored
+from prepare.test_cases import Emulating
 
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import Record, record_from
 from trtmatrix.run.execute import execute_plan
-from trtmatrix.suite.model import Control, Verdict
-from trtmatrix.suite.repro_files import LoadedRepro
-from trtmatrix.suite.repros import Case
-
-
-def run(
-    folder: Path, play: Play, *cases: Case, loading: LoadedRepro | None = None, **more: Any
-) -> tuple[list[Record], Playing]:
-    """Run cases on TensorRT 10.7.0, of which 10.7.0 is expected to fail where the case's id says so."""
-    expected = make_expectation(Verdict.FAIL, "==10.7.0", "*expected-to-fail")
-    repro = make_repro(*cases, expectations=(expected,))
-    cells = [make_cell(repro, case) for case in cases]
-    launcher = Playing(play)
-    source = replace(loading or loaded(), repro=repro)
-    state = make_run(folder, launcher, [source], **more)
-    return execute_plan(make_a_plan(cells), frozenset(), state).records, launcher
+from trtmatrix.suite.model import Control
 
 
 def test_a_failure_is_run_again_alone_in_a_fresh_process_with_three_engines(tmp_path: Path) -> None:
-    records, launcher = run(tmp_path, always(WRONG), make_case("a", **LIMIT), make_case("b", **LIMIT))
+    launcher = Playing(always(WRONG))
+    records = perform(tmp_path, launcher, cells_of("a", "b")).records
     assert [[cell["builds"] for cell in job] for job in launcher.jobs] == [[1, 1, 3, 3]]
     assert [[cell["alone"] for cell in job] for job in launcher.jobs] == [[False, False, True, True]]
     assert [record.data.get("confirms") for record in records] == [None, None, "r0", "r0"]
     first, again = {r.run for r in records[:2]}, {r.run for r in records[2:]}
-    assert first == {"r0"}
-    assert len(again) == 1
-    assert again != first
-    assert len(list((tmp_path / "local").rglob("*.json"))) == 4
-
-
-@pytest.mark.parametrize(
-    ("case", "value", "runs"),
-    [
-        (make_case(**LIMIT), RIGHT, 1), (make_case("expected-to-fail", **LIMIT), RIGHT, 2),
-        (make_case("expected-to-fail", **LIMIT), WRONG, 2), (replace(make_control(), **LIMIT), WRONG, 1),
-        (replace(make_control(), **LIMIT), RIGHT, 2),
-    ],
-    ids=["right", "right, but expected to fail", "wrong as expected", "control fails", "control passes"],
-)  # fmt: skip
-def test_what_is_to_be_believed_is_seen_twice(case: Case, value: float, runs: int, tmp_path: Path) -> None:
-    assert len(run(tmp_path, always(value), case)[0]) == runs
-
-
-def test_nothing_is_confirmed_where_that_is_not_wanted(tmp_path: Path) -> None:
-    records, _ = run(tmp_path, always(WRONG), make_case(**LIMIT), confirm=False)
-    assert len(records) == 1
+    assert (first, len(again), again - first) == ({"r0"}, 1, again)
+    assert len(stored(tmp_path)) == 4
 
 
 def test_stored_records_count_as_engines_that_were_seen(tmp_path: Path) -> None:
-    case = make_case(**LIMIT)
-    (first, again), _ = run(tmp_path / "1", always(WRONG), case)
-    stored = [Stored(record=record, local=True) for record in (first, again)]
-    records, _ = run(tmp_path / "2", always(WRONG), case, stored=stored)
-    assert len(records) == 1
-    other_driver = {**again.data, "gpu": {**again.data["gpu"], "driver": "1"}}
-    elsewhere = [Stored(record=record_from(other_driver), local=True)]
-    records, _ = run(tmp_path / "3", always(WRONG), case, stored=elsewhere)
-    assert len(records) == 2, "under another driver it was another thing"
+    def run(folder: str, *before: Record) -> list[Record]:
+        kept = [Stored(record=record, local=True) for record in before]
+        return perform(tmp_path / folder, Playing(always(WRONG)), cells_of("a"), stored=kept).records
+
+    first, again = run("1")
+    assert len(run("2", first, again)) == 1
+    other_driver = record_from({**again.data, "gpu": {**again.data["gpu"], "driver": "1"}})
+    assert len(run("3", other_driver)) == 2, "under another driver it was another thing"
 
 
 class Giving(Playing):
@@ -94,9 +58,7 @@ class Giving(Playing):
 def emulated(folder: Path, value: float, control: Control | None = None, *, keep: bool = False) -> Record:
     case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control, keep=keep)
     repro = make_repro(case)
-    source = make_loaded(repro, Emulating())
-    launcher = Giving(always(value))
-    state = make_run(folder, launcher, [source], confirm=False)
+    state = make_run(folder, Giving(always(value)), [make_loaded(repro, Emulating())], confirm=False)
     (record,) = execute_plan(make_a_plan([make_cell(repro)]), frozenset(), state).records
     return record
 

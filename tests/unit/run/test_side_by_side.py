@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import H200, make_cell, make_repro
+from builders import H200
 from playing import (
     RIGHT,
     SECONDS,
@@ -24,7 +24,6 @@ from playing import (
     PreparingHere,
     always,
     boards_of,
-    cases_of,
     cells_of,
     make_a_plan,
     make_run,
@@ -71,31 +70,19 @@ def test_a_cell_is_run_and_stored_before_the_next_case_is_prepared(tmp_path: Pat
         (Isolation.CONTAINER, "process", [["a"], ["b"], ["b"]], [[True], [True], [True]]),
     ],
 )
-def test_what_cells_share(
-    isolation: Isolation, asked: str, jobs: list[list[str]], alone: list[list[bool]], tmp_path: Path
-) -> None:
+def test_what_cells_share(isolation: Isolation, asked: str, jobs: Any, alone: Any, tmp_path: Path) -> None:
     launcher = Playing(lambda case: WRONG if case == "b" else RIGHT)
-    perform(tmp_path, launcher, cells_of("a", "b"), isolation=isolation)
+    a, b = cells_of("a", "b")
+    perform(tmp_path, launcher, [a, replace(b, case=replace(b.case, dangerous=True))], isolation=isolation)
     assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == jobs
     assert [[cell["alone"] for cell in job] for job in launcher.jobs] == alone
+    assert all(cell["dangerous"] is (cell["cell"]["case"] == "b") for job in launcher.jobs for cell in job)
     assert {start["isolation"] for start in launcher.starts} == {asked}
     assert not list(tmp_path.glob("jobs/*"))
 
 
-def test_the_job_says_which_case_is_dangerous(tmp_path: Path) -> None:
-    repro = make_repro(*cases_of("a"), replace(cases_of("b")[0], dangerous=True))
-    cells = [make_cell(repro, case) for case in repro.cases]
-    launcher = Playing(always(RIGHT))
-    perform(tmp_path, launcher, cells)
-    assert [cell["dangerous"] for job in launcher.jobs for cell in job] == [False, True]
-
-
 class Dying(Playing):
     """A probe that dies as a whole in the cells named ``dies``."""
-
-    def __init__(self, code: int, *, out_of_memory: bool) -> None:
-        super().__init__(always(RIGHT))
-        self.code, self.out_of_memory = code, out_of_memory
 
     def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
         if cell["cell"]["case"].startswith("dies"):
@@ -103,20 +90,14 @@ class Dying(Playing):
             raise EOFError
         super().cell(index, cell, out)
 
-    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-        try:
-            return super().run(ready, folder, poll)
-        except EOFError:
-            poll()
-            return Ended(code=self.code, log="the end", out_of_memory=self.out_of_memory)
-
 
 @pytest.mark.parametrize(
     ("code", "memory", "cause"),
     [(1, False, "probe failed"), (137, False, "interrupted"), (137, True, "out of host memory")],
 )
 def test_a_probe_that_dies_is_started_again(code: int, memory: bool, cause: str, tmp_path: Path) -> None:
-    launcher = Dying(code, out_of_memory=memory)
+    launcher = Dying(always(RIGHT))
+    launcher.died = Ended(code=code, log="the end", out_of_memory=memory)
     performed = perform(tmp_path, launcher, cells_of("a", "dies", "b", "dies-too", "c"), confirm=False)
     assert [[cell["cell"]["case"] for cell in job] for job in launcher.jobs] == [
         ["a", "dies"], ["b", "dies-too"], ["c"],
@@ -137,14 +118,12 @@ class Unheard(Dying):
 
 def test_an_engine_that_goes_costs_the_overdue_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "OVERDUE_SECONDS", 0.0)
-    repro = make_repro(*(replace(case, seconds=0.1) for case in cases_of("dies", "b")))
-    cells = [make_cell(repro, case) for case in repro.cases]
-    performed = perform(tmp_path, Unheard(1, out_of_memory=False), cells, confirm=False)
+    cells = cells_of("dies", "b", seconds=0.1)
+    performed = perform(tmp_path, Unheard(always(RIGHT)), cells, confirm=False)
     ends = {record.cell.case: (record.ended, record.detail) for record in performed.records}
-    assert ends.pop("b") == ("ran", "")
-    ended, detail = ends["dies"]
-    assert ended == "launcher failed"
-    assert "the engine has gone away" in detail
+    assert ends["b"] == ("ran", "")
+    assert ends["dies"][0] == "launcher failed"
+    assert "the engine has gone away" in ends["dies"][1]
 
 
 class Meeting(Playing):

@@ -11,7 +11,7 @@ from playing import RIGHT, WRONG, Playing, boards_of, cells_of, perform, stored
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.progress import Progress
-from trtmatrix.launchers.launcher import Ended, Poll, Ready
+from trtmatrix.launchers.launcher import Ready
 from trtmatrix.run.tasks import Run
 from trtmatrix.suite.plan import Launch
 
@@ -29,13 +29,6 @@ class Noting(Playing):
         if launch.version.name == self.absent:
             raise MachineryError("no image")
         return super().make_ready(launch)
-
-    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-        try:
-            return super().run(ready, folder, poll)
-        except EOFError:
-            poll()
-            return Ended(code=139)
 
     def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
         version, case = cell["cell"]["version"], cell["cell"]["case"]
