@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from builders import make_case, make_cell, make_record
 from model.test_own_model import Opened, npz, opened
-from onnxmodels import mlp, normal, saved
+from onnxmodels import mlp, normal
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.judge.judge import judge
@@ -89,9 +89,8 @@ def parsed(**case: Any) -> Case:
 
 
 def test_a_tolerance_is_a_limit_and_outputs_may_be_kept() -> None:
-    case, plain = parsed(keep=True, tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"slow": 2.0}), parsed()
+    case = parsed(keep=True, tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"slow": 2.0})
     assert (case.keep, case.limits) == (True, {"slow": 2.0, "beyond": 0.0})
-    assert (plain.keep, plain.limits) == (False, {})
 
 
 def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
@@ -106,7 +105,7 @@ def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
 def test_a_run_is_judged_by_tolerance(atol: str, verdict: Verdict, opened: Opened, tmp_path: Path) -> None:
     for number in range(2):
         npz(tmp_path / "in" / f"{number}.npz", x=normal(number + 1, 64, seed=number))
-    context = opened(saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"), "--atol", atol)
+    context = opened(mlp(), "--inputs", str(tmp_path / "in"), "--atol", atol)
     loaded = model_repro(context)
     (case,) = loaded.repro.cases
     folder = CaseCache(context.project.cache).prepare(loaded, case)
@@ -121,8 +120,8 @@ def test_a_run_is_judged_by_tolerance(atol: str, verdict: Verdict, opened: Opene
     assert (result["measurements"]["scalars"]["beyond"] > 0) is (verdict is Verdict.FAIL)
 
 
-def test_every_element_counts_and_nan_never_is_near(opened: Opened, tmp_path: Path) -> None:
-    beyond = model_repro(opened(saved(mlp(), tmp_path / "m.onnx"))).module.beyond
+def test_every_element_counts_and_nan_never_is_near(opened: Opened) -> None:
+    beyond = model_repro(opened(mlp())).module.beyond
     r = np.array([1.0, -10.0, 0.0, np.inf, np.nan, 2.0])
     y = np.array([1.1, -11.0, 0.1, np.inf, np.nan, np.nan], np.float32)
     assert beyond(y, r, {"atol": 0.11, "rtol": 0.1}) == 2

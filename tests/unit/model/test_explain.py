@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 import onnx
 import pytest
 from builders import make_case, make_cell, make_entry, make_record, make_repro
-from onnx import ModelProto
-from spoiling import WIDTH, blocks, save, spoil
+from onnx import ModelProto, numpy_helper
+from onnxmodels import FLOAT, make_model, node, saved, saved_outside
 
 from trtmatrix.judge.noise import Calibration
 from trtmatrix.model.explain import errors_of, read_graph, search_for_layer, write_marked
@@ -24,6 +24,44 @@ from trtmatrix.suite.model import Cause
 from trtprobe.measure import measure_output
 
 Spoil = Callable[[ModelProto], ModelProto]
+
+
+WIDTH = 8
+
+
+def blocks(count: int) -> ModelProto:
+    """Residual blocks in a chain (MatMul, Add, Tanh, MatMul, Add to what came in), and a Softmax."""
+    random = np.random.RandomState(0)
+    nodes, weights, before = [], {}, "x"
+    for n in range(count):
+        for name, shape in (("v", (WIDTH, WIDTH)), ("w", (WIDTH, WIDTH)), ("b", (WIDTH,))):
+            weights[f"{name}{n}"] = random.standard_normal(shape).astype(np.float32)
+        nodes += [
+            node("MatMul", f"{before} v{n}", f"/{n}/up", name=f"/{n}/MatMul"),
+            node("Add", f"/{n}/up b{n}", f"/{n}/biased", name=f"/{n}/Add"),
+            node("Tanh", f"/{n}/biased", f"/{n}/act", name=f"/{n}/Tanh"),
+            node("MatMul", f"/{n}/act w{n}", f"/{n}/down", name=f"/{n}/MatMul_1"),
+            node("Add", f"{before} /{n}/down", f"/{n}/sum", name=f"/{n}/Add_1"),
+        ]
+        before = f"/{n}/sum"
+    nodes.append(node("Softmax", before, "y", name="/Softmax", axis=-1))
+    return make_model(nodes, {"x": (FLOAT, ["n", WIDTH])}, {"y": (FLOAT, ["n", WIDTH])}, weights)
+
+
+def spoil(model: ModelProto, tensor: str, inside: Collection[str] = ()) -> ModelProto:
+    """Return a copy in which a tensor is 1.02 times too large.
+
+    As a wrong fusion does, it is right where one of the tensors inside of the fusion is an output.
+    """
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    if {info.name for info in copy.graph.output} & set(inside):
+        return copy
+    place, maker = next((n, node) for n, node in enumerate(copy.graph.node) if tensor in node.output)
+    maker.output[list(maker.output).index(tensor)] = "right"
+    copy.graph.initializer.append(numpy_helper.from_array(np.array(1.02, np.float32), "factor"))
+    copy.graph.node.insert(place + 1, node("Mul", "right factor", tensor))
+    return copy
 
 
 class Version:
@@ -49,8 +87,8 @@ class Version:
         return Errors(floors=floors)
 
 
-def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> tuple[WrongLayer, Version]:
-    file = save(model, folder, **saving)
+def explain(model: ModelProto, folder: Path, spoiled: Spoil, save: Any = saved) -> tuple[WrongLayer, Version]:
+    file = save(model, folder / "my.onnx")
     version, graph = Version(file, folder, spoiled), read_graph(file)
     floors = version.measure("")
     version.runs = 0
@@ -60,10 +98,10 @@ def explain(model: ModelProto, folder: Path, spoiled: Spoil, **saving: Any) -> t
     return found, version
 
 
-@pytest.mark.parametrize(("tensor", "external"), [("/0/up", False), ("/3/act", True), ("/5/sum", False)])
-def test_the_node_that_was_spoiled_is_named(tensor: str, external: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tensor", "save"), [("/0/up", saved), ("/3/act", saved_outside), ("/5/sum", saved)])
+def test_the_node_that_was_spoiled_is_named(tensor: str, save: Any, tmp_path: Path) -> None:
     model = blocks(6)
-    found, version = explain(model, tmp_path, lambda m: spoil(m, tensor), external=external)
+    found, version = explain(model, tmp_path, lambda m: spoil(m, tensor), save)
     node = next(node for node in model.graph.node if tensor in node.output)
     assert (found.tensor, found.node, found.operator) == (tensor, node.name, node.op_type)
     assert "noise floors" in found.error
@@ -82,7 +120,7 @@ def test_a_fusion_that_marking_breaks_is_named_with_its_region(tmp_path: Path) -
 
 
 def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
-    file = save(blocks(4), tmp_path)
+    file = saved(blocks(4), tmp_path / "my.onnx")
     version = Version(file, tmp_path, lambda model: model)
     found = search_for_layer(read_graph(file), Errors(floors={"y": 100.0}), "1.31.1", version.measure, print)
     assert found.tensor == ""
@@ -91,7 +129,7 @@ def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
-    file = save(blocks(8), tmp_path)
+    file = saved(blocks(8), tmp_path / "my.onnx")
     version = Version(file, tmp_path, lambda m: spoil(m, "/3/act"))
 
     def measure(tensor: str) -> Errors:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
 from trtmatrix.cli.options import make_parser, read_options
@@ -38,7 +37,8 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
     monkeypatch.setattr(context, "read_repros", lambda _: [])
     monkeypatch.setattr(context, "read_matrix", READ_MATRIX)
 
-    def open_it(model: Path | None, *words: str) -> Context:
+    def open_it(model: ModelProto | Path | None, *words: str) -> Context:
+        model = saved(model, tmp_path / "m.onnx") if isinstance(model, ModelProto) else model
         more = ["--model", str(model)] if model else []
         places = [f"--matrix={ROOT / 'matrix.yaml'}", f"--cache={tmp_path / 'cache'}"]
         args = make_parser().parse_args(["run", *places, *more, *words])
@@ -53,25 +53,19 @@ def ids(model: Context) -> tuple[str, str]:
     return repro.id, case.id
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A model's case as it lies on the disk."""
 
     module: ModuleType
     folder: Path
-
-    @property
-    def files(self) -> CaseFiles:
-        return CaseFiles(self.folder)
-
-    @property
-    def noise(self) -> Mapping[str, Any]:
-        return read_noise_file(self.folder)
+    files: CaseFiles
+    noise: Mapping[str, Any]
 
 
 def prepared(model: Context) -> Prepared:
     loaded = model_repro(model)
-    return Prepared(loaded.module, CaseCache(model.project.cache).prepare(loaded, loaded.repro.cases[0]))
+    folder = CaseCache(model.project.cache).prepare(loaded, loaded.repro.cases[0])
+    return Prepared(loaded.module, folder, CaseFiles(folder), read_noise_file(folder))
 
 
 def npz(path: Path, **arrays: Array) -> Path:
@@ -109,10 +103,8 @@ def awkward() -> Any:
     ("dtype", "asked", "built"),
     [(np.float32, "fp32", "fp32"), (np.float32, "fp16", "fp16-flag"), (np.float16, "tf32", "fp16")],
 )
-def test_the_graph_has_a_precision(
-    dtype: Any, asked: str, built: str, opened: Opened, tmp_path: Path
-) -> None:
-    opening = opened(saved(mlp(dtype=dtype), tmp_path / "m.onnx"), "--precision", asked)
+def test_the_graph_has_a_precision(dtype: Any, asked: str, built: str, opened: Opened) -> None:
+    opening = opened(mlp(dtype=dtype), "--precision", asked)
     (case,) = model_repro(opening).repro.cases
     assert case.precision == built
     assert any("built as it is" in text for text in read_about(opening)["troubles"]) == (dtype is np.float16)
@@ -150,20 +142,19 @@ def test_what_sets_shapes(operator: str, inputs: str, shape: list[int], sets: st
     assert [tensor.sets for tensor in read_model(saved(model, tmp_path / "m.onnx")).inputs] == ["", sets]
 
 
-def test_awkward_names_become_files_of_their_own(opened: Opened, tmp_path: Path) -> None:
-    made = prepared(opened(saved(awkward(), tmp_path / "m.onnx")))
-    assert made.module.INPUTS == {
-        "a_b": "a/b", "a_b-2": "a:b", "a_b-3": "a b", "A_b-4": "A_b", "tensor": "…",
-    }  # fmt: skip
+def test_awkward_names_become_files_of_their_own(opened: Opened) -> None:
+    made = prepared(opened(awkward()))
+    names = {"a_b": "a/b", "a_b-2": "a:b", "a_b-3": "a b", "A_b-4": "A_b", "tensor": "…"}
+    assert names == made.module.INPUTS
     assert made.module.OUTPUTS == {"out_1": "out/1", "out_1-2": "out 1"}
-    assert set(made.files.inputs) == set(made.module.INPUTS)
+    assert made.files.inputs.keys() == names.keys()
     assert np.allclose(made.files.reference["out_1"], -np.asarray(made.files.reference["out_1-2"]))
 
 
 def test_a_case_has_inputs_references_and_a_floor_for_each_sample(opened: Opened, tmp_path: Path) -> None:
     for number, batch in enumerate((2, 5, 2)):
         npz(tmp_path / "in" / f"{number}.npz", x=normal(batch, 64, seed=number))
-    made = prepared(opened(saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in")))
+    made = prepared(opened(mlp(), "--inputs", str(tmp_path / "in")))
     assert made.module.PROFILE == {"x": ((2, 64), (2, 64), (5, 64))}
     assert set(made.files.inputs) == {"x.s0", "x.s1", "x.s2"}
     shapes = {name: array.shape for name, array in made.files.reference.items()}
@@ -181,23 +172,20 @@ def test_weights_beside_a_model_come_along(opened: Opened, tmp_path: Path) -> No
     assert (made.folder / "reference" / "y.npy").exists()
 
 
-def test_symbols_that_inputs_share_are_drawn_alike(opened: Opened, tmp_path: Path) -> None:
-    opening = opened(saved(two_inputs(), tmp_path / "m.onnx"), "--profile", "ids=1x2:4x6:8x12")
-    made = prepared(opening)
+def test_symbols_that_inputs_share_are_drawn_alike(opened: Opened) -> None:
+    made = prepared(opening := opened(two_inputs(), "--profile", "ids=1x2:4x6:8x12"))
     assert made.module.PROFILE["mask"] == ((1, 2), (4, 6), (8, 12))
     inputs = made.files.inputs
-    assert inputs["ids.s0"].shape == inputs["mask.s0"].shape == (4, 6)
-    assert inputs["ids.s2"].shape == (8, 12)
+    assert [inputs[name].shape for name in ("ids.s0", "mask.s0", "ids.s2")] == [(4, 6), (4, 6), (8, 12)]
     assert 4 < inputs["ids.s2"].max() < 10
     assert np.all(inputs["mask.s2"] == 1)
     assert any("drawn with seed 0" in note for note in notes_of(opening))
 
 
-def test_a_model_that_the_host_cannot_compute_is_still_run(opened: Opened, tmp_path: Path) -> None:
+def test_a_model_that_the_host_cannot_compute_is_still_run(opened: Opened) -> None:
     strange = helper.make_node("Strange", ["x"], ["y"], domain="my.own")
     model = make_model([strange], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, domains=["my.own"])
-    opening = opened(saved(model, tmp_path / "m.onnx"))
-    made = prepared(opening)
+    made = prepared(opening := opened(model))
     assert not made.files.reference
     assert "Strange" in made.noise["reference"]["why_not"]
     assert any("my.own::Strange" in text for text in read_about(opening)["troubles"])
@@ -210,8 +198,7 @@ def test_what_sets_a_shape_takes_its_values_from_the_samples_or_the_profile(
     for number, k in enumerate((3, 1, 3)):
         npz(tmp_path / "in" / f"{number}.npz", x=normal(2, 9), k=np.array([k], np.int64))
     monkeypatch.chdir(tmp_path)
-    opening = opened(saved(top_k(), tmp_path / "m.onnx"), *words)
-    made = prepared(opening)
+    made = prepared(opening := opened(top_k(), *words))
     assert made.module.PROFILE == {"k": ((1,), (3,), (3,))}
     assert "k int64 [1] (TopK's k)" in dict(read_about(opening)["facts"])["inputs"]
     assert [made.files.reference[f"values.s{n}"].shape for n in range(2)] == [(2, 4), (2, 2)]
@@ -221,7 +208,7 @@ def test_what_sets_a_shape_takes_its_values_from_the_samples_or_the_profile(
 def test_zeros_and_nan_give_no_floor(opened: Opened, tmp_path: Path, value: float, silent: bool) -> None:
     model = make_model([node("Relu", "x", "y")], {"x": (FLOAT, [2, 3])}, {"y": (FLOAT, [2, 3])})
     inputs = npz(tmp_path / "x.npz", x=np.full((2, 3), value, np.float32))
-    noise = prepared(opened(saved(model, tmp_path / "m.onnx"), "--inputs", str(inputs))).noise
+    noise = prepared(opened(model, "--inputs", str(inputs))).noise
     assert (noise["reference"]["silent"] == ["y"]) is silent
     assert ("y" in noise["outputs"]) is not silent
 
@@ -230,8 +217,8 @@ def test_zeros_and_nan_give_no_floor(opened: Opened, tmp_path: Path, value: floa
     ("versions", "by"),
     [("onnxruntime,tensorrt-rtx", "onnx.reference"), ("10.7.0,onnxruntime", "ONNX Runtime")],
 )
-def test_onnx_runtime_is_not_judged_by_itself(versions: str, by: str, opened: Opened, tmp_path: Path) -> None:
-    told = prepared(opened(saved(mlp(), tmp_path / "m.onnx"), f"--trt={versions}")).noise
+def test_onnx_runtime_is_not_judged_by_itself(versions: str, by: str, opened: Opened) -> None:
+    told = prepared(opened(mlp(), f"--trt={versions}")).noise
     assert told["reference"]["by"].startswith(by)
     assert told["reference"]["instead"] == ""
 
@@ -258,10 +245,8 @@ def looped() -> Any:
     [(fused(), "FusedMatMul"), (looped(), "it gives y the shape [3, 1], and the graph says [3]")],
     ids=["unknown operator", "wrong shape"],
 )
-def test_where_the_evaluator_cannot_another_does(
-    model: Any, why: str, opened: Opened, tmp_path: Path
-) -> None:
-    told = prepared(opened(saved(model, tmp_path / "m.onnx"), "--trt=onnxruntime")).noise
+def test_where_the_evaluator_cannot_another_does(model: Any, why: str, opened: Opened) -> None:
+    told = prepared(opened(model, "--trt=onnxruntime")).noise
     assert told["reference"]["by"].startswith("ONNX Runtime")
     assert why in told["reference"]["instead"]
     assert any("the reference is no independent one" in text for text in noise_troubles(told))
@@ -288,23 +273,22 @@ def test_a_plainer_sum_raises_the_floor_and_an_error_of_onnx_runtime_does_not(
 # A user's model, its inputs or its profile that cannot be used: what is said, and exit code 2.
 
 
-def refused(opened: Opened, model: Path | None, *words: str) -> str:
+def refused(opened: Opened, model: ModelProto | Path | None, *words: str) -> str:
     with pytest.raises(UsageError) as caught:
         opened(model, *words)
     assert caught.value.exit_code == 2
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "is no ONNX file"), (mlp().SerializeToString()[:-100], "truncated"), (None, "cannot be read"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "git lfs pull"),
-    ],
-    ids=["empty", "truncated", "nowhere", "a pointer"],
-)  # fmt: skip
-def test_no_onnx_is_refused(content: bytes | None, words: str, opened: Opened, tmp_path: Path) -> None:
-    if content is not None:
+CONTENTS = {
+    "is no ONNX file": b"", "truncated": mlp().SerializeToString()[:-100], "cannot be read": None,
+    "git lfs pull": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CONTENTS)
+def test_no_onnx_is_refused(words: str, opened: Opened, tmp_path: Path) -> None:
+    if (content := CONTENTS[words]) is not None:
         (tmp_path / "m.onnx").write_bytes(content)
     assert words in refused(opened, tmp_path / "m.onnx")
 
@@ -359,61 +343,48 @@ def test_graphs_that_cannot_be_fed_are_refused(words: str, opened: Opened, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("model", "profile", "words"),
     [
-        ("ids", "expected INPUT=MIN:OPT:MAX"), ("ids=2x3:1x3:4x3", "must grow"),
-        ("ids=1:1x2:3", "different ranks"),
-        ("idz=1x2", "its inputs are ids, mask"), ("ids=1x2x3", "ids is int64 [batch, seq]"),
+        (two_inputs(), "ids", "expected INPUT=MIN:OPT:MAX"), (two_inputs(), "ids=2x3:1x3:4x3", "must grow"),
+        (two_inputs(), "ids=1:1x2:3", "different ranks"),
+        (two_inputs(), "idz=1x2", "its inputs are ids, mask"),
+        (two_inputs(), "ids=1x2x3", "ids is int64 [batch, seq]"),
+        (top_k(), "k=1x2", "--profile k=1x2: k is int64 [1] (TopK's k)"),
+        (top_k(), "", "(TopK's k)\n  name them: --profile k=1:…:… (least, usual, largest values)"),
     ],
 )  # fmt: skip
-def test_profiles_that_do_not_fit_are_refused(text: str, words: str, opened: Opened, tmp_path: Path) -> None:
-    assert words in refused(opened, saved(two_inputs(), tmp_path / "m.onnx"), "--profile", text)
+def test_profiles_that_do_not_fit_are_refused(model: Any, profile: str, words: str, opened: Opened) -> None:
+    given = ("--profile", profile) if profile else ()
+    assert words in refused(opened, model, *given)
 
 
 def test_a_profile_must_hold_the_samples(opened: Opened, tmp_path: Path) -> None:
     path = npz(tmp_path / "in.npz", **dict.fromkeys(("ids", "mask"), np.zeros((9, 3), np.int64)))
-    model, given = saved(two_inputs(), tmp_path / "m.onnx"), ("--inputs", str(path))
-    words = refused(opened, model, *given, "--profile", "ids=1x2:4x6:8x12")
+    words = refused(opened, two_inputs(), "--inputs", str(path), "--profile", "ids=1x2:4x6:8x12")
     assert "sample 0 of --inputs has [9, 3], which is outside" in words
 
 
 def test_every_array_that_does_not_fit_is_told_at_once(opened: Opened, tmp_path: Path) -> None:
     npz(tmp_path / "in" / "0.npz", ids=np.zeros((1, 64), np.float32), maks=np.zeros((1, 64), np.int64))
     npz(tmp_path / "in" / "1.npz", ids=np.zeros((2, 3), np.int64), mask=np.zeros((2, 4), np.int64))
-    message = refused(opened, saved(two_inputs(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in"))
+    message = refused(opened, two_inputs(), "--inputs", str(tmp_path / "in"))
     assert "0.npz: input ids: graph wants int64 [batch, seq], the file has float32 [1, 64]" in message
     assert "input mask is missing: the graph wants int64 [batch, seq]" in message
     assert "maks is no input of the graph; perhaps you meant mask" in message
     assert "1.npz: seq is 3 in input ids, and 4 in input mask" in message
 
 
-INPUTS: dict[str, Callable[[Path], object]] = {
+INPUTS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "the file has float64 [1, 64]; cast it: array.astype(np.float32)":
-        lambda file: npz(file, x=np.zeros((1, 64))),
-    "no such file": str,
-    "no .npz file is there": lambda file: file.mkdir(),
+        ("in.npz", lambda file: npz(file, x=np.zeros((1, 64)))),
+    "no such file": ("in.npz", str), "no .npz file is there": ("in", lambda folder: folder.mkdir()),
+    "is a .npy file, one array without a name; write a .npz file with np.savez('in.npz', x=…)":
+        ("in.npy", lambda file: np.save(file, np.zeros((1, 64), np.float32))),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("words", INPUTS)
 def test_inputs_that_cannot_be_fed_are_told_with_a_remedy(words: str, opened: Opened, tmp_path: Path) -> None:
-    INPUTS[words](tmp_path / "in.npz")
-    model = saved(mlp(), tmp_path / "m.onnx")
-    assert words in refused(opened, model, "--inputs", str(tmp_path / "in.npz"))
-
-
-def test_a_file_of_one_array_is_told_how_to_write_another(opened: Opened, tmp_path: Path) -> None:
-    np.save(tmp_path / "in.npy", np.zeros((1, 64), np.float32))
-    words = refused(opened, saved(mlp(), tmp_path / "m.onnx"), "--inputs", str(tmp_path / "in.npy"))
-    assert "is a .npy file, one array without a name; write a .npz file with np.savez('in.npz', x=…)" in words
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ((), "k is int64 [1] (TopK's k)\n  name them: --profile k=1:…:… (least, usual, largest values)"),
-        (("--profile", "k=1x2"), "--profile k=1x2: k is int64 [1] (TopK's k)"),
-    ],
-)
-def test_shapes_want_values(words: tuple[str, ...], message: str, opened: Opened, tmp_path: Path) -> None:
-    assert message in refused(opened, saved(top_k(), tmp_path / "m.onnx"), *words)
+    name, write = INPUTS[words]
+    write(tmp_path / name)
+    assert words in refused(opened, mlp(), "--inputs", str(tmp_path / name))
