@@ -90,7 +90,7 @@ def parsed(**case: Any) -> Case:
 
 def test_a_tolerance_is_a_limit_and_outputs_may_be_kept() -> None:
     case = parsed(keep=True, tolerance={"atol": 1e-3, "rtol": 0.0}, limits={"slow": 2.0})
-    assert (case.keep, case.limits) == (True, {"slow": 2.0, "beyond": 0.0})
+    assert (case.keep, case.limits, parsed().keep) == (True, {"slow": 2.0, "beyond": 0.0}, False)
 
 
 def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:

@@ -39,9 +39,12 @@ GO, DONT, ENOUGH = Decision.GO, Decision.DONT, Decision.NOT_ENOUGH
 CRASHED = Cause.CRASHED.value
 
 
+def with_parts(mine: Own, **parts: Any) -> Own:
+    return replace(mine, section=replace(mine.section, **parts))
+
+
 def model(name: str, before: str = "good3", after: str = "good3", mistake: str = "") -> Own:
-    made = own(before, after)
-    return replace(made, section=replace(made.section, name=name, repro=name, mistake=mistake))
+    return with_parts(own(before, after), name=name, repro=name, mistake=mistake)
 
 
 def answer(*models: Own, finding: str = "good3") -> Upgrade:
@@ -72,20 +75,13 @@ def test_each_answers_for_itself_and_the_findings_are_notes() -> None:
     assert [m.decision for m in upgrade.models] == [GO, DONT, DONT, ENOUGH]
     assert {r.topic for r in upgrade.reasons if r.weight is Weight.AGAINST} == {"worse", "gone"}
     assert {f.weight for f in upgrade.findings} == {Weight.NOTE}, "models are the better evidence"
-    assert "sdpa-scale" in {r.topic for r in upgrade.reasons}, (
-        "a finding that gets worse is told all the same"
-    )
+    assert "sdpa-scale" in {r.topic for r in upgrade.reasons}, "one that gets worse is told all the same"
     assert answer(model("good"), finding="bad3").decision is GO
-    assert upgrade.summary == (
-        "1 of 4 models can move to 10.8.0; don't move worse, gone; too little is known of silent."
-    )
-
-
-def test_how_a_model_is_known_is_told() -> None:
-    upgrade = answer(model("good"), model("silent", "good3", "unknown"))
-    assert [(r.topic, r.known) for r in upgrade.reasons if r.weight is not Weight.NOTE] == [
-        ("silent", "none"), ("your model", "measured"),
-    ]  # fmt: skip
+    told = "1 of 4 models can move to 10.8.0; don't move worse, gone; too little is known of silent."
+    assert upgrade.summary == told
+    unknown = answer(model("good"), model("silent", "good3", "unknown")).reasons
+    known = {r.topic: r.known for r in unknown if r.weight is not Weight.NOTE}
+    assert known == {"silent": "none", "your model": "measured"}
 
 
 def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
@@ -105,15 +101,12 @@ def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
 @pytest.mark.parametrize(("number", "since"), [(60, False), (60, True), (11, True), (2, True)])
 def test_models_fit_on_a_screen_with_their_reasons(width: int, number: int, since: bool) -> None:
     states = ["bad3", "good3", "unknown", Cause.UNSUPPORTED_BY_VERSION.value]
-    models = [
-        model(f"model-{n:02}-of-a-long-name-{n:02}", states[n % 4], states[n % 4]) for n in range(number)
-    ]
-    upgrade = answer(*models)
+    names = [f"model-{n:02}-of-a-long-name-{n:02}" for n in range(number)]
+    upgrade = answer(*(model(name, states[n % 4], states[n % 4]) for n, name in enumerate(names)))
     command = "nox -s upgrade -- " + " ".join(f"--models folder/of/models-{n:02}.yaml" for n in range(30))
     news = Baseline(file="accepted.json", new=tuple(f"model-{n}: it is worse now" for n in range(30)))
-    upgrade = replace(
-        upgrade, baseline=news if since else None, lacking=(Lacking(what="a", command=command),) * 3
-    )
+    lacking = (Lacking(what="a", command=command),) * 3
+    upgrade = replace(upgrade, baseline=news if since else None, lacking=lacking)
     lines = render_screen(upgrade, width).splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= width
@@ -137,14 +130,6 @@ def test_a_column_is_whole_or_said_to_be_left_out(width: int) -> None:
     assert text.count("2.00×") == text.count(" ! ") - 1 == 2 * (4 - len(left))
 
 
-def refused(before: str, after: str, reference: str) -> Upgrade:
-    mine = model("m", CRASHED, CRASHED)
-    (line,) = mine.section.cases
-    sides = (replace(line.before, reason=before), replace(line.after, reason=after))
-    line = replace(line, before=sides[0], after=sides[1])
-    return answer(replace(mine, section=replace(mine.section, cases=(line,), reference=reference)))
-
-
 SHAPE = "input x: the engine does not take the shape [3]; it was built for [2]"
 
 
@@ -158,7 +143,11 @@ SHAPE = "input x: the engine does not take the shape [3]; it was built for [2]"
     ],
 )
 def test_inputs_that_nobody_takes_are_a_mistake(before: str, after: str, reference: str, code: int) -> None:
-    upgrade = refused(before, after, reference)
+    mine = model("m", CRASHED, CRASHED)
+    (line,) = mine.section.cases
+    sides = (replace(line.before, reason=before), replace(line.after, reason=after))
+    line = replace(line, before=sides[0], after=sides[1])
+    upgrade = answer(with_parts(mine, cases=(line,), reference=reference))
     assert upgrade.exit_code == code
     assert ("its inputs are refused by both versions" in upgrade.models[0].mistake) is (code == 2)
 
@@ -186,16 +175,8 @@ def test_what_was_accepted_is_no_reason_to_stop(tmp_path: Path) -> None:
     assert "DON'T  (exit code 0: no worse than accepted)" in render_text(passed)
 
 
-def with_parts(mine: Own, **parts: Any) -> Own:
-    return replace(mine, section=replace(mine.section, **parts))
-
-
-def accepted_by_script(mine: Own) -> Own:
-    (line,) = mine.section.cases
-    line = replace(line, after=replace(line.after, builds=3))
-    return with_parts(mine, cases=(line,), check=CheckOutcome(script="accept.py", passed=True))
-
-
+SILENT = model("m", "good3", "void")
+THRICE = replace(SILENT.section.cases[0], after=replace(SILENT.section.cases[0].after, builds=3))
 NODE = FactLine(topic="Resize ×1 (up)", text="ignored; new at 10.8.0", weight=Weight.AGAINST)
 
 
@@ -207,7 +188,7 @@ NODE = FactLine(topic="Resize ×1 (up)", text="ignored; new at 10.8.0", weight=W
             model("m", "good3", "unknown"), with_parts(model("m", "good3", "unknown"), nodes=(NODE,)),
             ("m: Resize ×1 (up): ignored; new at 10.8.0",),
         ),
-        (model("m"), accepted_by_script(model("m", "good3", "void")), ()),
+        (model("m"), with_parts(SILENT, cases=(THRICE,), check=CheckOutcome(script="a.py", passed=True)), ()),
     ],
 )  # fmt: skip
 def test_what_an_answer_hangs_on_is_new(was: Own, now: Own, new: tuple[str, ...], tmp_path: Path) -> None:
@@ -226,9 +207,7 @@ def test_code_that_cannot_be_checked_is_new(tmp_path: Path) -> None:
 
 def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
     fast, slow = (Entries([timed(OLD_CELL, (1.0,) * 3), timed(NEW_CELL, (t,) * 3)]) for t in (1.0, 2.0))
-    quick = model("m")
-    section = replace(quick.section, repro=OLD_CELL.repro.id)
-    quick = replace(quick, entries=fast, limit=1.1, section=section)
+    quick = replace(with_parts(model("m"), repro=OLD_CELL.repro.id), entries=fast, limit=1.1)
     now = answer(replace(quick, entries=slow), model("odd", mistake="gone"))
     assert now.models[0].decision is DONT
     since = compare_with(now, accepted(tmp_path, quick))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 import pytest
@@ -26,16 +27,13 @@ GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks":
 
 def timed(cell: Cell, latencies: Sequence[float], gpu: dict[str, Any] | None = None, **engine: Any) -> Entry:
     """An entry of one record whose engines took so many milliseconds."""
-    made = make_entry(cell, 1.0, others=[1.0] * (len(latencies) - 1))
-    record = make_record(cell, 1.0, others=[1.0] * (len(latencies) - 1), gpu=gpu or GPU)
-    data = dict(record.data)
+    others = [1.0] * (len(latencies) - 1)
+    made = make_record(cell, 1.0, others=others, gpu=gpu or GPU)
     engines = [{"run_ms": value, "clocks": {"sm_mhz": 1980}, **engine} for value in latencies]
-    if "builds" in data:
-        data["builds"] = [{**b, "engine": e} for b, e in zip(data["builds"], engines, strict=True)]
-    else:
-        data["engine"] = engines[0]
-    record = record_from(data, record.file)
-    return replace(made, record=record, records=(record,))
+    builds = [{**build, "engine": e} for build, e in zip(made.data.get("builds", ()), engines, strict=False)]
+    more: dict[str, Any] = {"builds": builds} if builds else {"engine": engines[0]}
+    record = record_from({**made.data, **more}, made.file)
+    return replace(make_entry(cell, 1.0, others=others), record=record, records=(record,))
 
 
 def compare(old: Entry, new: Entry) -> list[PerformanceLine]:
@@ -46,42 +44,31 @@ CASE = make_repro(make_case())
 OLD_CELL, NEW_CELL = make_cell(CASE, version=OLD), make_cell(CASE, version=NEW)
 
 
-def test_a_figure_has_median_spread_and_ratio() -> None:
-    (line,) = compare(timed(OLD_CELL, (1.0, 1.1, 1.2)), timed(NEW_CELL, (2.0, 2.2, 2.6)))
-    assert line.before == Spread(median=1.1, low=1.0, high=1.2, count=3)
-    assert (line.measure, line.unit, line.ratio, line.told_apart) == ("latency", "ms", 2.0, True)
+ONE, TWO, SLOW = (1.0,) * 3, (2.0,) * 3, (2.0, 2.2, 2.6)
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [((1.0, 1.1), (2.0, 2.2, 2.6)), ((1.0,), (9.0,)), ((1.0, 1.1, 2.1), (2.0, 2.2, 2.6))]
-)
-def test_few_or_overlapping_are_not_told_apart(before: tuple[float, ...], after: tuple[float, ...]) -> None:
-    (line,) = compare(timed(OLD_CELL, before), timed(NEW_CELL, after))
-    assert line.ratio is not None
-    assert (line.told_apart, line.p_value) == (False, None)
-    assert bool(line.why_not) is (min(len(before), len(after)) < 3), "too few engines is a reason"
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
+    ("before", "after", "gpu", "clock", "told_apart", "why"),
     [
-        ({"driver": "535.1"}, "driver 580.1 against 535.1"),
-        ({"clocks": {"power_limit_w": 350.0}}, "power limit 700 W against 350 W"),
+        ((1.0, 1.1, 1.2), SLOW, {}, 1980, True, ""), (ONE, TWO, {}, 1900, True, ""),
+        ((1.0, 1.1, 2.1), SLOW, {}, 1980, False, ""),  # the spreads overlap
+        ((1.0, 1.1), SLOW, {}, 1980, False, "2 and 3 engines, 3 a side are needed"),
+        ((1.0,), (9.0,), {}, 1980, False, "1 and 1 engines, 3 a side are needed"),
+        (ONE, TWO, {"driver": "535.1"}, 1980, False, "driver 580.1 against 535.1"),
+        (ONE, TWO, {"clocks": {"power_limit_w": 350.0}}, 1980, False, "power limit 700 W against 350 W"),
+        (ONE, TWO, {}, 1200, False, "SM clock 1980 MHz against 1200 MHz"),
     ],
-)
-def test_what_was_measured_under_other_conditions_is_not_compared(change: dict[str, Any], why: str) -> None:
-    (line,) = compare(timed(OLD_CELL, (1.0, 1.0, 1.0)), timed(NEW_CELL, (2.0, 2.0, 2.0), {**GPU, **change}))
-    assert (line.why_not, line.told_apart) == (why, False)
-
-
-@pytest.mark.parametrize(
-    ("clock", "why"), [(1980, ""), (1900, ""), (1200, "SM clock 1980 MHz against 1200 MHz")]
-)
-def test_the_clocks_under_load_are_told_and_compared(clock: int, why: str) -> None:
-    before = timed(OLD_CELL, (1.0, 1.0, 1.0), clocks={"sm_mhz": 1980})
-    (line,) = compare(before, timed(NEW_CELL, (2.0, 2.0, 2.0), clocks={"sm_mhz": clock}))
-    assert (line.why_not, line.told_apart) == (why, not why)
-    assert f"SM 1980 MHz → {clock} MHz" in line.clocks
+)  # fmt: skip
+def test_a_figure_and_when_it_is_told_apart(
+    before: Any, after: Any, gpu: dict[str, Any], clock: int, told_apart: bool, why: str
+) -> None:
+    new = timed(NEW_CELL, after, {**GPU, **gpu}, clocks={"sm_mhz": clock})
+    (line,) = compare(timed(OLD_CELL, before), new)
+    middle = median(before)
+    assert line.before == Spread(median=middle, low=min(before), high=max(before), count=len(before))
+    assert (line.measure, line.unit, line.ratio) == ("latency", "ms", median(after) / middle)
+    assert (line.told_apart, line.p_value is not None, line.why_not) == (told_apart, told_apart, why)
+    assert f"SM 1980 MHz → {clock} MHz" in line.clocks or clock == 1980
 
 
 def test_every_measure_and_the_latency_over_many_runs_where_both_have_it() -> None:
@@ -97,7 +84,7 @@ def test_every_measure_and_the_latency_over_many_runs_where_both_have_it() -> No
 def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> None:
     facts: dict[str, Any] = {"clocks": None, "build_seconds": 1.0, "engine_bytes": 10}
     slow = timed(NEW_CELL, (9.0, 9.0, 9.0), build_seconds=9.0, engine_bytes=90)
-    lines = {line.measure: line for line in compare(timed(OLD_CELL, (1.0, 1.0, 1.0), **facts), slow)}
+    lines = {line.measure: line for line in compare(timed(OLD_CELL, ONE, **facts), slow)}
     unknown = "clocks under load not recorded"
     why_not = {"latency": unknown, "build time": unknown, "engine size": ""}
     assert {name: line.why_not for name, line in lines.items()} == why_not
@@ -108,12 +95,8 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
 def test_a_size_and_a_build_time_must_cost_something(megabytes: float, seconds: float, beyond: bool) -> None:
     def engines(cell: Cell, times: float) -> Entry:
         size = int(times * megabytes * 2**20)
-        facts: dict[str, Any] = {
-            "build_seconds": times * seconds,
-            "engine_bytes": size,
-            "device_memory_bytes": size,
-        }
-        return timed(cell, (1.0, 1.0, 1.0), **facts)
+        more: dict[str, Any] = {"engine_bytes": size, "device_memory_bytes": size}
+        return timed(cell, ONE, build_seconds=times * seconds, **more)
 
     _, *lines = compare(engines(OLD_CELL, 1), engines(NEW_CELL, 2))
     assert [line.measure for line in lines] == ["build time", "engine size", "device memory"]
@@ -124,7 +107,7 @@ def test_end_to_end_latency_and_throughput_are_compared_as_latency_is() -> None:
     def engines(cell: Cell, ms: float, batch: float = 8) -> Entry:
         quantiles = {"median_ms": ms, "low_ms": ms, "high_ms": ms}
         facts: dict[str, Any] = {"end_to_end": quantiles, "end_to_end_graph": quantiles}
-        return timed(cell, (1.0, 1.0, 1.0), throughput={**quantiles, "batch": batch}, **facts)
+        return timed(cell, ONE, throughput={**quantiles, "batch": batch}, **facts)
 
     _, *lines = compare(engines(OLD_CELL, 4.0), engines(NEW_CELL, 8.0))
     assert [(line.measure, line.ratio, line.beyond_limit) for line in lines] == [
@@ -151,13 +134,13 @@ def test_end_to_end_latency_and_throughput_are_compared_as_latency_is() -> None:
 def test_what_the_probe_could_not_time_is_told_with_its_reason() -> None:
     why = {"end_to_end_graph": "no CUDA graph: a loop", "throughput": "no throughput: out of memory"}
     quantiles = {"median_ms": 2.0, "low_ms": 2.0, "high_ms": 2.0}
-    before = timed(OLD_CELL, (1.0, 1.0, 1.0), end_to_end_graph=quantiles)
-    _, graph, throughput = compare(before, timed(NEW_CELL, (1.0, 1.0, 1.0), not_timed=why))
+    before = timed(OLD_CELL, ONE, end_to_end_graph=quantiles)
+    _, graph, throughput = compare(before, timed(NEW_CELL, ONE, not_timed=why))
     assert (graph.why_not, graph.ratio) == (f"{NEW}: no CUDA graph: a loop", None)
     assert graph.before is not None
     assert (graph.before.median, graph.after, throughput.before) == (2.0, None, None)
     assert throughput.why_not == f"{NEW}: no throughput: out of memory"
-    upgrade = decide(ask([before, timed(NEW_CELL, (1.0, 1.0, 1.0), not_timed=why)]))
+    upgrade = decide(ask([before, timed(NEW_CELL, ONE, not_timed=why)]))
     assert upgrade.decision is Decision.GO
     assert f"1 not comparable: {NEW}: no CUDA graph: a loop" in " ".join(render_text(upgrade).split())
 
@@ -169,7 +152,7 @@ def test_what_is_no_figure_is_left_out(odd: object) -> None:
 
 @pytest.mark.parametrize(("after", "told"), [(1.09, False), (1.11, True), (3.0, True), (0.5, False)])
 def test_a_slower_case_is_a_note_and_a_slower_model_is_not_to_be_moved(after: float, told: bool) -> None:
-    entries = [timed(OLD_CELL, (1.0, 1.0, 1.0)), timed(NEW_CELL, (after, after, after))]
+    entries = [timed(OLD_CELL, ONE), timed(NEW_CELL, (after, after, after))]
     upgrade = decide(ask(entries))
     assert upgrade.decision is Decision.GO
     notes = [reason for reason in upgrade.reasons if reason.topic == "performance"]
@@ -198,7 +181,7 @@ def test_slow_cases_of_which_some_were_measured_by_turns_are_told_from_the_other
 
 
 def test_a_slowdown_that_is_not_comparable_is_told_beside_go() -> None:
-    upgrade = decide(ask([timed(OLD_CELL, (1.0, 1.0, 1.0), clocks=None), timed(NEW_CELL, (3.0, 3.0, 3.0))]))
+    upgrade = decide(ask([timed(OLD_CELL, ONE, clocks=None), timed(NEW_CELL, (3.0, 3.0, 3.0))]))
     assert upgrade.decision is Decision.GO
     assert "not comparable, most sdpa-scale/" in upgrade.summary
     assert "(3.00× as much): clocks under load not recorded" in upgrade.summary
