@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from upgrades import FLOOR, NEW, OLD, answer, ask, entries_for, own
@@ -55,65 +56,45 @@ SAME, OTHER = difference("idx", 0.0, integers=True), difference("idx", 1.0, inte
 FLOATS = difference("y", 0.0, integers=False)
 
 
-def silent(
-    reason: str, floors: float | None, differences: tuple[Difference, ...], unit: str = "floors",
-    integers: tuple[Integers, ...] = (),
-) -> Upgrade:  # fmt: skip
-    """The report on a model that says nothing for a reason; its output y is so many floors off."""
+TIES = Integers(output="idx", version=NEW, count=9, differ=3, beyond=0)
+WORSE, BEFORE = replace(TIES, beyond=1), replace(TIES, version=OLD)
+FIGURE = SampleFigure(
+    output="y", version=NEW, unit="floors", median=0, p90=0, worst=3.0, worst_sample=0, samples=1
+)
+NEAR, FAR, RELATIVE = FIGURE, replace(FIGURE, worst=5.0), replace(FIGURE, worst=0.1, unit="relative L2 error")
+HIDDEN = f"the noise floor 1 is above 0.1: {HIDES}"
+BOTH, GO, ENOUGH = (SAME, FLOATS), Decision.GO, Decision.NOT_ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("differences", "figure", "reason", "integers", "decision"),
+    [
+        # what is equal at both versions: the move does not change it
+        ((SAME,), None, NO_FLOOR, (), GO), ((OTHER,), None, NO_FLOOR, (), ENOUGH),
+        ((FLOATS,), None, NO_FLOOR, (), ENOUGH), (BOTH, None, NO_FLOOR_OF, (), ENOUGH),
+        (BOTH, NEAR, NO_FLOOR_OF, (), GO), (BOTH, FAR, NO_FLOOR_OF, (), ENOUGH),
+        (BOTH, NEAR, "the noise floor 0.5 is above 0.1", (), ENOUGH),
+        # a tie's floor is as large as the integer and hides all: what noise explains is found without it
+        (BOTH, NEAR, HIDDEN, (TIES,), GO), (BOTH, FAR, HIDDEN, (TIES,), ENOUGH),
+        (BOTH, RELATIVE, HIDDEN, (TIES,), ENOUGH),  # it is the floor of y that hides
+        (BOTH, NEAR, HIDDEN, (WORSE, replace(WORSE, version=OLD)), ENOUGH),
+        (BOTH, NEAR, HIDDEN, (WORSE, BEFORE), Decision.DONT),
+        (BOTH, NEAR, HIDDEN, (replace(TIES, beyond=2), BEFORE), Decision.DONT),
+        (BOTH, NEAR, HIDDEN, (), ENOUGH),  # nobody has held them against the reference
+    ],
+)  # fmt: skip
+def test_integers_are_evidence_where_they_are_equal_or_ties(
+    differences: Any, figure: SampleFigure | None, reason: str, integers: Any, decision: Decision
+) -> None:
+    """Of a model that says nothing for a reason."""
     mine = own("void", "void", differences=differences)
     (line,) = mine.section.cases
     line = replace(line, after=replace(line.after, reason=reason, builds=3))
-    figure = SampleFigure(
-        output="y", version=NEW, unit=unit, median=0, p90=0, worst=floors or 0, worst_sample=0, samples=1
-    )
-    samples = (figure,) if floors else ()
-    return answer(
-        replace(mine, section=replace(mine.section, cases=(line,), samples=samples, integers=integers))
-    )
-
-
-@pytest.mark.parametrize(
-    ("differences", "floors", "reason", "decision"),
-    [
-        ((SAME,), None, NO_FLOOR, Decision.GO), ((OTHER,), None, NO_FLOOR, Decision.NOT_ENOUGH),
-        ((FLOATS,), None, NO_FLOOR, Decision.NOT_ENOUGH),
-        ((SAME, FLOATS), None, NO_FLOOR_OF, Decision.NOT_ENOUGH),
-        ((SAME, FLOATS), 3.0, NO_FLOOR_OF, Decision.GO),
-        ((SAME, FLOATS), 5.0, NO_FLOOR_OF, Decision.NOT_ENOUGH),
-        ((SAME, FLOATS), 3.0, "the noise floor 0.5 is above 0.1", Decision.NOT_ENOUGH),
-    ],
-)  # fmt: skip
-def test_integers_that_are_equal_at_both_versions_are_evidence(
-    differences: tuple[Difference, ...], floors: float | None, reason: str, decision: Decision
-) -> None:
-    """What says nothing against the reference says this much: the move does not change it."""
-    upgrade = silent(reason, floors, differences)
+    parts = {"cases": (line,), "samples": (figure,) if figure else (), "integers": integers}
+    upgrade = answer(replace(mine, section=replace(mine.section, **parts)))
     assert upgrade.decision is decision
     told = any("idx: equal at both versions" in reason.text for reason in upgrade.reasons)
-    assert told is (decision is Decision.GO)
-
-
-TIES = Integers(output="idx", version=NEW, count=9, differ=3, beyond=0)
-
-
-@pytest.mark.parametrize(
-    ("integers", "unit", "floors", "decision"),
-    [
-        ((TIES,), "floors", 3.0, Decision.GO),
-        ((TIES,), "floors", 5.0, Decision.NOT_ENOUGH),
-        ((TIES,), "relative L2 error", 0.1, Decision.NOT_ENOUGH),  # it is the floor of y that hides
-        ((replace(TIES, beyond=1), replace(TIES, beyond=1, version=OLD)), "floors", 3.0, Decision.NOT_ENOUGH),
-        ((replace(TIES, beyond=1), replace(TIES, version=OLD)), "floors", 3.0, Decision.DONT),
-        ((replace(TIES, beyond=2), replace(TIES, version=OLD)), "floors", 3.0, Decision.DONT),
-        ((), "floors", 3.0, Decision.NOT_ENOUGH),  # nobody has held them against the reference
-    ],
-)
-def test_ties_of_integers_are_evidence_beside_outputs_within_their_floors(
-    integers: tuple[Integers, ...], unit: str, floors: float, decision: Decision
-) -> None:
-    """A tie's floor is as large as the integer and hides all; what noise explains is found without it."""
-    reason = f"the noise floor 1 is above 0.1: {HIDES}"
-    assert silent(reason, floors, (SAME, FLOATS), unit, integers).decision is decision
+    assert told is (decision is GO and not integers)
 
 
 @pytest.mark.parametrize(
@@ -158,9 +139,7 @@ def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, 
     assert upgrade.decision is decision
     assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
     first = "change your code first (exit code 11), the first line in run.py:7"
-    assert (upgrade.exit_code == 11, first in told(upgrade)) == (
-        (True, True) if GONE in section.uses else (False,) * 2
-    )
+    assert (upgrade.exit_code == 11) is (first in told(upgrade)) is (GONE in section.uses)
 
 
 def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
