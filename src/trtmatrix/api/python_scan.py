@@ -45,7 +45,8 @@ def scan_python(names: Names, pages: Sequence[Page]) -> list[tuple[str, str]]:
             with contextlib.suppress(*UNREADABLE):  # it is told below
                 asking[page.file] = PythonFile(page, names, shared)
     for file in [*asking.values()] * 2:  # the second time with names that others have from others
-        shared |= file.guards.exports()
+        with contextlib.suppress(RecursionError):
+            shared |= file.guards.exports()
     for page in pages:
         try:
             (asking.pop(page.file, None) or PythonFile(page, names, shared)).scan()

@@ -17,6 +17,8 @@ WIDTH = 98
 """Columns; an upgrade report indents them by two."""
 BY_NAME = "searched by name only"
 """How the scan begins to say that files of a language were not read."""
+LEFT_OUT = "left out"
+"""How it begins to say that a folder is no code of the user's."""
 Line = tuple[int, str]
 """How far a line is indented, and its text, of any length."""
 
@@ -26,13 +28,13 @@ ROOT = "%SRCROOT%"
 
 
 def count_uses(section: ApiSection) -> str:
-    """Say how many uses must change, should, and are only possible; never 0 where C++ was not read."""
+    """Say how many uses must change, should, and are only possible; never 0 where code was not read."""
     named, must = named_uses(section), len(section.must_change)
     possible = sum(not use.sure for use in named)
     unread = [file for file, why in section.unread if why.startswith(BY_NAME)]
     head = f"{must} use{'s' * (must != 1)} must change"
-    if unread and not must:
-        head = "In what was read no use must change"
+    if not must and not all(why.startswith(LEFT_OUT) for _, why in section.unread):
+        head += " in what was read"
     tail = "".join(f"; {file} {BY_NAME}" for file in unread)
     files = f"{section.files} file{'s' * (section.files != 1)} looked at"
     return f"{head}, {len(named) - must - possible} should, {possible} possible ({files}{tail})"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from trtmatrix.api.report import count_uses
+from trtmatrix.api.report import LEFT_OUT, count_uses
 from trtmatrix.common.text import counted, join_some
 from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.factors import PASS_FACTOR
@@ -345,7 +345,7 @@ def _tell_code(question: Question) -> Iterator[FactLine]:
         text += f": change your code first (exit code 11), the first line in {first.file}:{first.line}"
     weight = Weight.WORKAROUND if sure else Weight.NOTE
     yield FactLine(topic=CODE, text=text, weight=weight, known="read", sources=surfaces)
-    if api.unread:
-        (file, why), number = api.unread[0], counted(len(api.unread), "file")
+    if unread := [(file, why) for file, why in api.unread if not why.startswith(LEFT_OUT)]:
+        (file, why), number = unread[0], counted(len(unread), "file")
         text = f"{number} could not be read, or not all of it, the first {file}: {why}"
         yield FactLine(topic=CODE, text=text)

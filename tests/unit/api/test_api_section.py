@@ -79,10 +79,15 @@ def test_nothing_found_is_said_and_behaviour_that_the_code_does_not_meet_is_not(
     assert "Plans (since 10.0): build them again [1]" in render_api_text(everywhere)
 
 
-def test_it_is_never_zero_where_cpp_was_seen_and_not_read() -> None:
+def test_it_is_never_zero_where_code_was_seen_and_not_read() -> None:
     text = render_api_text(section_of(use(GONE, 1, "a.cpp", why="searched by name only"), unread=(CPP,)))
-    assert text.startswith("In what was read no use must change, 0 should, 1 possible")
+    assert text.startswith("0 uses must change in what was read, 0 should, 1 possible")
     assert "3 C++ files searched by name only" in " ".join(text.split())
+    old, cache = ("old.py", "it does not parse as Python 3"), (".git", "left out: a cache")
+    assert count_uses(section_of(unread=(cache, old))).startswith(
+        "0 uses must change in what was read, 0 should"
+    )
+    assert count_uses(section_of(unread=(cache,))).startswith("0 uses must change, ")
 
 
 def test_a_version_without_a_surface_says_what_reads_it(tmp_path: Path) -> None:

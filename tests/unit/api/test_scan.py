@@ -298,6 +298,7 @@ def test_from_10_to_11() -> None:
     [
         ("a.py", "import tensorrt as trt\ntrt.Dims\nprint trt.Dims.num_bindings\n", "line 3"),
         ("a.py", "import tensorrt\nnum_bindings = " + "(" * 5000 + ")" * 5000, ""),
+        ("a.py", f"import tensorrt as trt\nv = a{'.a' * 1500}.__version__\n", "recursion"),
         ("a.ipynb", "{", "no notebook"),
         ("a.ipynb", '{"cells": [{"cell_type": "code", "source": "def f(:"}]}', "cell 1"),
     ],
