@@ -1,19 +1,25 @@
-"""The benchmarks of the verdicts and of speed: their intervals, pages, goals, and the engines made up."""
+"""The benchmarks of verdicts, speed and very many records: intervals, goals, made-up engines, memory."""
 
 from __future__ import annotations
 
+import json
 import math
+import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
 from bench.outcomes import RIGHT
 from bench.rates import interval
+from bench.records import make_records
 from bench.speed import __main__ as speed
 from bench.speed.page import render_page
 from bench.speed.rows import Goal, parse_rows
 from bench.verdicts import Judged, judge_group, missed_goals
 from benchmarks.test_calibration import groups
 
+from trtmatrix.judge.record import Pool, parse_record
+from trtmatrix.records.store import read_records
 from trtmatrix.suite.model import Verdict
 
 WRONG_SCALE = "controls:graph=wrong-scale precision=tf32"
@@ -65,8 +71,7 @@ def test_a_small_blind_run_misses_no_goal() -> None:
     judged = judge_group(groups()[WRONG_SCALE], [SEED], 4)
     assert len(judged) == 8
     right = [one for one in judged if one.label == RIGHT]
-    assert [one.size for one in right] == [0.0] * 4
-    assert {one.verdict for one in right} == {Verdict.PASS.value}
+    assert [(one.size, one.verdict) for one in right] == [(0.0, Verdict.PASS.value)] * 4
     assert len({one.member for one in right}) > 1
     wrong = [one for one in judged if one.label != RIGHT]
     assert all(one.size > 0 for one in wrong)
@@ -92,3 +97,32 @@ def test_a_goal_holds_at_its_limit_and_never_for_what_is_no_number(
 def test_the_kept_page_is_that_of_the_kept_figures() -> None:
     rows = parse_rows(speed.JSON.read_text(encoding="utf-8"))
     assert speed.PAGE.read_text(encoding="utf-8") == render_page(rows, speed.NEEDS)
+
+
+PUBLISHED = sorted((Path(__file__).parents[3] / "results").glob("nvidia-*/*/*/*/*.json"))
+
+
+def test_a_published_record_says_the_same_from_a_pool_and_by_itself() -> None:
+    assert len(PUBLISHED) > 500
+    pool = Pool(lambda file: json.loads(Path(file).read_text(encoding="utf-8")))
+    for path in PUBLISHED[::7]:
+        content = path.read_bytes()
+        small, whole = parse_record(content, str(path), pool), parse_record(content, str(path))
+        # NaN, which an engine may give, equals nothing.
+        assert repr((small, small.builds, small.engines)) == repr((whole, whole.builds, whole.engines))
+        assert small.data == whole.data == json.loads(content)
+
+
+def test_a_stored_record_takes_little_memory(tmp_path: Path) -> None:
+    """It is unpacked only where it counts."""
+    make_records(tmp_path, 60)
+    read_records(tmp_path)  # what is made once
+    tracemalloc.start()
+    try:
+        stored = read_records(tmp_path)
+        held = tracemalloc.get_traced_memory()[0] / len(stored)
+    finally:
+        tracemalloc.stop()
+    size = sum(Path(item.record.file).stat().st_size for item in stored) / len(stored)
+    assert size > 4000
+    assert held < 3000, "with its data a record takes ten times as much"

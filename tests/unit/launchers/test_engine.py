@@ -171,14 +171,11 @@ NEW_PODMAN = {**PODMAN, "ServerVersion": "5.4.0"}
 WAYS: dict[str, tuple[dict[str, Any], dict[str, str], GpuAccess | None]] = {
     "the toolkit": ({"Runtimes": {"nvidia": {}, "runc": {}}}, {}, GpuAccess.TOOLKIT),
     "the toolkit's hook": ({}, {"../nvidia-container-runtime-hook": ""}, GpuAccess.TOOLKIT),
-    "CDI of Docker 28.3": (
-        {"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]}, {}, GpuAccess.CDI,
-    ),
+    "CDI of Docker 28.3": ({"DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, {}, GpuAccess.CDI),
     "CDI of Docker 26": ({"CDISpecDirs": ["none", "specs"]}, YAML, GpuAccess.CDI),
     "CDI in JSON": ({"CDISpecDirs": ["specs"]}, {"nvidia.json": GPUS}, GpuAccess.CDI),
-    "CDI of others": (
-        {"CDISpecDirs": ["specs"], "DiscoveredDevices": [{"ID": "vendor.com/net=0"}]}, {"v.json": "{}"}, None,
-    ),
+    "CDI's file of others": ({"CDISpecDirs": ["specs"]}, {"v.json": "{}"}, None),
+    "CDI's device of others": ({"DiscoveredDevices": [{"ID": "vendor.com/net=0"}]}, {}, None),
     "an engine that says nothing": ({}, {}, None),
     "Podman that takes CDI over its socket": (NEW_PODMAN, YAML, GpuAccess.CDI),
     "Podman that does not yet": ({**PODMAN, "ServerVersion": "5.3.2"}, YAML, None),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
-import docker
 import docker.errors
 import pytest
 from builders import make_cell, make_version
@@ -21,6 +21,7 @@ from trtmatrix.suite.plan import Keep, Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
+LAUNCH = Launch(version=VERSION, gpu=CPU, cells=(), pull=True)
 
 
 class StandInEngine:
@@ -49,45 +50,28 @@ class StandInEngine:
         self.here.add(image)
 
 
-def as_client(engine: StandInEngine) -> docker.DockerClient:
-    return cast("docker.DockerClient", engine)
-
-
-def launch() -> Launch:
-    return Launch(version=VERSION, gpu=CPU, cells=(), pull=True)
-
-
-def make_images(told: list[str]) -> Images:
-    return Images(puller=Puller(pull_note=lambda *what: told.append(str(what)), note=told.append))
-
-
 def test_launches_that_want_one_image_share_one_pull() -> None:
-    engine, told = StandInEngine(), list[str]()
-    images, ids = make_images(told), list[str]()
-    threads = [
-        threading.Thread(target=lambda: ids.append(images.make_ready(launch(), as_client(engine))))
-        for _ in range(3)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert ids == [f"sha256:{IMAGE}"] * 3
-    assert engine.pulls == 1
+    engine: Any = StandInEngine()
+    told = list[str]()
+    images = Images(puller=Puller(pull_note=lambda *what: told.append(str(what)), note=told.append))
+    with ThreadPoolExecutor(3) as threads:
+        ids = list(threads.map(lambda _: images.make_ready(LAUNCH, engine), range(3)))
+    assert (ids, engine.pulls) == ([f"sha256:{IMAGE}"] * 3, 1)
     assert told == [str((IMAGE, "a1 Downloading", 1, 2))]
 
 
 def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() -> None:
-    engine, told = StandInEngine("here:1"), list[str]()
+    engine: Any = StandInEngine("here:1")
+    told = list[str]()
     first, second, third, old = (
-        replace(launch(), version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),))
+        replace(LAUNCH, version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),))
         for name in ("a:1", "b:1", "c:1", "here:1")
     )
     images = Images(puller=Puller(pull_note=lambda *_: None, note=told.append), keep=Keep.NONE)
     images.expect([first, second, third, old, first])
     for each in (first, second, old):
-        images.make_ready(each, as_client(engine))
-    waiting = threading.Thread(target=images.make_ready, args=(third, as_client(engine)))
+        images.make_ready(each, engine)
+    waiting = threading.Thread(target=images.make_ready, args=(third, engine))
     waiting.start()
     images.ended(first)
     images.ended(old)
