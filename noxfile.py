@@ -42,9 +42,12 @@ def _versions() -> list[str]:
     try:
         entries = yaml.safe_load(Path("matrix.yaml").read_text(encoding="utf-8"))["versions"]
         return [str(entry["version"]) for entry in entries]
-    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+    except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError) as error:
         print(f"noxfile: matrix.yaml lists no versions: {error}", file=sys.stderr)
         return []
+
+
+VERSIONS = _versions()
 
 
 def _tell_of_the_dashes() -> None:
@@ -110,7 +113,7 @@ def matrix(session: nox.Session) -> None:
 
 
 @nox.session
-@nox.parametrize("version", _versions(), ids=_versions())
+@nox.parametrize("version", VERSIONS, ids=VERSIONS)
 def version(session: nox.Session, version: str) -> None:
     """Run one version: nox -s "version(10.7.0)"."""
     _call(session, "run", "--trt", version, *session.posargs)

@@ -137,10 +137,11 @@ def test_a_benchmark_that_is_not_there_is_told_with_those_that_are() -> None:
     assert not {"groups", "registry", "throttle"} & set(known)
 
 
-def test_a_broken_matrix_does_not_break_the_door(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["versions: [\n", "schema: 2020-13-45\n"])
+def test_a_broken_matrix_does_not_break_the_door(text: str, tmp_path: Path) -> None:
     noxfile = tmp_path / "noxfile.py"
     noxfile.write_text((ROOT / "noxfile.py").read_text())
-    (tmp_path / "matrix.yaml").write_text("versions: [\n")
+    (tmp_path / "matrix.yaml").write_text(text)
     done = subprocess.run(
         [sys.executable, "-m", "nox", "-f", str(noxfile), "-l"], capture_output=True, text=True, check=False
     )
