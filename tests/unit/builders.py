@@ -31,6 +31,10 @@ from trtmatrix.suite.repros import Case, Expectation, Figure, Repro, specified
 
 H200 = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", datacenter=True, driver="580.159", index=0)
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
+VERSION_OF = {
+    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
+    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
+}  # fmt: skip
 
 
 def make_version(name: str = "10.7.0", *, library: str | None = None, **facts: Any) -> Version:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from builders import make_case, make_cell, make_control, make_entry, make_expectation, make_repro
+from builders import VERSION_OF, make_case, make_cell, make_control, make_entry, make_expectation, make_repro
 
 from trtmatrix.judge.compare import OWN_MODEL, advise
 from trtmatrix.judge.controls import apply_controls
 from trtmatrix.judge.entry import Entry
 from trtmatrix.suite.cells import CONTROLS
-from trtmatrix.suite.model import Basis, Control, Evidence, Outcome, Product, Verdict
+from trtmatrix.suite.model import Control, Evidence, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Workaround
 
 COMMON = make_repro(
@@ -114,33 +114,19 @@ def test_a_control_that_says_nothing_is_a_surprise_unless_that_was_expected(case
 # Every surprise says what to do about it, in both directions.
 
 
-VERSIONS = {
-    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
-    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
-}  # fmt: skip
-CASE = make_case()
 WORKAROUNDS = tuple(Workaround(what="w", case=name) for name in ("a", "sdpa-tf32", "b", "c", "d"))
 
 
-def entry_of(
-    seen: Verdict,
-    expected: Verdict | None = None,
-    *,
-    control: Control | None = None,
-    basis: Basis = Basis.REPORTED,
-    evidence: Evidence = Evidence.MEASURED,
-    product: Product = Product.TENSORRT,
-    builds: int = 4,
-    workarounds: tuple[Workaround, ...] = WORKAROUNDS,
-) -> Entry:
+def entry_of(seen: Verdict, expected: Verdict | None = None, builds: int = 4, **fields: Any) -> Entry:
     """A measured entry with this verdict, where the repro expects another."""
-    said = [make_expectation(expected, "", basis=basis, product=product)] if expected else []
-    repro = make_repro(
-        replace(CASE, control=control), expectations=tuple(said), workarounds=workarounds
-    )  # fmt: skip
-    entry = make_entry(make_cell(repro, version=VERSIONS[product]), evidence=evidence)
+    product, evidence = (fields.pop(name, None) for name in ("product", "evidence"))
+    product = product or Product.TENSORRT
+    said = [make_expectation(expected, "", product=product)] if expected else []
+    more = {"workarounds": fields.pop("workarounds", WORKAROUNDS), "expectations": tuple(said)}
+    cell = make_cell(make_repro(make_case(**fields), **more), version=VERSION_OF[product])
     failed = {Verdict.FAIL: builds, Verdict.FLAKY: 1}.get(seen, 0)
-    return replace(entry, outcome=Outcome(verdict=seen, builds=builds, failed=failed))
+    outcome = Outcome(verdict=seen, builds=builds, failed=failed)
+    return replace(make_entry(cell, evidence=evidence or Evidence.MEASURED), outcome=outcome)
 
 
 @pytest.mark.parametrize("control", [None, *Control])

@@ -179,6 +179,9 @@ def test_what_a_shared_process_said_is_set_aside_and_told() -> None:
     assert "said FAIL; 3 engines built alone say PASS" in render_html([entry], generated="now")
     (told,) = json.loads(render_json([entry], generated="now"))["cells"]
     assert told["overruled"] == entry.overruled
+    older = at(1, confirms="r2", local=False, **ALONE)
+    (entry,) = make_entries([CELL], [at(2, 1373.0, **SHARED), older], {}, [])
+    assert (entry.record, entry.records) == (older.record, (older.record,)), "though the other is newer"
 
 
 @pytest.mark.parametrize("where", ["engine", "builds"])
@@ -193,12 +196,6 @@ def test_an_engine_that_another_cell_built_is_doubted_as_a_shared_process_is(whe
     assert is_shared(record_from(data))
 
 
-def test_what_was_set_aside_is_not_shown_though_it_is_the_newest_here() -> None:
-    again = at(1, confirms="r2", local=False, **ALONE)
-    (entry,) = make_entries([CELL], [at(2, 1373.0, **SHARED), again], {}, [])
-    assert (entry.record, entry.records) == (again.record, (again.record,))
-
-
 def test_what_was_executed_now_is_marked_and_an_exclusion_is_kept() -> None:
     reason = Excluded(cell=CELL, why=Exclusion.NO_ENGINE)
     (entry,) = make_entries([CELL], [at(1)], {}, [reason], frozenset({"r1"}))
@@ -211,6 +208,7 @@ SURPRISING = make_entry(value=9999.0)
 BROKEN = make_entry(ended=Cause.LAUNCHER_FAILED.value)
 OUT = make_unknown(excluded=Exclusion.IMAGE_NOT_PULLED)
 LACKING = make_unknown(excluded=Exclusion.COMPONENT_MISSING)
+ELSEWHERE_ONLY = make_unknown(excluded=Exclusion.OTHER_GPU)
 
 
 def companion(entry: Entry) -> Entry:
@@ -221,36 +219,28 @@ OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MA
 
 
 @pytest.mark.parametrize(
-    ("entries", "by_name", "gpu_here", "ran", "codes"),
+    ("entries", "given", "codes"),
     [
-        ([make_entry()], False, True, True, {OK}),
-        ([make_entry()], False, True, False, {OK, NOTHING}),
-        ([], False, False, False, {OK, NOTHING}),
-        ([SURPRISING, BROKEN], False, True, True, {OK, BAD, TROUBLE}),
-        ([make_entry(value=9999.0, evidence=Evidence.RECORDED)], False, False, True, {OK, NOTHING}),
-        ([make_entry(), make_entry(ended=Cause.CRASHED.value)], False, True, True, {OK}),
-        ([make_entry(ended=Cause.CRASHED.value)], False, True, True, {OK, TROUBLE}),
-        ([make_entry(), OUT], False, True, True, {OK}),
-        ([LACKING], True, True, False, {OK, TROUBLE, NOTHING}),
-        ([make_entry(make_cell(version="10.8.0")), LACKING], True, True, True, {OK, TROUBLE}),
-        ([OUT], False, True, False, {OK, TROUBLE, NOTHING}),
-        ([OUT], False, False, False, {OK, NOTHING}),
-        ([make_entry(), companion(OUT)], True, True, True, {OK}),
-        ([make_entry(), companion(SURPRISING)], True, True, True, {OK, BAD}),
-        ([OUT, companion(make_entry())], False, True, True, {OK, TROUBLE, NOTHING}),
+        ([make_entry()], "gpu_here ran", {OK}), ([make_entry()], "gpu_here", {OK, NOTHING}),
+        ([], "", {OK, NOTHING}), ([SURPRISING, BROKEN], "gpu_here ran", {OK, BAD, TROUBLE}),
+        ([make_entry(value=9999.0, evidence=Evidence.RECORDED)], "ran", {OK, NOTHING}),
+        ([make_entry(), make_entry(ended=Cause.CRASHED.value)], "gpu_here ran", {OK}),
+        ([make_entry(ended=Cause.CRASHED.value)], "gpu_here ran", {OK, TROUBLE}),
+        ([make_entry(), OUT], "gpu_here ran", {OK}),
+        ([LACKING], "by_name gpu_here", {OK, TROUBLE, NOTHING}),
+        ([make_entry(make_cell(version="10.8.0")), LACKING], "by_name gpu_here ran", {OK, TROUBLE}),
+        ([OUT], "gpu_here", {OK, TROUBLE, NOTHING}), ([OUT], "", {OK, NOTHING}),
+        ([make_entry(), companion(OUT)], "by_name gpu_here ran", {OK}),
+        ([make_entry(), companion(SURPRISING)], "gpu_here ran by_name", {OK, BAD}),
+        ([OUT, companion(make_entry())], "gpu_here ran", {OK, TROUBLE, NOTHING}),
+        # a GPU that is shown for its records alone was not asked for, unless it is named
+        ([make_entry(), ELSEWHERE_ONLY], "by_name gpu_here ran", {OK}),
+        ([make_entry(), ELSEWHERE_ONLY], "by_name gpu_here ran gpu_named", {OK, TROUBLE}),
     ],
-)
-def test_every_exit_code_that_applies_is_found(
-    entries: list[Entry], by_name: bool, gpu_here: bool, ran: bool, codes: set[ExitCode]
-) -> None:
-    assert exit_codes(entries, by_name=by_name, gpu_here=gpu_here, ran=ran) == codes
-
-
-@pytest.mark.parametrize(("gpu_named", "codes"), [(False, {OK}), (True, {OK, TROUBLE})])
-def test_a_gpu_shown_for_its_records_alone_was_not_asked_for(gpu_named: bool, codes: set[ExitCode]) -> None:
-    elsewhere = make_unknown(excluded=Exclusion.OTHER_GPU)
-    entries = [make_entry(), elsewhere]
-    assert exit_codes(entries, by_name=True, gpu_here=True, ran=True, gpu_named=gpu_named) == codes
+)  # fmt: skip
+def test_every_exit_code_that_applies(entries: list[Entry], given: str, codes: set[ExitCode]) -> None:
+    flags = {name: name in given.split() for name in ("by_name", "gpu_here", "ran", "gpu_named")}
+    assert exit_codes(entries, **flags) == codes
 
 
 def test_a_cell_that_was_to_run_again_and_was_refused_is_not_run() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_cell, make_record
+from builders import VERSION_OF, make_cell, make_record
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.text import to_json
@@ -109,17 +109,13 @@ def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
 # Records: strict JSON that reads as it was written, or is refused with the place.
 
 
-NAMES = {
-    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
-    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
-}  # fmt: skip
 TEXT = to_json(make_record(make_cell(), math.nan, detail="√ \u2028 \x1b[31m").data)
 
 
 @pytest.mark.parametrize("product", Product)
 @pytest.mark.parametrize("ended", ENDS)
 def test_a_record_of_every_product_and_end_reads_as_it_was_written(product: Product, ended: str) -> None:
-    record = make_record(make_cell(version=NAMES[product]), ended=ended, detail="why")
+    record = make_record(make_cell(version=VERSION_OF[product]), ended=ended, detail="why")
     again = parse_record(to_json(record.data), record.file)
     assert again == record
     assert (again.product, again.ended, again.cell) == (product, ended, record.cell)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from builders import (
+    VERSION_OF,
     make_case,
     make_cell,
     make_entry,
@@ -227,10 +228,6 @@ PAGES: dict[str, Callable[[Sequence[Entry]], str]] = {
     "markdown": render_markdown,
     "html": lambda entries: render_html(entries, generated=NOW),
 }
-VERSIONS = {
-    Product.TENSORRT: "10.7.0", Product.TENSORRT_RTX: "tensorrt-rtx-1.4",
-    Product.ONNXRUNTIME: "onnxruntime-1.31.1",
-}  # fmt: skip
 
 
 def of_verdict(verdict: Verdict) -> Entry:
@@ -261,7 +258,7 @@ SHOWN: list[tuple[Entry, str]] = [  # an entry, and what every page must say of 
     *((make_unknown(excluded=why), f"1 not run: {why.value}") for why in Exclusion),
     (make_unknown(excluded=Exclusion.UNSUPPORTED_GPU), NOT_SUPPORTED),
     *(
-        (make_entry(make_cell(version=VERSIONS[product])), f"1 {PRODUCT_NAMES[product]} cell")
+        (make_entry(make_cell(version=VERSION_OF[product])), f"1 {PRODUCT_NAMES[product]} cell")
         for product in Product
     ),
     *((of_basis(basis), f"FAIL ({basis.value}: a page)") for basis in Basis),
@@ -288,7 +285,7 @@ IN_JSON: list[tuple[Entry, str, str]] = [
     *((make_entry(ended=cause.value), "cause", cause.value) for cause in Cause),
     *((of_evidence(evidence), "evidence", evidence.value) for evidence in Evidence),
     *((make_entry(make_cell(case=make_case(control=kind))), "control", kind.value) for kind in Control),
-    *((make_entry(make_cell(version=VERSIONS[kind])), "product", kind.value) for kind in Product),
+    *((make_entry(make_cell(version=VERSION_OF[kind])), "product", kind.value) for kind in Product),
     *((make_unknown(excluded=why), "excluded", why.value) for why in Exclusion),
     *((of_basis(basis), "expected", basis.value) for basis in Basis),
 ]
