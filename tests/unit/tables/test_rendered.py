@@ -52,8 +52,13 @@ def markup(entries: tuple[Entry, ...]) -> str:
     return render_html(entries, plots, generated=NOW, again="nox -s report")
 
 
-def test_a_sample_as_page() -> None:
-    check_golden("report.html", body_of(markup(sample_entries())))
+def test_a_sample_in_every_format() -> None:
+    entries = sample_entries()
+    check_golden("report.html", body_of(markup(entries)))
+    check_golden("table.md", render_markdown(entries))
+    check_golden("table.txt", render_text(entries))
+    check_golden("table.json", render_json(entries, generated=NOW))
+    check_golden("table.xml", render_junit(entries))
 
 
 def test_texts_cannot_become_markup_of_the_page() -> None:
@@ -107,10 +112,6 @@ def test_latencies_are_of_several_runs_only_and_one_version_is_no_line() -> None
     assert make_plots(entries[:1], NOT_CALIBRATED) == ()
 
 
-def test_a_sample_as_markdown() -> None:
-    check_golden("table.md", render_markdown(sample_entries()))
-
-
 def test_texts_cannot_become_markup_of_markdown() -> None:
     repro = make_repro(make_case(), title="<img src=x> *a* [b](c) _d_ e_f", url="http://plain")
     entry = make_entry(make_cell(repro), ended="crashed", detail="see @someone `#1` <b>")
@@ -136,88 +137,38 @@ def test_long_lists_end_with_a_count_and_fit_a_comment() -> None:
     assert len(text) < 65_536
 
 
-def test_a_sample_as_text() -> None:
-    check_golden("table.txt", render_text(sample_entries()))
-
-
-def test_no_line_ends_in_a_space_where_a_long_word_is_broken() -> None:
-    entry = make_entry(make_cell(make_repro(make_case("x" * 90))), ended="crashed", detail="why " * 15)
-    lines = [line for width in range(60, 100) for line in render_text([entry], width=width).splitlines()]
-    assert [line for line in lines if line != line.rstrip()] == []
-
-
 def test_a_log_cannot_send_escapes_to_the_terminal() -> None:
     entry = make_entry(ended="crashed", detail="\x1b]0;owned\x07\x1b[2J")
     assert "\x1b" not in render_text([entry])
 
 
-def test_blocks_repeat_the_rows_and_no_column_is_lost() -> None:
-    repro = make_repro(make_case("a-case"))
-    names = [f"10.{minor}.0" for minor in range(20)]
-    lines = render_text([make_entry(make_cell(repro, version=name)) for name in names]).splitlines()
-    blocks = [line for line in lines if line.startswith("  a-case")]
-    assert len(blocks) == 3
-    assert sum(line.count("PASS¹ 175") for line in blocks) == 20
-    assert all(any(name in line.split() for line in lines) for name in names)
-
-
 # JSON for programs, JUnit for continuous integration.
 
 
-def test_json_sample() -> None:
-    check_golden("table.json", render_json(sample_entries(), generated=NOW))
-
-
-def test_junit_sample() -> None:
-    check_golden("table.xml", render_junit(sample_entries()))
-
-
-def parse_xml(entries: Sequence[Entry]) -> ET.Element:
-    """Render and read the bytes that a file would hold."""
-    return ET.fromstring(render_junit(entries).encode())  # noqa: S314 - our own text
-
-
 def only_case(entry: Entry) -> ET.Element:
-    """Return the one test case of an entry."""
-    (case,) = parse_xml([entry]).iter("testcase")
+    """Return the one test case of an entry, read from the bytes that a file would hold."""
+    (case,) = ET.fromstring(render_junit([entry]).encode()).iter("testcase")  # noqa: S314 - our own text
     return case
 
 
-def result_of(entry: Entry) -> str | None:
-    """Return what the test case of an entry ended in."""
-    tags = [child.tag for child in only_case(entry) if child.tag != "properties"]
-    assert len(tags) <= 1
-    return tags[0] if tags else None
+EXPECTED = make_cell(make_repro(expectations=(make_expectation(),)))
+ENDED: list[tuple[Entry, list[str]]] = [
+    *((make_entry(ended=cause.value), ["error" if cause.is_machinery else "skipped"]) for cause in Cause),
+    (make_entry(), []), (make_entry(ended="built"), []), (make_entry(value=1373.4), ["failure"]),
+    (make_entry(EXPECTED, 1373.4), []), (make_entry(make_cell(case=make_case(limits={}))), ["skipped"]),
+    (make_entry(value=1373.4, evidence=Evidence.RECORDED), ["skipped"]), (make_unknown(), ["skipped"]),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("cause", Cause)
-def test_only_trouble_with_the_machinery_is_an_error(cause: Cause) -> None:
-    assert result_of(make_entry(ended=cause.value)) == ("error" if cause.is_machinery else "skipped")
+def test_only_a_surprise_measured_here_fails_and_only_trouble_with_the_machinery_is_an_error() -> None:
+    for entry, tags in ENDED:
+        assert [child.tag for child in only_case(entry) if child.tag != "properties"] == tags, entry
 
 
-@pytest.mark.parametrize(
-    ("entry", "result"),
-    [
-        (make_entry(), None),
-        (make_entry(ended="built"), None),
-        (make_entry(value=1373.4), "failure"),
-        (make_entry(make_cell(make_repro(expectations=(make_expectation(),))), 1373.4), None),
-        (make_entry(value=1373.4, evidence=Evidence.RECORDED), "skipped"),
-        (make_entry(make_cell(case=make_case(limits={}))), "skipped"),
-        (make_unknown(), "skipped"),
-    ],
-    ids=["pass", "built", "surprise", "expected-fail", "recorded", "invalid", "none"],
-)
-def test_only_a_surprise_measured_here_is_a_failure(entry: Entry, result: str | None) -> None:
-    assert result_of(entry) == result
-
-
-def test_characters_that_xml_forbids_are_left_out_and_json_escapes_them() -> None:
+def test_characters_that_xml_forbids_are_left_out() -> None:
     text = "a\x00\x1b[31mb\x0b\ufffe & <c>\ud800"
-    entry = make_entry(ended="crashed", detail=text)
-    (skipped,) = only_case(entry).iter("skipped")
+    (skipped,) = only_case(make_entry(ended="crashed", detail=text)).iter("skipped")
     assert skipped.get("message") == "NO VERDICT (crashed): a [31mb & <c>"
-    assert json.loads(render_json([entry], generated=NOW).encode())["cells"][0]["reason"] == text
 
 
 # Every member of every enum that a cell can show is in the tables, in each of their shapes.
