@@ -29,9 +29,8 @@ def test_the_projects_own_repros_read() -> None:
 def test_everything_that_a_repro_says_is_kept() -> None:
     params = {"a": 1, "b": 1.5, "c": True, "d": "x"}
     repro = parse(SOURCE, {
-        **PLAIN, "control": "negative", "products": ["tensorrt"], "needs": ["torch_tensorrt"], "params":
-        params,
-        "seconds": 5, "bug_is": ["build failed"], "dangerous": True,
+        **PLAIN, "control": "negative", "products": ["tensorrt"], "needs": ["torch_tensorrt"],
+        "params": params, "seconds": 5, "bug_is": ["build failed"], "dangerous": True,
     })  # fmt: skip
     (read,) = repro.cases
     assert (read.control, read.products) == (Control.NEGATIVE, frozenset({Product.TENSORRT}))
@@ -108,40 +107,29 @@ PARAMS = {"precision": "tf32", "batch": 6, "level": 3}
 NOISY: dict[str, Any] = {**PLAIN, "params": PARAMS, "defects": ["lost-scale"]}
 
 
-def noise_problems(*cases: object, noise: object = NOISE, emulates: bool = True) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        parse_repro(DEFECTS, "r.py", "a-b", cases or (NOISY,), noise=noise, emulates=emulates)
-    return caught.value.problems
-
-
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "noise", "emulates", "words"),
     [
-        ({"defects": ["lost-scael"]}, "perhaps you meant 'lost-scale'"),
-        ({"defect": "lost-mask", "control": "negative"}, "is not among the case's defects"),
-        ({"defect": "lost-scale"}, "only a negative control has one put in"),
-        ({"params": {"precision": "tf32"}}, "nothing emulates them"),
-        ({"processes": 3, "builds": 2}, "several processes build once each"),
+        ({"defects": ["lost-scael"]}, NOISE, True, "perhaps you meant 'lost-scale'"),
+        ({"defect": "lost-mask", "control": "negative"}, NOISE, True, "is not among the case's defects"),
+        ({"defect": "lost-scale"}, NOISE, True, "only a negative control has one put in"),
+        ({"params": {"precision": "tf32"}}, NOISE, True, "nothing emulates them"),
+        ({"processes": 3, "builds": 2}, NOISE, True, "several processes build once each"),
+        ({}, None, True, "emulate() needs NOISE"), ({}, NOISE, False, "NOISE without emulate()"),
+        ({}, "precision", True, "NOISE must be a tuple of different names"),
+        ({}, ("batch",), True, 'NOISE lacks "precision"'),
+        ({}, ("precision", "btach"), True, "no case has the param 'btach'; perhaps you meant 'batch'"),
     ],
     ids=str,
-)
-def test_a_mistake_about_defects_is_told_with_its_case(change: dict[str, object], words: str) -> None:
-    found = noise_problems({**NOISY, **change}, {**NOISY, "id": "plain-2"})
-    assert any(text.startswith("r.py:1: case plain: ") and words in text for text in found), found
-
-
-@pytest.mark.parametrize(
-    ("noise", "emulates", "words"),
-    [
-        (None, True, "emulate() needs NOISE"),
-        (NOISE, False, "NOISE without emulate()"),
-        ("precision", True, "NOISE must be a tuple of different names"),
-        (("batch",), True, 'NOISE lacks "precision"'),
-        (("precision", "btach"), True, "NOISE: no case has the param 'btach'; perhaps you meant 'batch'"),
-    ],
-)
-def test_a_mistake_about_noise_is_told(noise: object, emulates: bool, words: str) -> None:
-    assert any(words in text for text in noise_problems(noise=noise, emulates=emulates))
+)  # fmt: skip
+def test_a_mistake_about_defects_or_noise_is_told(
+    change: dict[str, object], noise: object, emulates: bool, words: str
+) -> None:
+    cases = ({**NOISY, **change}, {**NOISY, "id": "plain-2"})
+    with pytest.raises(ConfigError) as caught:
+        parse_repro(DEFECTS, "r.py", "a-b", cases, noise=noise, emulates=emulates)
+    start = "r.py:1: case plain: " if change else "r.py:"
+    assert any(text.startswith(start) and words in text for text in caught.value.problems), str(caught.value)
 
 
 def test_a_module_s_emulation_gives_its_cases_their_key(tmp_path: Path) -> None:
