@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -18,6 +19,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.border import BorderError, opened_npz, read_array, read_file
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.text import join_some
 from trtmatrix.onnxmodel.graphs import (
     FLOATS,
     OWN,
@@ -187,6 +189,20 @@ def _malformed(model: ModelProto) -> Iterator[str]:
         if len(node.input) < least:
             name = f"{node.name or place} ({node.op_type})"
             yield f"the node {name} has {len(node.input)} inputs and needs {least}"
+    bodies = [GraphProto(node=function.node) for function in model.functions]
+    for inner in (inner for graph in (model.graph, *bodies) for inner in all_graphs(graph)):
+        given = [(name, place) for place, node in enumerate(inner.node) for name in node.output if name]
+        makers = dict(given)
+        if len(makers) < len(given):
+            yield "two of its nodes give a tensor of the same name"
+        needs = [{makers[name] for name in node.input if name in makers} for node in inner.node]
+        if all(place > max(before, default=-1) for place, before in enumerate(needs)):
+            continue  # they are sorted
+        try:
+            TopologicalSorter(dict(enumerate(needs))).prepare()
+        except CycleError as error:
+            circle = [inner.node[place].name or inner.node[place].op_type for place in error.args[1]]
+            yield f"its nodes wait for each other: {join_some(circle)}"
 
 
 def _tensor(path: Path, what: str, info: ValueInfoProto) -> Tensor:

@@ -329,6 +329,10 @@ ODD: dict[str, Callable[[Any], object]] = {
         lambda model: setattr(model.graph.initializer[0], "data_type", 99),
     "it has a name that is no text in UTF-8":
         lambda model: model.graph.node[0].MergeFromString(b"\x22\x01\xff"),  # its op_type
+    "its nodes wait for each other: MatMul":
+        lambda model: model.graph.node[0].input.append(model.graph.node[-1].output[0]),
+    "two of its nodes give a tensor of the same name":
+        lambda model: model.graph.node[0].output.append(model.graph.node[-1].output[0]),
     "it has the opset -1, which ONNX does not have":
         lambda model: setattr(model.opset_import[0], "version", -1),
 }  # fmt: skip
