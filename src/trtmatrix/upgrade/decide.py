@@ -189,8 +189,10 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             slower = next((f" But {r.text}." for r in upgrade.reasons if r.topic == PERFORMANCE), "")
             text = f"Go: no result is worse at {after}, and enough are right there.{slower}"
         case Decision.GO_WITH_WORKAROUNDS:
-            needed = ", ".join(topics(Weight.WORKAROUND))
-            text = f"Go, with the work-arounds that {after} needs for {needed}."
+            needed = topics(Weight.WORKAROUND)
+            text = ", ".join(topic for topic in needed if topic != CODE)
+            text = f"Go, with the work-arounds that {after} needs for {text}" if text else "Go"
+            text += ", once your code is changed." if CODE in needed else "."
         case Decision.DONT:
             text = f"Don't move to {after} as things stand: {', '.join(topics(Weight.AGAINST))}."
         case Decision.NOT_ENOUGH:

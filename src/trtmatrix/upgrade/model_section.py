@@ -30,7 +30,7 @@ from trtmatrix.model.static_check import StaticCheck, describe_versions, name_no
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.records.store import open_kept, read_kept, unpack_kept
+from trtmatrix.records.store import kept_file, open_kept, read_kept, unpack_kept
 from trtmatrix.suite.model import Evidence, Product, Verdict
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line
@@ -239,17 +239,20 @@ class KeptOutputs:
         case, module, home = self.loaded.repro.cases[0], self.loaded.module, self.loaded.file.parent.parent
         folder = CaseCache(self.cache).folder(self.loaded, case) / "reference"
         named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
-        engines: dict[str, list[list[dict[str, Any]]]] = {}
-        for version, record in ((e.cell.version.name, record) for e in entries for record in e.records):
-            if record.ended == RAN and (kept := record.data.get("kept")) is not None:
-                read = partial(read_kept, self.cache)
-                outputs = [{own: read(kept[n]) for own, n in sample.items()} for sample in named]
-                engines.setdefault(version, []).append(outputs)
-        every = [array for found in engines.values() for given in found for array in given[0].values()]
-        if not any(array.dtype.kind in "biu" for array in every):
+        records = ((e.cell.version.name, r.data) for e in entries for r in e.records if r.ended == RAN)
+        found = [(version, kept) for version, data in records if (kept := data.get("kept"))]
+        every = [facts for _, kept in found for facts in kept.values()]
+        if not any(np.dtype(facts["dtype"]).kind in "biu" for facts in every):
             return ()
         if not folder.is_dir():
             raise FileNotFoundError("there is none in the cache")
+        if not all(kept_file(self.cache, facts["sha256"]).is_file() for facts in every):
+            raise FileNotFoundError("outputs that were kept are not in the cache any more")
+        read = partial(read_kept, self.cache)
+        engines: dict[str, list[list[dict[str, Any]]]] = {}
+        for version, kept in found:
+            outputs = [{own: read(kept[n]) for own, n in sample.items()} for sample in named]
+            engines.setdefault(version, []).append(outputs)
         reference = [{own: np.load(folder / f"{n}.npy") for own, n in sample.items()} for sample in named]
         inputs = [{own: f"{file}{mark}.npy" for file, own in module.INPUTS.items()} for mark in self.marks]
         feeds = [{own: np.load(home / "inputs" / n) for own, n in sample.items()} for sample in inputs]

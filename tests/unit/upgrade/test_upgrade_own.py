@@ -140,6 +140,7 @@ def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, 
     assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
     first = "change your code first (exit code 11), the first line in run.py:7"
     assert (upgrade.exit_code == 11) is (first in told(upgrade)) is (GONE in section.uses)
+    assert (upgrade.summary == "Go, once your code is changed.") is (GONE in section.uses)
 
 
 def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
