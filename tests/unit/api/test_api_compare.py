@@ -14,7 +14,6 @@ from trtmatrix.api.changes import ChangeTable, Replacement, parse_change_table
 from trtmatrix.api.compare import breaks, compare_flags, compare_surfaces, find_behaviours
 from trtmatrix.api.section import TABLE, read_change_table, read_surfaces
 from trtmatrix.api.types import (
-    ApiChange,
     ApiClass,
     Behaviour,
     ChangeKind,
@@ -27,7 +26,6 @@ from trtmatrix.api.types import (
 from trtmatrix.common.errors import ConfigError
 
 SURFACES = read_surfaces(Path("nowhere"))
-EMPTY = ChangeTable()
 
 
 def method(*signatures: str, deprecated: str = "") -> Member:
@@ -48,10 +46,6 @@ def surface(
     return Surface(version=version, origin=Origin(), classes=classes, names=names or {})
 
 
-def move(before: Surface, after: Surface, table: ChangeTable = EMPTY) -> list[ApiChange]:
-    return list(compare_surfaces(before, after, table))
-
-
 def test_each_way_to_change_is_one_line() -> None:
     """What moved to a base, can be set now, or was deprecated before, is none."""
     both, one = "(x: ITensor) -> None", "(x: ITensor, t: DataType) -> None"
@@ -66,7 +60,9 @@ def test_each_way_to_change_is_one_line() -> None:
         "Base": cls({"x": prop()}), "A": cls({"f": method(one), "g": marked, "h": marked, "y": prop(),
                                               "z": prop(settable=True)}),
     }  # fmt: skip
-    found = move(surface("8.6.1", before, {"f": method()}), surface("10.0.1", after))
+    found = compare_surfaces(
+        surface("8.6.1", before, {"f": method()}), surface("10.0.1", after), ChangeTable()
+    )
     told = {(change.name, change.kind): change for change in found if change.kind is not ChangeKind.ADDED}
     assert {name: kind.value for name, kind in told} == {
         "UffParser": "removed", "A.x": "removed", "f": "removed", "A.f": "changed", "A.y": "changed",
@@ -84,13 +80,13 @@ def test_the_table_fills_in_and_adds_what_docstrings_do_not_say() -> None:
     kept = Replacement(names=("A.f", "A.g"), write="A.h", deprecated="9.0", source="guide", url="https://x")
     table = ChangeTable(replacements={"A.f": kept, "A.g": kept})
     before, after = {"A": cls({"f": method(), "g": method()})}, {"A": cls({"f": method()})}
-    found = move(surface("8.6.1", before), surface("10.0.1", after), table)
+    found = compare_surfaces(surface("8.6.1", before), surface("10.0.1", after), table)
     assert [(c.name, c.kind, c.replacement, c.url) for c in found] == [
         ("A.g", ChangeKind.REMOVED, "A.h", "https://x"),
         ("A.f", ChangeKind.DEPRECATED, "A.h", "https://x"),
     ]
     assert "9.0" in found[1].note
-    assert not move(surface("9.1", before), surface("10.0.1", before), table)
+    assert not compare_surfaces(surface("9.1", before), surface("10.0.1", before), table)
 
 
 def test_flags_are_met_on_the_way_up_and_the_last_change_counts() -> None:
@@ -153,7 +149,7 @@ def test_nvidia_s_surfaces_differ_as_is_known_of_them(before: str, after: str, g
     first, last = SURFACES.of(before), SURFACES.of(after)
     assert first is not None
     assert last is not None
-    found = {change.name: change for change in move(first, last, read_change_table())}
+    found = {change.name: change for change in compare_surfaces(first, last, read_change_table())}
     for name in names_in(gone):
         assert found[name].kind is ChangeKind.REMOVED, name
         assert found[name].replacement, name

@@ -53,12 +53,10 @@ def test_the_package_has_every_release_that_was_named_and_says_whence() -> None:
     wanted = ("8.5.3.1", "8.6.0", "8.6.1", "10.0.1", "10.7.0", "10.8.0", "10.16.1", "11.0.0", "11.4.0.106")
     assert all(SURFACES.of(version) for version in wanted)
     assert len(SURFACES.versions) >= 28
-    for version in SURFACES.versions:
-        surface = get(version)
-        origin = surface.origin
-        assert origin.wheel.endswith(".whl")
-        assert (len(origin.sha256), origin.python, len(origin.extracted)) == (64, "3.10", 10)
-        names = {*surface.classes, *surface.names}
+    for surface in map(get, SURFACES.versions):
+        origin, names = surface.origin, {*surface.classes, *surface.names}
+        found = (origin.wheel[-4:], len(origin.sha256), origin.python, len(origin.extracted))
+        assert found == (".whl", 64, "3.10", 10)
         assert not [name for name in names if name.startswith("_")]
         assert not {"attr", "value", "common_enter", "ctypes", "os"} & names, "of the package's own start"
     text = STORE.read_text(encoding="utf-8")

@@ -4,9 +4,6 @@ import tensorrt as trt
 
 
 class MyLogger(trt.ILogger):
-    def __init__(self):
-        trt.ILogger.__init__(self)
-
     def log(self, severity, msg):
         if severity <= trt.ILogger.Severity.ERROR:
             print(msg)
@@ -17,22 +14,15 @@ class Calibrator(trt.IInt8EntropyCalibrator2):  # expect: deprecated IInt8Entrop
         super().__init__()
         self.files = files
 
-    def get_batch_size(self):
-        return 1
+    def get_batch_size(self): return 1
 
-    def get_batch(self, names):
-        return None
-
-    def read_calibration_cache(self):
-        return None
+    def get_batch(self, names): return None
 
 
 class Allocator(trt.IGpuAllocator):
-    def allocate(self, size, alignment, flags):
-        return 0
+    def allocate(self, size, alignment, flags): return 0
 
-    def free(self, memory):
-        return None
+    def free(self, memory): return None
 
 
 class Creator(trt.IPluginCreator):

@@ -15,14 +15,12 @@ class Holder:
     def __init__(self, options, network):
         self.options, self.network = options, network
 
-    def size(self):
-        return self.options.max_batch_size
+    def size(self): return self.options.max_batch_size
 
     def layer(self, x, w):
         return self.network.add_fully_connected(x, 1, w)  # expect: removed INetworkDefinition.add_fully_connected
 
-    def free(self, memory):
-        memory.free()
+    def free(self, memory): memory.free()
 
 
 def given(trt):
@@ -33,7 +31,3 @@ def elsewhere():
     with load_engine("y") as context:
         context.set_binding_shape(0, (1,))  # expect: removed IExecutionContext.set_binding_shape
     return load_engine("x").num_bindings  # expect: removed ICudaEngine.num_bindings
-
-
-def version():
-    return trt.__version__

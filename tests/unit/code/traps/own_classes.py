@@ -1,3 +1,4 @@
+"""Classes of one's own with the same members, and names that are shadowed by functions and classes."""
 import tensorrt as trt
 
 
@@ -21,11 +22,18 @@ class Builder(Engine):
 
 engine = Engine()
 print(engine.num_bindings, engine.build_engine(1, 2), Builder().execute_async_v2([], 0))
-
-
-def all_of(engines):
-    return [each.get_binding_shape(0) for each in engines]
-
-
+def all_of(engines): return [each.get_binding_shape(0) for each in engines]
 all_of([Engine(), Builder()])
 logger = trt.Logger()
+
+
+def build_engine(network):
+    return network
+
+
+class trt_like:
+    class BuilderFlag:
+        STRICT_TYPES = 1
+
+
+print(build_engine(1), trt_like.BuilderFlag.STRICT_TYPES)
