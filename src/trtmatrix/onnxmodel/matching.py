@@ -68,8 +68,12 @@ class Wiring:
             found = onnx.helper.get_attribute_value(node.attribute[0])
         if not isinstance(found, TensorProto):
             return None if found is None else np.asarray(found)
-        outside = found.data_location == TensorProto.EXTERNAL
-        return None if outside else np.asarray(onnx.numpy_helper.to_array(found))
+        if found.data_location == TensorProto.EXTERNAL:
+            return None
+        try:
+            return np.asarray(onnx.numpy_helper.to_array(found))
+        except (TypeError, ValueError):  # its data are too few
+            return None
 
     def before(self, node: NodeProto) -> list[str]:
         """Return the operators that give a node what is not constant; nothing for the graph's inputs."""
@@ -111,8 +115,8 @@ def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
             for place in places:
                 value = wiring.value(wiring.input_of(place[0], rule.differ))
                 shape = wiring.shape(place[0])
-                if value is not None and value.size == 1:  # counted from the front where the rank is known
-                    known.append(place)
+                if value is not None and value.size == 1 and value.dtype.kind in "iu":
+                    known.append(place)  # its axis is counted from the front where the rank is known
                     axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))
             places = known if len(axes) > 1 else []
         found += places
@@ -151,7 +155,6 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
     before = wiring.before(node)
     plain = (
         step.opset.contains(wiring.opset),
-        all(_text(attribute_of(node, name)) in values for name, values in step.attributes.items()),
         all(wiring.input_of(node, index) for index in step.given),
         not step.constant or any(wiring.input_of(node, i) in wiring.constants for i in step.constant),
         all(_type(wiring, node, index) in types for index, types in step.types.items()),
@@ -161,9 +164,11 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
     )
     if not all(plain):
         return False
-    try:
+    try:  # an attribute may be one of the function around the node, axes may be those of no tensor
+        if any(_text(attribute_of(node, name)) not in values for name, values in step.attributes.items()):
+            return False
         asked = [_holds(wiring, node, chain[0], condition) for condition in step.where]
-    except (IndexError, TypeError, ValueError):  # such as axes that the tensor does not have
+    except (IndexError, TypeError, ValueError):
         return None
     return False if False in asked else None if None in asked else True
 

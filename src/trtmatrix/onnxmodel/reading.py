@@ -173,8 +173,10 @@ def _malformed(model: ModelProto) -> Iterator[str]:
     known, opset, nodes = set(TensorProto.DataType.values()), opset_of(model), list(all_nodes(model))
     infos = [info for g in all_graphs(model.graph) for info in (*g.input, *g.output, *g.value_info)]
     types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
-    types += [(tensor.name or "a constant", tensor.data_type) for tensor in all_tensors(model)]
+    tensors = list(all_tensors(model))
+    types += [(tensor.name or "a constant", tensor.data_type) for tensor in tensors]
     texts = [text for n in nodes for text in (n.domain, n.op_type, n.name, *n.input, *n.output)]
+    texts += [entry.value for tensor in tensors for entry in tensor.external_data]
     if any(isinstance(text, bytes) for text in (model.graph.name, *texts, *dict(types))):
         yield "it has a name that is no text in UTF-8"
         return

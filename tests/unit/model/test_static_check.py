@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from builders import make_cell
-from onnx import ModelProto, TensorProto, helper
+from onnx import AttributeProto, ModelProto, TensorProto, helper
 from onnxmodels import FLOAT, HALF, INT64, make_model, node, saved
 
 from trtmatrix.cli import entry as cli
@@ -224,6 +224,12 @@ def test_nodes_inside_of_branches_and_of_local_functions_are_found() -> None:
     calling.functions.append(function)
     calling.opset_import.append(helper.make_opsetid("mine", 1))
     assert [group.operator for group in found(calling, "8.6.0")] == ["ReduceMean"]
+    resize = node("Resize", "x axes", "y", mode="linear")
+    resize.attribute.add(name="antialias", type=AttributeProto.INT, ref_attr_name="a")
+    function.node[0].CopyFrom(resize)
+    function.opset_import[0].version = 17  # another than the model's: it is looked at as it stands
+    calling.functions[0].CopyFrom(function)
+    assert [item.is_sure for group in found(calling, "8.6.0") for item in group.at] == [False]
 
 
 def test_a_rule_for_some_gpus_is_told_with_them_or_of_them_alone() -> None:
