@@ -95,6 +95,7 @@ def test_by_surprise_and_by_no_evidence(opened: Open) -> None:
     with opened("sample") as found:
         pick(found.page, "verdict", "not as expected (!)")
         assert shown(found.page) == expected(lambda e: e.surprise)
+        assert found.page.locator("#pick-verdict .chosen").inner_text() == "not as expected (!)"
         found.page.get_by_role("button", name="Show everything").click()
         assert shown(found.page) == unfolded()
         found.page.locator("#pick-verdict").get_by_label("no evidence").check()

@@ -29,10 +29,8 @@
   var tables = Array.prototype.map.call(document.querySelectorAll(".matrix table"), index);
   var plots = Array.prototype.slice.call(document.querySelectorAll("[data-plot]"));
 
-  function chosen(name) {
-    return boxes.filter(function (box) { return box.name === name && box.checked; })
-      .map(function (box) { return box.value; });
-  }
+  function ticked(name) { return boxes.filter(function (box) { return box.name === name && box.checked; }); }
+  function chosen(name) { return ticked(name).map(function (box) { return box.value; }); }
   function fits(picked, value) { return !picked.length || picked.indexOf(value) >= 0; }
   function says(cell, verdicts) {
     if (!cell.dataset.v) { return !cell.className && cell.textContent && verdicts.indexOf("none") >= 0; }
@@ -91,7 +89,7 @@
     });
     tell(seen, picked);
     names.forEach(function (name) {
-      var words = picked[name];
+      var words = ticked(name).map(function (box) { return box.nextElementSibling.textContent; });
       document.querySelector("#pick-" + name + " .chosen").textContent =
         !words.length ? "all" : words.length > 2 ? words.length + " chosen" : words.join(", ");
     });
