@@ -59,9 +59,6 @@ def test_a_failure_and_a_pass_that_was_not_expected_are_seen_again(name: str, ve
     assert wanted(cell, records) == (3 if verdict in doubtful else 0)
 
 
-THREE = {"others": (WRONG,) * 2}
-
-
 SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}
 FIRST: dict[str, Any] = {"worker": {"number": 1, "position": 0}}
 ALONE: dict[str, Any] = {"worker": {"number": 2, "position": 0, "alone": True}}
@@ -117,55 +114,44 @@ ONE_OF_THREE: dict[str, Any] = {**NONE_OF_THREE, "others": (RIGHT, WRONG)}
 ALL_OF_THREE: dict[str, Any] = {"value": WRONG, "others": (WRONG,) * 2, "confirms": "r0", **ALONE}
 ALL_OF_EIGHT: dict[str, Any] = {"value": RIGHT, "others": (RIGHT,) * 7, "confirms": "r0", **ALONE}
 
-STORIES: dict[str, tuple[list[dict[str, Any]], int]] = {  # the newest first
-    "one engine": ([{"value": WRONG}], 3), "three engines of one process": ([{"value": WRONG, **THREE}], 3),
-    "four engines": ([{"value": WRONG}, {"value": WRONG, **THREE}], 0),
-    "confirmed": ([{"value": WRONG, "confirms": "r0"}, {"value": WRONG}], 0),
-    "confirmed by a crash": ([{"value": WRONG}, {"confirms": "r0", "ended": "crashed"}], 0),
-    "doubted": ([WRONG_IN_COMPANY], CONFIRMING_BUILDS),
-    "seen again": ([ALL_OF_THREE, WRONG_IN_COMPANY], 0),
-    "seen again by one": ([ONE_OF_THREE, WRONG_IN_COMPANY], 0),
-    "contradicted": ([NONE_OF_THREE, WRONG_IN_COMPANY], DECIDING_BUILDS),
-    "decided": ([ALL_OF_EIGHT, NONE_OF_THREE, WRONG_IN_COMPANY], 0),
+STORIES: dict[str, tuple[list[dict[str, Any]], int, set[str]]] = {  # the newest first; the runs set aside
+    "one engine": ([{"value": WRONG}], 3, set()),
+    "three engines of one process": ([{"value": WRONG, "others": (WRONG,) * 2}], 3, set()),
+    "four engines": ([{"value": WRONG}, {"value": WRONG, "others": (WRONG,) * 2}], 0, set()),
+    "confirmed": ([{"value": WRONG, "confirms": "r0"}, {"value": WRONG}], 0, set()),
+    "confirmed by a crash": ([{"value": WRONG}, {"confirms": "r0", "ended": "crashed"}], 0, set()),
+    "doubted": ([WRONG_IN_COMPANY], CONFIRMING_BUILDS, set()),
+    "seen again": ([ALL_OF_THREE, WRONG_IN_COMPANY], 0, {"r0"}),
+    "seen again by one": ([ONE_OF_THREE, WRONG_IN_COMPANY], 0, {"r0"}),
+    "contradicted": ([NONE_OF_THREE, WRONG_IN_COMPANY], DECIDING_BUILDS, {"r0"}),
+    "decided": ([ALL_OF_EIGHT, NONE_OF_THREE, WRONG_IN_COMPANY], 0, {"r0"}),
     "a crash that is not seen again": (
-        [{"confirms": "r0", **ALONE}, {"ended": "crashed", **SHARED}], DECIDING_BUILDS,
+        [{"confirms": "r0", **ALONE}, {"ended": "crashed", **SHARED}], DECIDING_BUILDS, {"r0"},
     ),
     "after many alone, three will do": (
         [{**NONE_OF_THREE, "confirms": "r3"}, WRONG_IN_COMPANY, ALL_OF_EIGHT, NONE_OF_THREE,
-         WRONG_IN_COMPANY], 0,
+         WRONG_IN_COMPANY], 0, {"r0", "r3"},
+    ),
+    "not what passed in company": (
+        [{**ALL_OF_THREE, "confirms": "r1"}, WRONG_IN_COMPANY, SHARED], 0, {"r1"},
+    ),
+    "an older doubt that was never tried": (
+        [{**NONE_OF_THREE, "confirms": "r1"}, SHARED, WRONG_IN_COMPANY], DECIDING_BUILDS, {"r0", "r1"},
+    ),
+    "not what was made alone": ([NONE_OF_THREE, {"value": WRONG, **FIRST}], 0, set()),
+    "not where the machinery failed": (
+        [{"confirms": "r0", "ended": "launcher failed", **ALONE}, WRONG_IN_COMPANY], 0, set(),
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_what_is_not_seen_again_alone_is_decided_by_eight_more_once(name: str) -> None:
-    fields, engines = STORIES[name]
-    assert wanted(PLAIN, seen(PLAIN, *fields)) == engines
-
-
-ASIDE: dict[str, tuple[list[dict[str, Any]], set[str]]] = {  # the newest first; the runs set aside
-    "the run that was tried again": ([NONE_OF_THREE, WRONG_IN_COMPANY], {"r0"}),
-    "also where it was seen again": ([ALL_OF_THREE, WRONG_IN_COMPANY], {"r0"}),
-    "not what passed in company": (
-        [{**ALL_OF_THREE, "confirms": "r1"}, WRONG_IN_COMPANY, SHARED], {"r1"},
-    ),
-    "an older doubt that was never tried": (
-        [{**NONE_OF_THREE, "confirms": "r1"}, SHARED, WRONG_IN_COMPANY], {"r0", "r1"},
-    ),
-    "not what was made alone": ([NONE_OF_THREE, {"value": WRONG, **FIRST}], set()),
-    "not where the machinery failed": (
-        [{"confirms": "r0", "ended": "launcher failed", **ALONE}, WRONG_IN_COMPANY], set(),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ASIDE)
-def test_what_a_shared_process_said_is_set_aside_once_it_was_tried_again_alone(name: str) -> None:
-    fields, runs = ASIDE[name]
+def test_what_is_not_seen_again_alone_is_set_aside_and_decided_by_eight_more_once(name: str) -> None:
+    fields, engines, aside = STORIES[name]
     records = seen(PLAIN, *fields)
     found = assess(PLAIN, records)
-    assert {record.run for record in found.set_aside} == runs
-    assert list(found.records) == [record for record in records if record.run not in runs]
+    assert (found.wanted, {record.run for record in found.set_aside}) == (engines, aside)
+    assert list(found.records) == [record for record in records if record.run not in aside]
 
 
 @pytest.mark.parametrize(("cells", "sampled"), [(9, 0), (10, 1), (50, 1), (51, 2), (178, 4)])

@@ -27,7 +27,7 @@ from trtmatrix.cli.commands import run_codes
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.judge.compare import is_current, make_entries
-from trtmatrix.judge.entry import Entry, Stored, find_expectation
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.launchers.gpu import GpuScan
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.order import (
@@ -44,7 +44,7 @@ from trtmatrix.run.perform import Options, announce, find_reasons, perform
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.matrix import Build, ImageOrigin, Pin
-from trtmatrix.suite.model import NO_GPU, Basis, Cause, Evidence, Exclusion, Gpu, Product, Verdict
+from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion, Gpu, Product
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull, exclude, make_plan
 from trtmatrix.suite.repro_files import read_repros
 
@@ -182,7 +182,7 @@ def test_equal_boards_are_named_once() -> None:
     )
 
 
-# Which versions are shown without being asked for, and what the repros say of the newest ones.
+# Which versions are shown without being asked for.
 
 
 AGREED = ["8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0"]
@@ -218,20 +218,6 @@ def test_an_addition_is_shown_where_it_is_reported_of_named_or_measured(tmp_path
     assert shown(project(tmp_path, "10.8.0", "11.2.1")) == ["10.8.0", "11.2.1"]
     write_record(tmp_path / "results", make_record(make_cell(make_repro(), version="11.2.1", gpu=H200)))
     assert "11.2.1" in shown(project(tmp_path))
-
-
-def test_the_repros_say_of_new_versions_what_their_sources_do(tmp_path: Path) -> None:
-    context = project(tmp_path)
-    for name, wanted, version, expected in (
-        ("cumsum-axes", "two-axes-4x2", "10.7.0", (Verdict.PASS, Basis.ASSUMED)),
-        ("cumsum-axes", "two-axes-4x2", "10.11.0", (Verdict.FAIL, Basis.REPORTED)),
-        ("transpose-constant", "constant-int32", "8.5.2.2", None),
-        ("gemv-pair", "mlp-fp32", "11.0.0", (Verdict.FAIL, Basis.ASSUMED)),
-    ):
-        repro = context.repros[name].repro
-        case = next(case for case in repro.cases if case.id.startswith(wanted))
-        said = find_expectation(make_cell(repro, case, context.matrix.version(version), NO_GPU))
-        assert (said and (said.verdict, said.basis)) == expected, (name, version)
 
 
 # In which order launches start, how one is split over boards, which cases are prepared together.

@@ -27,7 +27,7 @@ from trtmatrix.prepare.cases import (
     read_noise_file,
     smallest_exact,
 )
-from trtmatrix.prepare.noise import compute_noise, measure_members
+from trtmatrix.prepare.noise import measure_members
 from trtmatrix.suite.digest import Code
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtprobe.files import CaseFiles
@@ -190,39 +190,6 @@ def test_noise_that_several_cases_share_is_computed_once(tmp_path: Path) -> None
     assert read_noise_file(first) == read_noise_file(second)
     third = make_case(params={"precision": "tf32", "level": 4}, defects=(), noise_key="k")
     assert read_noise_file(cache.prepare(repro, third))["defects"] == {}
-
-
-class Scaled(ModuleType):
-    """softmax(scale · s) @ v, whose scale may be another."""
-
-    def softmax_scale(self, params: dict[str, Any]) -> float:
-        del params
-        return 0.25
-
-    def emulate(
-        self, params: dict[str, Any], arithmetic: Arithmetic, defect: str = "", seed: int = 0,
-        small: bool = False,
-    ) -> dict[str, np.ndarray[Any, Any]]:  # fmt: skip
-        del params, small
-        draw = np.random.default_rng(seed)
-        scores, v = draw.standard_normal((32, 64)), draw.standard_normal((64, 8))
-        factor = 2.0 if defect == "lost-scale" else float((defect or "scale*1").partition("*")[2])
-        scores = (0.25 * factor * scores).astype(arithmetic.working)
-        return {"y": arithmetic.softmax_matmul(scores, v.astype(arithmetic.working))}
-
-
-def test_the_signature_of_a_lost_scale_is_known_for_other_scales() -> None:
-    module = Scaled("scaled")
-    repro = make_loaded(make_repro(), module)
-    params = {"precision": "fp32"}
-    case = make_case(defects=("lost-scale",), params=params)
-    noise, shapes = compute_noise(repro, case, module.emulate(params, FLOAT64))
-    assert noise["scales"]["right"] == 0.25
-    curve = dict(noise["scales"]["curve"])
-    assert (min(curve), max(curve)) == (0.1, 8.0)
-    assert (curve[1.0], curve[2.0]) == (0.0, pytest.approx(1.0))
-    assert list(curve.values()) == sorted(curve.values())
-    assert set(shapes) == {"lost-scale"}
 
 
 def test_a_member_that_overflows_is_left_out() -> None:

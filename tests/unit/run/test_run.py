@@ -7,10 +7,9 @@ two boards that are busy at once. What must happen together waits for each other
 from __future__ import annotations
 
 import io
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -179,47 +178,6 @@ def test_on_the_cpu_few_cells_come_in_turn(tmp_path: Path, names: list[str], iso
     perform(tmp_path, launcher, cells, isolation=Isolation(isolation))
     assert len(launcher.jobs) == (1 if isolation == "process" else len(names))
     assert [cell["cell"]["case"] for job in launcher.jobs for cell in job] == names
-
-
-class Endless(Playing):
-    """A probe that plays its first cell and then does nothing until it is ended."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        super().__init__(always(RIGHT))
-        self.then, self.cleaned = then, False
-
-    def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
-        if index == 0:
-            super().cell(index, cell, out)
-
-    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
-        def watch() -> None:
-            poll()
-            if stored(folder.parents[1]):
-                self.then()
-
-        try:
-            return super().run(ready, folder, watch)
-        finally:
-            self.cleaned = True
-
-
-def test_an_interruption_ends_all_and_a_second_one_disturbs_nothing(tmp_path: Path) -> None:
-    sent = threading.Event()
-
-    def interrupt() -> None:
-        if not sent.is_set():
-            sent.set()
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    launcher = Endless(interrupt)
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
-    with pytest.raises(KeyboardInterrupt):
-        perform(tmp_path, launcher, cells_of("a", "b"))
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    assert launcher.cleaned
-    assert stored(tmp_path) == ["a"]
-    assert not list(tmp_path.glob("jobs/*"))
 
 
 def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:

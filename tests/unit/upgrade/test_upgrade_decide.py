@@ -17,7 +17,7 @@ from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.model import Basis, Cause, Evidence, Verdict
 from trtmatrix.suite.repros import Workaround
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.findings import Standing, standing_of, weigh, weigh_own
+from trtmatrix.upgrade.findings import Standing, standing_of, weigh
 from trtmatrix.upgrade.report import Change, Decision, Side, Upgrade, Weight
 
 CODES = dict(zip(Decision, (0, 10, 11, 12), strict=True))
@@ -174,16 +174,6 @@ def test_every_combination_has_its_change_and_weight() -> None:
     assert [row for row in rows() if weigh(*row[:2]) != row[2:]] == []
 
 
-def test_ones_own_model_is_never_passed_over() -> None:
-    for before, after, change, weight in rows():
-        mine = weigh_own(before, after)
-        if after in {Standing.BROKEN, Standing.UNSUPPORTED}:
-            assert mine[1] is Weight.AGAINST, (before, after)
-        else:
-            silent = change is Change.SAYS_NOTHING
-            assert mine == (change, Weight.LACKING if silent else weight), (before, after)
-
-
 SIDE = Side(version="10.8.0", verdict=Verdict.PASS, evidence=Evidence.MEASURED, builds=3)
 
 
@@ -212,12 +202,10 @@ REPROS = tuple(
     for name in ("one", "two")
 )  # fmt: skip
 CASES = ("a", "b", "help")
-STATES = st.sampled_from(
-    (
-        "good3", "good1", "bad3", "bad1", "flaky", "said good", "said bad", "missing", "void", "unknown",
-        "build failed", "unsupported by this version", "time-out", "interrupted", "crashed", "built",
-    )
-)  # fmt: skip
+STATES = st.sampled_from((
+    "good3", "good1", "bad3", "bad1", "flaky", "said good", "said bad", "missing", "void", "unknown",
+    "build failed", "unsupported by this version", "time-out", "interrupted", "crashed", "built",
+))  # fmt: skip
 KNOWLEDGE = st.fixed_dictionaries(dict.fromkeys(CASES, STATES))
 BOTH = st.lists(KNOWLEDGE, min_size=len(REPROS), max_size=len(REPROS))
 BAD = st.sampled_from(("bad3", "bad1", "flaky", "said bad"))

@@ -32,7 +32,8 @@ RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
         (own("good3", "good3"), Decision.GO), (own("unknown", "good3"), Decision.GO),
         (own("good3", "unknown"), Decision.NOT_ENOUGH), (own("good3", "void"), Decision.NOT_ENOUGH),
         (own("good3", "bad3"), Decision.DONT), (own("unknown", "unsupported by this version"), Decision.DONT),
-        (own("bad3", "bad3"), Decision.NOT_ENOUGH),
+        (own("bad3", "bad3"), Decision.NOT_ENOUGH), (own("crashed", "time-out"), Decision.DONT),
+        (own("missing", "missing"), Decision.NOT_ENOUGH), (own("good3", "built"), Decision.NOT_ENOUGH),
         (own("good3", "good3", NO_FLOOR), Decision.GO),  # its outputs are the reference's own numbers
         (own("good3", "good3", NO_FLOOR, PASSED), Decision.GO),
         (own("good3", "good3", NO_FLOOR, RAISED), Decision.NOT_ENOUGH),
