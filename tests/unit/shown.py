@@ -77,12 +77,10 @@ def sample_entries() -> tuple[Entry, ...]:
 
 NAN = float("nan")
 EXPLICIT: dict[str, dict[str, Any]] = {
-    "8.5.3.1": {"value": 175.2},
-    "8.6.0": {"value": 248.7, "executed": False},
-    "9.3.0": {"value": 251, "evidence": Evidence.RECORDED},
-    "10.0.1.6": {"value": 250},
+    "8.5.3.1": {"value": 175.2}, "8.6.0": {"value": 248.7, "executed": False},
+    "9.3.0": {"value": 251, "evidence": Evidence.RECORDED}, "10.0.1.6": {"value": 250},
     "10.8.0": {"ended": Cause.TIME_OUT.value, "detail": "not done after 300 s"},
-}
+}  # fmt: skip
 FUSED: dict[str, dict[str, Any]] = {
     "8.5.3.1": {"value": NAN, "evidence": Evidence.RECORDED, "scalars": {"sum_abs_explicit": 0.3131}},
     "8.6.0": {"value": 249, "scalars": {"sum_abs_explicit": 0.0}},
@@ -136,11 +134,9 @@ def _not_run(cell: Cell) -> Entry:
 
 
 PATIENT = settings(
-    deadline=None,
-    max_examples=40,
-    suppress_health_check=[HealthCheck.data_too_large],
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.data_too_large],
     phases=[phase for phase in Phase if phase not in {Phase.explain, Phase.shrink}],
-)
+)  # fmt: skip
 """For property tests of renderers: no time limit on a busy machine, no long search for why; large reports."""
 
 NAMES = st.from_regex(r"[a-z][a-z0-9]{0,20}(-[a-z0-9]{1,20}){0,3}", fullmatch=True)

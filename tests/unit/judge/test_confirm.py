@@ -41,13 +41,11 @@ def wanted(cell: Cell, records: Sequence[Record]) -> int:
 
 
 DOUBTFUL = {
-    "plain": (PLAIN, {Verdict.FAIL}),
-    "expected to fail": (EXPECTED_TO_FAIL, {Verdict.FAIL, Verdict.PASS}),
+    "plain": (PLAIN, {Verdict.FAIL}), "expected to fail": (EXPECTED_TO_FAIL, {Verdict.FAIL, Verdict.PASS}),
     "expected to say nothing": (EXPECTED_TO_SAY_NOTHING, {Verdict.FAIL, Verdict.PASS}),
-    "negative control": (NEGATIVE, {Verdict.PASS}),
-    "positive control": (POSITIVE, {Verdict.FAIL}),
+    "negative control": (NEGATIVE, {Verdict.PASS}), "positive control": (POSITIVE, {Verdict.FAIL}),
     "ONNX Runtime": (ON_CPU, set[Verdict]()),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("verdict", Verdict)

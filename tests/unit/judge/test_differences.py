@@ -62,15 +62,13 @@ def test_figures_are_those_of_all_samples_together(rows: list[list[float]], data
 @pytest.mark.parametrize(
     ("before", "after", "note"),
     [
-        ([1.0, math.nan, math.inf], [1.0, math.nan, math.inf], "bitwise equal"),
-        ([0.0], [-0.0], ""),
+        ([1.0, math.nan, math.inf], [1.0, math.nan, math.inf], "bitwise equal"), ([0.0], [-0.0], ""),
         (
-            np.array([1], np.int32),
-            np.array([1], np.int64),
+            np.array([1], np.int32), np.array([1], np.int64),
             "int32 at 8.6.1, int64 at 10.8.0: compared as numbers",
         ),
     ],
-)
+)  # fmt: skip
 def test_what_is_equal_is_said_so_only_where_each_bit_is(before: Any, after: Any, note: str) -> None:
     found = compare(samples(before), samples(after))
     assert (found.max_abs, found.mean_abs, found.rel_l2, found.nan) == (0.0, 0.0, 0.0, 0)

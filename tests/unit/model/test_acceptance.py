@@ -8,14 +8,13 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from common.test_common import is_gone
-from numpy.typing import NDArray
 
 from trtmatrix.model import acceptance
 from trtmatrix.model.outcomes import CheckOutcome
@@ -173,34 +172,28 @@ def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
 CHECK = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "examples" / "check_boxes.py"))["check"]
 RNG = np.random.default_rng(0)
 LOW = RNG.uniform(0, 100, (1, 40, 2))
-RIGHT = (
-    np.concatenate([LOW, LOW + RNG.uniform(10, 40, (1, 40, 2))], -1).astype(np.float32),
-    RNG.uniform(0.5, 1, (1, 40)).astype(np.float32), RNG.integers(0, 5, (1, 40)),
-)  # fmt: skip
+BOXES = np.concatenate([LOW, LOW + RNG.uniform(10, 40, (1, 40, 2))], -1).astype(np.float32)
+SCORES, LABELS = RNG.uniform(0.5, 1, (1, 40)).astype(np.float32), RNG.integers(0, 5, (1, 40))
 TEN, ORDER = np.arange(40) < 10, RNG.permutation(40)
-Found = tuple[NDArray[Any], ...]
-CHANGES: dict[str, tuple[Callable[..., Found], bool]] = {
-    "none": (lambda *found: found, True),
-    "order": (lambda *found: tuple(array[:, ORDER] for array in found), True),
-    "little": (lambda boxes, *rest: (boxes + RNG.normal(0, 0.2, boxes.shape), *rest), True),
-    "one more of a low score": (
-        lambda boxes, scores, labels: (
-            np.append(boxes, boxes[:, :1] + 500, 1), np.append(scores, [[0.1]], 1),
-            np.append(labels, [[0]], 1),
-        ), True,
-    ),
-    "labels": (lambda boxes, scores, labels: (boxes, scores, np.where(TEN, 7, labels)), False),
-    "moved": (lambda boxes, *rest: (boxes + 1000 * TEN[:, None], *rest), False),
-    "lost": (lambda *found: tuple(array[:, :30] for array in found), False),
-    "none found": (lambda *found: tuple(array[:, :0] for array in found), False),
+FOUND: dict[str, tuple[bool, Sequence[Any]]] = {
+    "none": (True, (BOXES, SCORES, LABELS)),
+    "order": (True, [array[:, ORDER] for array in (BOXES, SCORES, LABELS)]),
+    "little": (True, (BOXES + RNG.normal(0, 0.2, BOXES.shape), SCORES, LABELS)),
+    "one more of a low score": (True, [
+        np.append(array, more, 1)
+        for array, more in ((BOXES, BOXES[:, :1] + 500), (SCORES, [[0.1]]), (LABELS, [[0]]))
+    ]),
+    "labels": (False, (BOXES, SCORES, np.where(TEN, 7, LABELS))),
+    "moved": (False, (BOXES + 1000 * TEN[:, None], SCORES, LABELS)),
+    "lost": (False, [array[:, :30] for array in (BOXES, SCORES, LABELS)]),
+    "none found": (False, [array[:, :0] for array in (BOXES, SCORES, LABELS)]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_boxes_are_matched(name: str) -> None:
-    change, passed = CHANGES[name]
-    right, found = (
-        dict(zip(("boxes", "scores", "labels"), side, strict=True)) for side in (RIGHT, change(*RIGHT))
-    )
+@pytest.mark.parametrize("change", FOUND)
+def test_boxes_are_matched(change: str) -> None:
+    passed, arrays = FOUND[change]
+    names = ("boxes", "scores", "labels")
+    right, found = (dict(zip(names, side, strict=True)) for side in ((BOXES, SCORES, LABELS), arrays))
     said, share, label = CHECK([right], [found], [right])
     assert (bool(said), share >= 0.99, label) == (passed, passed, "share of boxes matched by IoU")

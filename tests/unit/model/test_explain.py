@@ -22,7 +22,6 @@ from trtmatrix.model.integers import compare_integers
 from trtmatrix.model.outcomes import Integers, WrongLayer
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.sessions import Session
-from trtmatrix.suite.model import Cause
 from trtprobe.measure import measure_output
 
 Spoil = Callable[[ModelProto], ModelProto]
@@ -167,18 +166,6 @@ def read(*builds: dict[str, Any], **fields: Any) -> Mapping[str, float] | str:
 def test_of_several_builds_the_one_counts_whose_outputs_are_furthest_off() -> None:
     found = read(measured(y=1e-3, act=1.0), measured(y=1e-1, act=1e-3, flat=2.0**-11))
     assert found == pytest.approx({"y/0": 100.0, "/0/act": 1.0, "flat": 1.0}), "one rounding is no error"
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"ended": Cause.BUILD_FAILED.value, "detail": "no kernel"}, "build failed: no kernel"),
-        ({"ended": "built"}, "built"),
-        ({"noise": {}}, "no noise floor is known"),
-    ],
-)
-def test_what_tells_nothing_is_said_in_words(fields: dict[str, Any], words: str) -> None:
-    assert read(**fields) == words
 
 
 # An ArgMax whose winner the noise may change is no mistake; one that is far from it is.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,7 @@ from hypothesis import strategies as st
 from nowhere import go_nowhere
 from reprosource import SOURCE
 
-from trtmatrix.cli.commands import run_codes
-from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.judge.compare import is_current, make_entries
 from trtmatrix.judge.entry import Entry, Stored
@@ -40,16 +40,17 @@ from trtmatrix.plan.order import (
 )
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, recorded_gpus, take_survey
 from trtmatrix.records.store import write_record
-from trtmatrix.run.perform import Options, announce, find_reasons, perform
+from trtmatrix.run.perform import Options, announce, find_reasons
 from trtmatrix.run.planned import plan_all, plan_text
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.matrix import Build, ImageOrigin, Pin
-from trtmatrix.suite.model import NO_GPU, Cause, Evidence, Exclusion, Gpu, Product
+from trtmatrix.suite.model import NO_GPU, Cause, Exclusion, Gpu, Product
 from trtmatrix.suite.plan import Engine, Excluded, Host, Launch, Plan, Pull, exclude, make_plan
 from trtmatrix.suite.repro_files import read_repros
 
 REPRO = make_repro(make_case("a"), make_case("b"), make_case("c"))
 PULLED = ImageOrigin(image="example.org/a:1")
+NOTHING_HERE = Host(engine=Engine(available=False))
 ASKED, BESIDE, LEFT_OUT = (make_cell(REPRO, case, "onnxruntime-1.31.1") for case in REPRO.cases)
 
 
@@ -64,14 +65,13 @@ def of_plan(plan: Plan) -> str:
     return plan_text(plan_all(context, survey, reasons, Options())) + "\n"
 
 
-def surveyed(plan: Plan) -> tuple[Survey, Context]:
-    cells = tuple(cell for launch in plan.launches for cell in launch.cells)
-    host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
-    survey = Survey(host=host, scan=scan, cells=cells, plan=plan, stored=())
-    cache = default_cache()
+def surveyed(plan: Plan, *cells: Cell, stored: Sequence[Stored] = (), **given: Any) -> tuple[Survey, Context]:
+    cells = cells or tuple(cell for launch in plan.launches for cell in launch.cells)
+    scan, cache = GpuScan(gpus=(), reason="none"), default_cache()
+    survey = Survey(host=NOTHING_HERE, scan=scan, cells=cells, plan=plan, stored=tuple(stored))
     project = Project(matrix=cache, repros=cache, results=cache, cache=cache)
-    matrix = make_matrix()
-    return survey, Context(project=project, matrix=matrix, repros={}, selection=Selection(), pythons=())
+    plain: dict[str, Any] = {"matrix": make_matrix(), "repros": {}, "selection": Selection(), "pythons": ()}
+    return survey, Context(**{"project": project, **plain, **given})
 
 
 def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
@@ -140,26 +140,6 @@ def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp
     )
     (tmp_path / "cache" / "cases").mkdir(parents=True)
     assert "about 210 MB will be kept" in announce(context, survey.plan.launches, survey.host.engine)
-
-
-def test_a_cell_that_a_rerun_cannot_run_is_not_known(tmp_path: Path) -> None:
-    """Also where no other can be run: its record is not what was asked for."""
-    context = project(tmp_path, "onnxruntime")
-    survey = take_survey(context, Pull.NEVER)
-    cell = survey.cells[0]
-    record = make_record(cell, digests=digests_now(context, survey)[cell.id])
-    excluded = (Excluded(cell=cell, why=Exclusion.NOT_HERE),)
-    survey = replace(
-        survey, cells=(cell,), stored=(Stored(record=record, local=True),),
-        plan=Plan(launches=(), excluded=excluded),
-    )  # fmt: skip
-    for rerun, evidence, code in (
-        (False, Evidence.MEASURED, ExitCode.AS_EXPECTED),
-        (True, Evidence.NONE, ExitCode.MACHINERY),
-    ):
-        result = perform(context, survey, Options(rerun=rerun))
-        assert result.entries[0].evidence is evidence
-        assert combine_exit_codes(run_codes(context.selection, (), result)) is code
 
 
 def test_a_gpu_whose_records_disagree_has_no_known_compute_capability() -> None:
@@ -356,17 +336,11 @@ def test_what_has_a_reason_is_not_served(shown: Entry, options: Options, again: 
 
 def why(folder: Path, stored: list[Stored]) -> tuple[str, Cell, dict[str, str]]:
     """Why the one cell of a folder's repro is run by ONNX Runtime, the cell, and its digests now."""
-    loaded = {item.repro.id: item for item in read_repros(folder)}
-    version = make_cell(version="onnxruntime-1.31.1").version
-    matrix, selection = replace(make_matrix(), versions=(version,)), Selection()
-    context = Context(
-        project=Project(matrix=folder, repros=folder, results=folder, cache=folder), matrix=matrix,
-        repros=loaded, selection=selection, pythons=(), controls=False,
-    )  # fmt: skip
-    host, scan = Host(engine=Engine(available=False)), GpuScan(gpus=(), reason="none")
-    cells = expand(matrix, context.plain_repros, [NO_GPU], selection)
-    plan = make_plan(cells, host, selection, Pull.NEVER)
-    survey = Survey(host=host, scan=scan, cells=cells, plan=plan, stored=tuple(stored))
+    repros = {item.repro.id: item for item in read_repros(folder)}
+    matrix = replace(make_matrix(), versions=(make_cell(version="onnxruntime-1.31.1").version,))
+    cells = expand(matrix, [item.repro for item in repros.values()], [NO_GPU], Selection())
+    plan = make_plan(cells, NOTHING_HERE, Selection(), Pull.NEVER)
+    survey, context = surveyed(plan, *cells, stored=stored, matrix=matrix, repros=repros, controls=False)
     digests = digests_now(context, survey)
     reasons = find_reasons(entries_of(context, survey, survey.stored), PLAIN, digests)
     return "".join(reasons.values()), cells[0], dict(digests[cells[0].id])

@@ -88,12 +88,10 @@ def test_a_mistake_in_a_case_is_told(change: dict[str, object], words: str) -> N
 @pytest.mark.parametrize(
     ("precision", "fields", "builds"),
     [
-        ("fp16-flag", {}, 3),
-        ("fp16-flag", {"builds": 1}, 1),
-        ("fp16-flag", {"processes": 3}, 1),
+        ("fp16-flag", {}, 3), ("fp16-flag", {"builds": 1}, 1), ("fp16-flag", {"processes": 3}, 1),
         ("fp16", {}, 1),
     ],
-)
+)  # fmt: skip
 def test_where_precision_varies_three_are_built(precision: str, fields: dict[str, Any], builds: int) -> None:
     (read,) = parse(SOURCE, {"id": "plain", "params": {"precision": precision}, **fields}).cases
     assert read.builds == builds
