@@ -88,13 +88,11 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
 
     def but(self, **changes: Any) -> Case_:
         """The same host but for this; what is no field of it is one of the facts or of the engine."""
-        mine = {name: value for name, value in changes.items() if name in self.__dataclass_fields__}
-        of_engine = {n: v for n, v in changes.items() if n in Engine.__dataclass_fields__ and n not in mine}
-        of_engine = {n: v for n, v in of_engine.items() if n not in {"memory", "images"}}
-        rest = {n: v for n, v in changes.items() if n not in mine and n not in of_engine}
-        return replace(
-            self, **{"engine": replace(self.engine, **of_engine), **mine}, facts=replace(self.facts, **rest)
-        )
+        of_engine = Engine.__dataclass_fields__.keys() - {"memory", "images"}
+        mine = {name: changes.pop(name) for name in self.__dataclass_fields__ if name in changes}
+        engine = {name: changes.pop(name) for name in of_engine if name in changes}
+        mine.setdefault("engine", replace(self.engine, **engine))
+        return replace(self, **mine, facts=replace(self.facts, **changes))
 
     @property
     def pinned(self) -> Version:

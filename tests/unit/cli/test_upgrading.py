@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from builders import H200
 from goldenfile import check_golden
-from nowhere import go_nowhere
+from nowhere import ROOT, go_nowhere
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.options import read_options
@@ -19,7 +19,6 @@ from trtmatrix.plan.survey import choose_gpu
 from trtmatrix.suite.model import Gpu
 from trtmatrix.upgrade.question import UpgradeOptions
 
-ROOT = Path(__file__).parents[3]
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
 
 

@@ -150,19 +150,18 @@ def test_an_engine_that_is_not_here_or_of_others_is_told(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("said", "rootless", "unlimited"),
+    ("said", "facts"),
     [
-        ({"Rootless": True}, True, ()),
-        ({"SecurityOptions": ["name=seccomp", "name=rootless"]}, True, ()),
-        ({"MemoryLimit": False, "PidsLimit": False}, False, ("memory", "processes")),
+        ({"Rootless": True}, (True, ())), ({"SecurityOptions": ["name=rootless"]}, (True, ())),
+        ({"MemoryLimit": False, "PidsLimit": False}, (False, ("memory", "processes"))),
     ],
-)
+)  # fmt: skip
 def test_an_engine_without_root_is_told_and_so_is_what_it_cannot_limit(
-    said: dict[str, Any], rootless: bool, unlimited: tuple[str, ...], sockets: dict[str, Path]
+    said: dict[str, Any], facts: tuple[bool, tuple[str, ...]], sockets: dict[str, Path]
 ) -> None:
     with serving(sockets["docker"], {"/info": {**PODMAN, **said}, "/images/json": IMAGES}):
         found = find_engine(gpu_here=False)
-    assert (found.rootless, found.unlimited) == (rootless, unlimited)
+    assert (found.rootless, found.unlimited) == facts
 
 
 GPUS = '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": []}'

@@ -21,22 +21,17 @@ HERE = (
 
 
 @pytest.mark.parametrize(
-    ("name", "full", "compute", "datacenter"),
+    ("name", "known"),
     [
-        ("Tesla T4", "NVIDIA T4", "7.5", True),
-        ("NVIDIA H100 80GB HBM3", "NVIDIA H100", "9.0", True),
-        ("NVIDIA RTX 6000 Ada Generation", "NVIDIA RTX 6000 Ada", "8.9", False),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA A100", "8.0", True),
-        ("RTX 4070 Ti SUPER", "NVIDIA GeForce RTX 4070 Ti SUPER", "8.9", False),
+        ("Tesla T4", ("NVIDIA T4", "7.5", True)), ("NVIDIA H100 80GB HBM3", ("NVIDIA H100", "9.0", True)),
+        ("NVIDIA RTX 6000 Ada Generation", ("NVIDIA RTX 6000 Ada", "8.9", False)),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", ("NVIDIA A100", "8.0", True)),
+        ("RTX 4070 Ti SUPER", ("NVIDIA GeForce RTX 4070 Ti SUPER", "8.9", False)),
     ],
-)
-def test_a_name_is_known_as_nvml_and_as_users_write_it(
-    name: str, full: str, compute: str, datacenter: bool
-) -> None:
+)  # fmt: skip
+def test_a_name_is_known_as_nvml_and_as_users_write_it(name: str, known: tuple[str, str, bool]) -> None:
     (gpu,) = named_gpus([name], [])
-    assert (gpu.name, gpu.compute, gpu.datacenter) == (full, compute, datacenter)
-    assert not gpu.present
-    assert gpu.driver is None
+    assert (gpu.name, gpu.compute, gpu.datacenter, gpu.present, gpu.driver) == (*known, False, None)
     assert PART.fullmatch(gpu.slug)
 
 
@@ -93,17 +88,10 @@ def test_a_job_has_its_own_gpus_or_none_where_they_are_not_known(
     assert {gpu.host for gpu in gpus} <= {sha256(b"node1").hexdigest()[:16]}
 
 
-@pytest.mark.parametrize(
-    ("place", "below", "kills"),
-    [
-        ("system.slice/slurmstepd.scope/job_7", "/step_batch/user/task_0", 2),
-        ("user.slice/session-1.scope", "", 0),
-    ],
-)
-def test_kills_for_memory_are_counted_in_the_cgroup_of_the_job_alone(
-    place: str, below: str, kills: int, tmp_path: Path
-) -> None:
-    (tmp_path / "own").write_text(f"0::/{place}{below}")
-    (tmp_path / place).mkdir(parents=True)
-    (tmp_path / place / "memory.events").write_text("oom 3\noom_kill 2\n")
-    assert count_oom_kills(tmp_path / "own", tmp_path) == kills
+def test_kills_for_memory_are_counted_in_the_cgroup_of_the_job_alone(tmp_path: Path) -> None:
+    job, session = "system.slice/slurmstepd.scope/job_7", "user.slice/session-1.scope"
+    for place, own, kills in ((job, f"{job}/step_batch/user/task_0", 2), (session, session, 0)):
+        (tmp_path / "own").write_text(f"0::/{own}")
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "memory.events").write_text("oom 3\noom_kill 2\n")
+        assert count_oom_kills(tmp_path / "own", tmp_path) == kills

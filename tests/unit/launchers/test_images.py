@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import docker.errors
-import pytest
 from builders import make_cell, make_version
+from goldenfile import check_golden
 
 from trtmatrix.launchers.images import Images
 from trtmatrix.launchers.pulls import Puller, explain_pull
@@ -83,28 +83,20 @@ def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() ->
     assert told == ["removed a:1: its last cell has run"]
 
 
-PULLED = "nvcr.io/nvidia/pytorch:24.12-py3"
-
-SAID = {  # what was said: remedy, and whether it is tried again
-    "write /var/lib/docker/tmp/GetImageBlob1: no space left on device": ("free some room", 0),
-    "storing blob to file: flate: corrupt input before offset 44": ("ask again", 0),
-    "no matching manifest for linux/arm64/v8 in the manifest list entries": ("choose an image for", 0),
-    "http: server gave HTTP response to HTTPS client": ("put its authority's certificate into", 0),
-    "incorrect username or password": ("log in again: docker login nvcr.io", 0),
-    "received unexpected HTTP status: 503 Service Unavailable": ("try again later; with a proxy", 1),
-    "Get \"https://nvcr.io/v2/\": dial tcp: lookup nvcr.io: no such host": ("check the network", 0),
-    "dial tcp 127.0.0.1:1: connect: connection refused": ("check the network and the proxy", 0),
-    "read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer": ("try again later", 1),
-    "it has hiccups": ("try again later; with a proxy", 0),
-}  # fmt: skip
+SAID = """\
+write /var/lib/docker/tmp/GetImageBlob1: no space left on device
+storing blob to file: flate: corrupt input before offset 44
+no matching manifest for linux/arm64/v8 in the manifest list entries
+http: server gave HTTP response to HTTPS client
+incorrect username or password
+received unexpected HTTP status: 503 Service Unavailable
+Get "https://nvcr.io/v2/": dial tcp: lookup nvcr.io: no such host
+dial tcp 127.0.0.1:1: connect: connection refused
+read tcp 10.0.0.1:1->10.0.0.2:443: read: connection reset by peer
+it has hiccups"""
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_each_trouble_is_told_in_the_engines_words_with_a_remedy(said: str) -> None:
-    remedy, again = SAID[said]
-    error, worth_while = explain_pull(PULLED, said)
-    lines = str(error).splitlines()
-    assert lines[0] == f"{PULLED} cannot be had: {said}"
-    assert lines[1].startswith(f"  {remedy}")
-    assert lines[2:] == [f"  try it by hand: docker pull {PULLED}"]
-    assert worth_while is bool(again)
+def test_each_trouble_is_told_in_the_engines_words_with_a_remedy_and_whether_it_is_tried_again() -> None:
+    told = [explain_pull("nvcr.io/nvidia/pytorch:24.12-py3", said) for said in SAID.splitlines()]
+    lines = [f"{error}\n{'again' if worth_while else 'not again'}\n" for error, worth_while in told]
+    check_golden("pulls.txt", "\n".join(lines))
