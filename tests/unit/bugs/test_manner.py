@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_entry, make_record, make_repro
-from judge.test_numbers import FLOOR, KNOWN, MEMBERS
+from judge.test_judge import FLOOR, KNOWN, MEMBERS
 from judge.test_published import entries
 
 from trtmatrix.bugs.manner import Kind, Manner, manner_in, manner_of, same_manner

@@ -1,4 +1,4 @@
-"""The answer from small sets of evidence, and the commands for what is lacking."""
+"""The answer from small sets of evidence, with a model and code of one's own, and facts of both versions."""
 
 from __future__ import annotations
 
@@ -11,19 +11,29 @@ from builders import H200, make_case, make_expectation, make_repro, make_version
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from shown import PATIENT
-from upgrades import NEW, OLD, PLAIN, ask, entries_for, entry
+from upgrades import FLOOR, NEW, OLD, PLAIN, answer, ask, entries_for, entry, own
 
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
+from trtmatrix.judge.differences import Difference
+from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
+from trtmatrix.model.outcomes import CheckOutcome, Integers
+from trtmatrix.model.static_check import NodeAt, NodeGroup, StaticCheck
 from trtmatrix.plan.context import ProjectOptions
-from trtmatrix.suite.model import Basis, Cause, Evidence, Verdict
-from trtmatrix.suite.repros import Workaround
+from trtmatrix.suite.matrix import Matrix, Source, Version
+from trtmatrix.suite.model import Basis, Cause, Evidence, Gpu, Verdict
+from trtmatrix.suite.repros import Effect, Workaround
 from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, standing_of, weigh
-from trtmatrix.upgrade.report import Change, Decision, Side, Upgrade, Weight
+from trtmatrix.upgrade.model_section import with_nodes
+from trtmatrix.upgrade.question import Own
+from trtmatrix.upgrade.render import render_screen, render_text
+from trtmatrix.upgrade.report import Change, Decision, FactLine, SampleFigure, Side, Upgrade, Weight
 
 CODES = dict(zip(Decision, (0, 10, 11, 12), strict=True))
 
 
-def answer(before: dict[str, str], after: dict[str, str]) -> Upgrade:
+def moved(before: dict[str, str], after: dict[str, str]) -> Upgrade:
     return decide(ask(entries_for(before, after)))
 
 
@@ -45,7 +55,7 @@ def answer(before: dict[str, str], after: dict[str, str]) -> Upgrade:
     ],
 )
 def test_one_finding(before: str, sdpa: str, explicit: str, decision: Decision) -> None:
-    upgrade = answer({"sdpa": before}, {"sdpa": sdpa, "explicit": explicit})
+    upgrade = moved({"sdpa": before}, {"sdpa": sdpa, "explicit": explicit})
     assert (upgrade.decision, upgrade.exit_code) == (decision, CODES[decision])
     assert upgrade.summary
     if decision is Decision.NOT_ENOUGH and any(r.weight is Weight.LACKING for r in upgrade.reasons):
@@ -54,7 +64,7 @@ def test_one_finding(before: str, sdpa: str, explicit: str, decision: Decision) 
 
 
 def test_a_work_around_that_is_lost_counts_against_the_move() -> None:
-    upgrade = answer({"sdpa": "good3", "explicit": "good3"}, {"sdpa": "good3", "explicit": "bad3"})
+    upgrade = moved({"sdpa": "good3", "explicit": "good3"}, {"sdpa": "good3", "explicit": "bad3"})
     assert upgrade.decision is Decision.DONT
     (finding,) = upgrade.findings
     assert [line.case for line in finding.cases] == ["explicit", "sdpa"]
@@ -74,13 +84,13 @@ def test_a_measured_regression_with_a_work_around_is_told_beside_cases_that_nobo
 
 def test_a_control_that_came_out_wrong_takes_the_words_away() -> None:
     right = {"sdpa": "good3", "control": "bad3"}
-    assert answer(right, right).decision is Decision.GO
-    wrong = answer(right, {**right, "control": "good3"})
+    assert moved(right, right).decision is Decision.GO
+    wrong = moved(right, {**right, "control": "good3"})
     assert wrong.decision is Decision.NOT_ENOUGH
     (line,) = wrong.findings[0].cases
     assert (line.change, "control" in line.why) == (Change.UNKNOWN, True)
     assert "--rerun" in wrong.lacking[0].command
-    assert answer(right, {"sdpa": "bad3", "control": "good3"}).decision is Decision.NOT_ENOUGH
+    assert moved(right, {"sdpa": "bad3", "control": "good3"}).decision is Decision.NOT_ENOUGH
 
 
 def test_what_a_repro_assumes_is_no_evidence_and_is_told() -> None:
@@ -207,7 +217,7 @@ STATES = st.sampled_from((
     "build failed", "unsupported by this version", "time-out", "interrupted", "crashed", "built",
 ))  # fmt: skip
 KNOWLEDGE = st.fixed_dictionaries(dict.fromkeys(CASES, STATES))
-BOTH = st.lists(KNOWLEDGE, min_size=len(REPROS), max_size=len(REPROS))
+KNOWN_OF_BOTH = st.lists(KNOWLEDGE, min_size=len(REPROS), max_size=len(REPROS))
 BAD = st.sampled_from(("bad3", "bad1", "flaky", "said bad"))
 CAN_BE_WRONG = {"good3", "good1", "said good", "unknown", "interrupted", "built"}
 """Before bad news comes: what is missing or says nothing is no news at all when it speaks."""
@@ -221,7 +231,7 @@ def decided(before: Known, after: Known) -> Decision:
 
 
 @PATIENT
-@given(BOTH, BOTH, st.data())
+@given(KNOWN_OF_BOTH, KNOWN_OF_BOTH, st.data())
 def test_bad_news_at_the_target_never_helps(before: Known, after: Known, data: st.DataObject) -> None:
     """From don't nothing leads away, to go nothing leads; what was lacking may become a work-around alone."""
     which = data.draw(st.integers(0, len(REPROS) - 1))
@@ -234,3 +244,290 @@ def test_bad_news_at_the_target_never_helps(before: Known, after: Known, data: s
     if was is Decision.DONT:
         assert now is Decision.DONT
     assert was is Decision.GO or now is not Decision.GO
+
+
+# The user's own model and code in a decision.
+
+
+PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")
+REFUSED = CheckOutcome(script="accept.py", passed=False)
+RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
+
+
+@pytest.mark.parametrize(
+    ("mine", "decision"),
+    [
+        (own("good3", "good3"), Decision.GO), (own("unknown", "good3"), Decision.GO),
+        (own("good3", "unknown"), Decision.NOT_ENOUGH), (own("good3", "void"), Decision.NOT_ENOUGH),
+        (own("good3", "bad3"), Decision.DONT), (own("unknown", "unsupported by this version"), Decision.DONT),
+        (own("bad3", "bad3"), Decision.NOT_ENOUGH), (own("crashed", "time-out"), Decision.DONT),
+        (own("missing", "missing"), Decision.NOT_ENOUGH), (own("good3", "built"), Decision.NOT_ENOUGH),
+        (own("good3", "good3", NO_FLOOR), Decision.GO),  # its outputs are the reference's own numbers
+        (own("good3", "good3", NO_FLOOR, PASSED), Decision.GO),
+        (own("good3", "good3", NO_FLOOR, RAISED), Decision.NOT_ENOUGH),
+        (own("good3", "good3", FLOOR, REFUSED), Decision.DONT),
+        (own("good3", "good3", FLOOR, RAISED), Decision.NOT_ENOUGH),
+        (own("void", "void", NO_FLOOR, PASSED), Decision.NOT_ENOUGH),  # one build
+    ],
+)  # fmt: skip
+def test_the_model_speaks_for_itself(mine: Own, decision: Decision) -> None:
+    assert answer(mine).decision is decision
+
+
+def difference(output: str, max_abs: float, *, integers: bool) -> Difference:
+    return Difference(
+        output=output, max_abs=max_abs, mean_abs=max_abs, rel_l2=max_abs, worst_sample=0, samples=1,
+        integers=integers,
+    )  # fmt: skip
+
+
+SAME, OTHER = difference("idx", 0.0, integers=True), difference("idx", 1.0, integers=True)
+FLOATS = difference("y", 0.0, integers=False)
+
+
+TIES = Integers(output="idx", version=NEW, count=9, differ=3, beyond=0)
+WORSE, BEFORE = replace(TIES, beyond=1), replace(TIES, version=OLD)
+FIGURE = SampleFigure(
+    output="y", version=NEW, unit="floors", median=0, p90=0, worst=3.0, worst_sample=0, samples=1
+)
+NEAR, FAR, RELATIVE = FIGURE, replace(FIGURE, worst=5.0), replace(FIGURE, worst=0.1, unit="relative L2 error")
+HIDDEN = f"the noise floor 1 is above 0.1: {HIDES}"
+BOTH, GO, ENOUGH = (SAME, FLOATS), Decision.GO, Decision.NOT_ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("differences", "figure", "reason", "integers", "decision"),
+    [
+        # what is equal at both versions: the move does not change it
+        ((SAME,), None, NO_FLOOR, (), GO), ((OTHER,), None, NO_FLOOR, (), ENOUGH),
+        ((FLOATS,), None, NO_FLOOR, (), ENOUGH), (BOTH, None, NO_FLOOR_OF, (), ENOUGH),
+        (BOTH, NEAR, NO_FLOOR_OF, (), GO), (BOTH, FAR, NO_FLOOR_OF, (), ENOUGH),
+        (BOTH, NEAR, "the noise floor 0.5 is above 0.1", (), ENOUGH),
+        # a tie's floor is as large as the integer and hides all: what noise explains is found without it
+        (BOTH, NEAR, HIDDEN, (TIES,), GO), (BOTH, FAR, HIDDEN, (TIES,), ENOUGH),
+        (BOTH, RELATIVE, HIDDEN, (TIES,), ENOUGH),  # it is the floor of y that hides
+        (BOTH, NEAR, HIDDEN, (WORSE, replace(WORSE, version=OLD)), ENOUGH),
+        (BOTH, NEAR, HIDDEN, (WORSE, BEFORE), Decision.DONT),
+        (BOTH, NEAR, HIDDEN, (replace(TIES, beyond=2), BEFORE), Decision.DONT),
+        (BOTH, NEAR, HIDDEN, (), ENOUGH),  # nobody has held them against the reference
+    ],
+)  # fmt: skip
+def test_integers_are_evidence_where_they_are_equal_or_ties(
+    differences: Any, figure: SampleFigure | None, reason: str, integers: Any, decision: Decision
+) -> None:
+    """Of a model that says nothing for a reason."""
+    mine = own("void", "void", differences=differences)
+    (line,) = mine.section.cases
+    line = replace(line, after=replace(line.after, reason=reason, builds=3))
+    parts = {"cases": (line,), "samples": (figure,) if figure else (), "integers": integers}
+    upgrade = answer(replace(mine, section=replace(mine.section, **parts)))
+    assert upgrade.decision is decision
+    told = any("idx: equal at both versions" in reason.text for reason in upgrade.reasons)
+    assert told is (decision is GO and not integers)
+
+
+@pytest.mark.parametrize(
+    ("finding", "decision"),
+    [
+        ("unknown", Decision.GO), ("good1", Decision.GO), ("said good", Decision.GO),
+        ("bad1", Decision.DONT), ("said bad", Decision.DONT),
+    ],
+)  # fmt: skip
+def test_beside_a_model_only_what_is_bad_of_the_findings_counts(finding: str, decision: Decision) -> None:
+    assert answer(own("good3", "good3"), finding).decision is decision
+    assert answer(own("good3", "unknown"), "good3").decision is Decision.NOT_ENOUGH, "they never speak for it"
+    assert answer(own("bad3", "bad3"), "good3").decision is Decision.NOT_ENOUGH
+
+
+def change(kind: ChangeKind) -> ApiChange:
+    return ApiChange(name="ICudaEngine.num_bindings", kind=kind, replacement="num_io_tensors", source="notes")
+
+
+def use(kind: ChangeKind, certainty: Certainty, line: int = 7) -> ApiUse:
+    return ApiUse(file="run.py", line=line, change=change(kind), certainty=certainty, text="e.num_bindings")
+
+
+SEEN = ApiSection(code=("src",), files=3)
+GONE = use(ChangeKind.REMOVED, Certainty.SURE)
+
+
+@pytest.mark.parametrize(
+    ("section", "decision"),
+    [
+        (SEEN, Decision.GO), (replace(SEEN, unread=(("a.py", "line 3"),)), Decision.GO),
+        (replace(SEEN, uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)), Decision.GO),
+        (replace(SEEN, uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
+        (replace(SEEN, uses=(GONE,)), Decision.GO_WITH_WORKAROUNDS),
+        (ApiSection(code=("src",)), Decision.NOT_ENOUGH),
+        (ApiSection(lacking="no surface of 9.3.0"), Decision.NOT_ENOUGH),
+    ],
+)  # fmt: skip
+def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, decision: Decision) -> None:
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
+    upgrade = decide(ask(entries, api=section, code=(Path("src"),)))
+    assert upgrade.decision is decision
+    assert not any(spot.startswith("Your own code") for spot in upgrade.not_looked_at)
+    first = "change your code first (exit code 11), the first line in run.py:7"
+    assert (upgrade.exit_code == 11) is (first in told(upgrade)) is (GONE in section.uses)
+    assert (upgrade.summary == "Go, once your code is changed.") is (GONE in section.uses)
+
+
+def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
+    (lacking, *_) = answer(own("void", "void")).lacking
+    assert lacking.command.endswith("--to 10.8.0 --check accept.py")
+    (lacking, *_) = answer(own("good3", "unknown")).lacking
+    assert lacking.command.startswith("nox -s upgrade -- --from 10.7.0 --to 10.8.0")
+
+
+SOURCE = "https://github.com/NVIDIA/TensorRT/issues/3447"
+
+
+def at(version: str, known: str = "reported", depends: str = "") -> NodeAt:
+    return NodeAt(version=version, effect=Effect.WRONG, known=known, source=SOURCE, depends=depends)
+
+
+def looked_at(mine: Own, *found: NodeAt) -> Own:
+    """The same model, of whose two Mul this is known."""
+    group = NodeGroup(
+        repro="transpose-constant", upstream="NVIDIA/TensorRT#3447", operator="Mul", nodes=("/a", "/b"),
+        what="a constant factor", instead="leave the Transposes out", at=found,
+    )  # fmt: skip
+    check = StaticCheck(
+        model="my.onnx", opset=17, nodes=9, versions=(OLD, NEW), rules=24, silent=(),
+        groups=(group,) if found else (),
+    )  # fmt: skip
+    return Own(section=with_nodes(mine.section, check, OLD, NEW), entries=mine.entries)
+
+
+def told(upgrade: Upgrade) -> str:
+    return " ".join(render_text(upgrade).split())
+
+
+UNSEEN, GOOD = own("good3", "unknown"), own("good3", "good3")
+
+
+@pytest.mark.parametrize(
+    ("found", "weight", "words"),
+    [
+        ((at(NEW),), Weight.AGAINST, f"new at {NEW}"),
+        ((at(OLD, "assumed"), at(NEW, "measured")), Weight.AGAINST, f"new at {NEW}"),
+        ((at(OLD), at(NEW, "read")), Weight.NOTE, f"broken in both {OLD} and {NEW}"),
+        ((at(OLD),), Weight.NOTE, f"nothing known at {NEW}"),
+        ((at(NEW, "assumed"),), Weight.NOTE, f"feared at {NEW}"),
+        ((at(NEW, depends="a value is beyond 256"),), Weight.NOTE, f"feared at {NEW}"),
+    ],
+)
+def test_what_becomes_known_to_fail_counts(found: tuple[NodeAt, ...], weight: Weight, words: str) -> None:
+    upgrade = answer(looked_at(UNSEEN, *found))
+    assert upgrade.decision is (Decision.DONT if weight is Weight.AGAINST else Decision.NOT_ENOUGH)
+    (reason,) = (reason for reason in upgrade.reasons if "Mul ×2 (/a, /b)" in reason.text)
+    assert (reason.topic, reason.weight) == ("your model", weight)
+    assert words in reason.text
+    assert "instead: leave the Transposes out" in reason.text
+    assert [source.title for source in reason.sources] == ["NVIDIA/TensorRT#3447"]
+
+
+def test_a_model_that_ran_rightly_is_the_better_witness() -> None:
+    upgrade = answer(looked_at(GOOD, at(NEW)))
+    assert upgrade.decision is Decision.GO
+    assert [r.weight for r in upgrade.reasons if "Mul ×2" in r.text] == [Weight.NOTE]
+
+
+def test_the_report_and_its_screen_say_so() -> None:
+    upgrade = answer(looked_at(UNSEEN, at(NEW)))
+    assert f"nodes: 9 nodes held against 24 rules: {OLD}: nothing known against it" in told(upgrade)
+    assert "against Mul ×2 (/a, /b): a constant" in told(upgrade)
+    screen = render_screen(upgrade, 80)
+    assert "against     your model: Mul ×2 (/a, /b): a constant factor; new at" in screen
+    both = answer(looked_at(UNSEEN, at(OLD), at(NEW)))
+    screen = " ".join(render_screen(both, 80).split())
+    assert f"your model: Mul ×2 (/a, /b): a constant factor; broken in both {OLD} and {NEW}" in screen
+    assert f"{OLD}, {NEW}: nothing known against it" in told(answer(looked_at(UNSEEN)))
+
+
+# GPU, driver and image against matrix.yaml's facts; which plans, caches and plugins outlive a move.
+
+
+RULE = {"known": "read", "source": "notes"}
+FROM = make_version("10.4.0", compute={"min": "7.0", "max": "9.0", **RULE}, driver={"least": "560", **RULE})
+DRIVER = {"least": "570.86.10", "datacenter": ["535.86", "545.23"], **RULE}
+TO = make_version("10.8.0", compute={"min": "7.5", "max": "12.0", **RULE}, driver=DRIVER)
+MATRIX = Matrix(
+    schema=1, sources={"notes": Source(title="release notes", url="https://example.org")}, versions=(FROM, TO)
+)
+V100 = Gpu(slug="v100", name="NVIDIA V100", compute="7.0")
+
+
+def facts(gpu: Gpu, before: Version = FROM, after: Version = TO) -> list[FactLine]:
+    return list(make_hardware(before, after, gpu, MATRIX))
+
+
+def line_of(topic: str, lines: list[FactLine]) -> FactLine:
+    return next(line for line in lines if line.topic == topic)
+
+
+@pytest.mark.parametrize(
+    ("compute", "weight", "words"),
+    [
+        ("8.9", Weight.NOTE, "supports this GPU (8.9)"),
+        ("7.0", Weight.AGAINST, "no longer supports this GPU (7.0)"),
+        ("6.1", Weight.AGAINST, "does not support this GPU (6.1)"),
+        (None, Weight.NOTE, "nvidia-smi --query-gpu=compute_cap"),
+    ],
+)
+def test_compute_capability(compute: str | None, weight: Weight, words: str) -> None:
+    line = line_of("GPU", facts(replace(V100, compute=compute)))
+    assert line.weight is weight
+    assert words in line.text
+    assert (line.known, line.sources[0].url) == ("read", "https://example.org")
+
+
+@pytest.mark.parametrize(
+    ("gpu", "weight", "words"),
+    [
+        (replace(H200, driver="580.1"), Weight.NOTE, "here is 580.1"),
+        (replace(H200, driver="570.86.09", datacenter=False), Weight.AGAINST, "update the driver"),
+        (replace(H200, driver="535.104"), Weight.NOTE, "does on a data-centre GPU"),
+        (replace(H200, driver="535.104", datacenter=False), Weight.AGAINST, "535.86+, 545.23+"),
+        (replace(H200, driver=None), Weight.NOTE, "nvidia-smi --query-gpu=driver_version"),
+        (replace(H200, index=None, driver="580.1"), Weight.NOTE, "records here were made with 580.1"),
+        (V100, Weight.NOTE, "Yours is not known here"),
+    ],
+)
+def test_driver(gpu: Gpu, weight: Weight, words: str) -> None:
+    line = line_of("driver", facts(gpu))
+    assert (line.weight, words in line.text) == (weight, True), line.text
+    assert "10.8.0 needs driver 570.86.10 or later (10.4.0: 560)" in line.text
+
+
+def test_what_the_images_differ_in_is_told_with_the_worse_known_fact() -> None:
+    before = make_version("8.5.3.1", cuda="11.8", python="3.10", torch="2.2.0")
+    recalled = {"value": "3.12", "known": "recalled", "source": "notes"}
+    after = make_version("10.8.0", cuda="12.8.0", python=recalled, torch_tensorrt="2.6.0")
+    lines = [line for line in facts(H200, before, after) if line.topic == "image"]
+    assert [(line.text.split(":")[0], line.known) for line in lines] == [
+        ("CUDA 11.8 → 12.8.0", "read"), ("Python 3.10 → 3.12", "recalled"), ("torch 2.2.0 → none", "read"),
+        ("Torch-TensorRT none → 2.6.0", "read"),
+    ]  # fmt: skip
+    assert "must be rebuilt" in lines[0].text
+    assert not [line for line in facts(H200, after, after) if line.topic == "image"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "plans", "plugins"),
+    [
+        ("10.7.0", "10.8.0", "they load", "should load"),
+        ("8.6.1", "10.8.0", "they load", "must be built again"),
+        ("8.6.1", "9.3.0", "disagree on 8 → 9", "must be built again"),
+        ("8.5.3.1", "8.6.0", "8.5.3.1 is older", "should load"),
+        ("10.8.0", "10.7.0", "do not help on the way down", "build again"),
+    ],
+)
+def test_what_outlives_a_move(before: str, after: str, plans: str, plugins: str) -> None:
+    made = make_engines(make_version(before), make_version(after))
+    lines: dict[str, Any] = {line.topic: line for line in made}
+    assert f"plan files of {before} must be built again" in lines["plans"].text
+    assert plans in lines["version-compatible plans"].text
+    assert plugins in lines["plugin libraries"].text
+    assert all(line.sources or line.known == "recalled" for line in lines.values())
+    assert all(line.weight is Weight.NOTE for line in lines.values())
