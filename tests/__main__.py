@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TextIO
 
@@ -27,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 COUNTS = r"(?m)^=*\s*((?:\d+ (?:passed|failed|errors?|skipped|deselected|warnings?)(?:, )?)+)"
 """What pytest closes with."""
 
-GRACE_SECONDS = 60
-"""What an interrupted suite may take to end what it has started."""
+PODMAN, CDI = "TRTMATRIX_TEST_PODMAN", "TRTMATRIX_TEST_CDI_ENGINE"
+GRACE_SECONDS = 60  # what an interrupted suite may take to end what it has started
 
 
 def _nothing() -> str:
@@ -36,7 +37,6 @@ def _nothing() -> str:
 
 
 def _docker() -> str:
-    """Return why the container tests cannot run, or nothing."""
     import docker
     import docker.errors
 
@@ -48,72 +48,53 @@ def _docker() -> str:
     return "" if built.returncode == 0 else "the test image cannot be built: see docker/test/build"
 
 
-def _registry() -> str:
-    """Return why the tests against registries cannot run, or nothing."""
-    missing = [name for name in ("docker-registry", "htpasswd", "openssl") if shutil.which(name) is None]
-    packages = "docker-registry apache2-utils openssl"
+def _programs(packages: str, *names: str) -> str:
+    missing = [name for name in names if shutil.which(name) is None]
     return f"{', '.join(missing)} missing: apt-get install {packages}" if missing else ""
 
 
-def _podman() -> str:
-    """Return why the container tests cannot run over Podman, or nothing."""
-    named = "TRTMATRIX_TEST_PODMAN" in os.environ
-    return "" if named else 'no Podman was started: eval "$(tests/podman/engine FOLDER)" starts one'
+def _registry() -> str:
+    packages = "docker-registry apache2-utils openssl"
+    return _programs(packages, "docker-registry", "htpasswd", "openssl")
+
+
+def _engine(variable: str, script: str) -> Callable[[], str]:
+    """Return what says why tests over another engine cannot run, or nothing."""
+    start = f'no such engine was started: eval "$({script} FOLDER)" starts one'
+    return lambda: "" if variable in os.environ else start
 
 
 def _pack() -> str:
-    """Return why packs cannot be carried between two engines, or nothing."""
     if os.geteuid():
         return "root is needed, for an engine in a network namespace of its own"
-    missing = [name for name in ("dockerd", "ip", "nsenter") if shutil.which(name) is None]
-    return f"{', '.join(missing)} missing: apt-get install docker.io iproute2" if missing else _docker()
+    return _programs("docker.io iproute2", "dockerd", "ip", "nsenter") or _docker()
 
 
 def _faults() -> str:
-    """Return why the host cannot be disturbed under real containers, or nothing."""
     return "root is needed, for disks that are full or read-only" if os.geteuid() else _docker()
 
 
 def _slurm() -> str:
-    """Return why no cluster can be started here, or nothing."""
     from tests.slurm.cluster import lacking
 
     return lacking() or _docker()
 
 
-def _cdi() -> str:
-    """Return why the tests with a device by CDI cannot run, or nothing."""
-    named = "TRTMATRIX_TEST_CDI_ENGINE" in os.environ
-    return "" if named else 'no engine with CDI was started: eval "$(tests/cdi/engine FOLDER)" starts one'
-
-
 def _browser() -> str:
-    """Return why the pages cannot be opened in a browser, or nothing."""
-    if not _importable("playwright"):
+    if find_spec("playwright") is None:
         return "playwright is not installed: pip install --group test"
     from tests.browser.chromium import find_chromium
 
-    return (
-        ""
-        if find_chromium()
-        else "no chromium: apt-get install chromium, or name one by TRTMATRIX_TEST_CHROMIUM"
-    )
+    missing = "no chromium: apt-get install chromium, or name one by TRTMATRIX_TEST_CHROMIUM"
+    return "" if find_chromium() else missing
 
 
 def _torch() -> str:
-    """Return why the comparison with torch's own export cannot run, or nothing."""
-    return "" if shutil.which("nox") or _importable("nox") else "nox is not installed"
+    return "" if shutil.which("nox") or find_spec("nox") else "nox is not installed"
 
 
 def _models() -> str:
-    """Return why exported models cannot be run in containers, or nothing."""
     return _torch() or _docker()
-
-
-def _importable(name: str) -> bool:
-    from importlib.util import find_spec
-
-    return find_spec(name) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,17 +116,12 @@ class Suite:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that its processes get."""
         return {**os.environ, "DOCKER_HOST": os.environ[self.engine]} if self.engine else dict(os.environ)
 
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-BOTH_CORES = (*PYTEST, "-n", "2", "--dist", "worksteal")
-"""Where tests are many and small."""
-
-BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")
-"""Where the tests of a file share what is slow to make."""
-
+BOTH_CORES = (*PYTEST, "-n", "2", "--dist", "worksteal")  # where tests are many and small
+BY_FILE = (*PYTEST, "-n", "2", "--dist", "loadfile")  # where the tests of a file share what is slow to make
 WAITING = (*PYTEST, "-n", "3", "--dist", "loadfile")
 """Where they wait for containers or jobs most of the time, too."""
 
@@ -160,14 +136,17 @@ SUITES = (
     Suite(name="faults", seconds=700, command=(*WAITING, "tests/faults"), lacking=_faults, waits=True),
     Suite(name="pack", seconds=600, command=(*PYTEST, "tests/pack"), lacking=_pack, waits=True),
     Suite(name="registry", seconds=300, command=(*BY_FILE, "tests/registry"), lacking=_registry, waits=True),
-    Suite(name="cdi", seconds=150, command=(*PYTEST, "tests/cdi"), lacking=_cdi, waits=True),
+    Suite(
+        name="cdi", seconds=150, command=(*PYTEST, "tests/cdi"), lacking=_engine(CDI, "tests/cdi/engine"),
+        waits=True,
+    ),
     Suite(name="probe", seconds=700, command=(*BY_FILE, "tests/probe")),
     Suite(
         name="containers", seconds=900, command=(*WAITING, "tests/containers"), lacking=_docker, waits=True
     ),
     Suite(
-        name="podman", seconds=600, command=(*WAITING, "-m", "engines", "tests/containers"), lacking=_podman,
-        engine="TRTMATRIX_TEST_PODMAN", waits=True,
+        name="podman", seconds=600, command=(*WAITING, "-m", "engines", "tests/containers"),
+        lacking=_engine(PODMAN, "tests/podman/engine"), engine=PODMAN, waits=True,
     ),
     Suite(
         name="launchers", seconds=500, command=(*BOTH_CORES, "tests/launchers"), lacking=_docker, waits=True

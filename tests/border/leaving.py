@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,14 +22,12 @@ from trtmatrix.run.execute import execute_plan
 from trtmatrix.suite.cells import Cell
 from trtprobe.files import write_json
 
-SECONDS = 20
-"""An attack that hangs the client fails after so long."""
+SECONDS = 20  # an attack that hangs the client fails after so long
 CELLS = tuple(cells_of("right", "attacked", "wrong", "last", keep=True))
 SECRET = np.arange(64, dtype=np.float64)
 """What is kept elsewhere on the host, and must not get into the cache."""
 
-Shown = dict[str, tuple[str, str]]
-"""Case → verdict and cause, as a table shows them."""
+Shown = dict[str, tuple[str, str]]  # case → verdict and cause, as a table shows them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +41,13 @@ class Left:
 
     @property
     def file(self) -> Path:
-        """The record's file."""
         return self.out / f"{self.index}.record.json"
 
     @property
     def own(self) -> Path:
-        """The folder of the cell's outputs."""
         return self.out / str(self.index)
 
     def keep(self, *names: str) -> None:
-        """Say in the record that these outputs are kept."""
         self.record["kept"] = {name: {"dtype": "float64", "shape": [64]} for name in names}
         write_json(self.file, self.record)
 
@@ -77,7 +73,6 @@ class Leaving(Playing):
 
 
 def run_beside(folder: Path, attack: Attack | None, **more: Any) -> Shown:
-    """Run all cases, and return what a table shows of them from what was stored."""
     host = folder / "host"
     if not host.exists():
         host.mkdir()
@@ -91,7 +86,6 @@ def run_beside(folder: Path, attack: Attack | None, **more: Any) -> Shown:
 
 
 def shown(folder: Path, cells: Sequence[Cell] = CELLS) -> Shown:
-    """Return what a table shows from what is stored."""
     (folder / "results").mkdir(exist_ok=True)
     if not (folder / "results" / "local").is_symlink():
         (folder / "results" / "local").symlink_to(folder / "local")
@@ -101,7 +95,6 @@ def shown(folder: Path, cells: Sequence[Cell] = CELLS) -> Shown:
 
 
 def reason(folder: Path, case: str = "attacked") -> str:
-    """Return what the newest record of a case tells."""
     records = [one.record for one in read_records(folder / "results") if one.record.cell.case == case]
     return max(records, key=lambda record: record.started).detail
 
@@ -122,3 +115,12 @@ def in_time(seconds: int = SECONDS) -> Iterator[None]:
         faulthandler.cancel_dump_traceback_later()
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+
+
+def nest(folder: Path, folders: int) -> None:
+    here = Path.cwd()
+    os.chdir(folder)
+    for _ in range(folders):
+        Path("d").mkdir()
+        os.chdir("d")
+    os.chdir(here)

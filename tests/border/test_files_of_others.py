@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from merges import CELL, Place, make_place, record_data
 
 from tests.border.leaving import in_time
-from tests.border.test_left_by_cells import header
+from tests.border.test_left_by_cells import header, sparse
 from trtmatrix.common.border import BorderError, opened, opened_npz, read_array, read_json
 from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
 from trtmatrix.common.text import parse_json, to_json
@@ -30,18 +30,11 @@ WHERE = f"{CELL.gpu}/{CELL.version}/{CELL.repro}/{CELL.case}"
 
 
 def changed(**fields: Any) -> Callable[[Path], object]:
-    """A record with other fields."""
     return lambda path: path.write_text(to_json({**record_data("bad"), **fields}))
 
 
 def raw(value: str) -> Callable[[Path], object]:
-    """A record with a field as it is written."""
     return lambda path: path.write_text(f'{to_json(record_data("bad")).rstrip()[:-1]}, "odd": {value}}}')
-
-
-def sparse(path: Path) -> None:
-    with path.open("wb") as out:
-        out.truncate(1 << 42)
 
 
 NOISE = {"precision": "fp32", "outputs": {"y": {"fp32": 1e-7}}}

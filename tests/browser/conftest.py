@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from builders import make_entry
@@ -84,12 +84,7 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Open:
 
     @contextmanager
     def open_page(
-        name: str,
-        fragment: str = "",
-        *,
-        width: int = 1280,
-        scheme: Literal["light", "dark"] = "light",
-        **options: Any,
+        name: str, fragment: str = "", *, width: int = 1280, scheme: Any = "light", **options: Any
     ) -> Iterator[Opened]:
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True, **options
@@ -111,5 +106,4 @@ def opened(browser: Browser, pages: dict[str, Path]) -> Open:
 
 
 def open_all(page: Page) -> None:
-    """Fold everything open."""
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")

@@ -12,8 +12,7 @@ from playwright.sync_api import Browser
 from tests.browser.chromium import chromium
 
 ROOT = Path(__file__).resolve().parents[2]
-HEIGHTS = {1280: 1500, 390: 1800}
-"""Width → height of a screenshot, in pixels."""
+HEIGHTS = {1280: 1500, 390: 1800}  # width → height of a screenshot, in pixels
 COMMANDS = {
     "report": ("upgrade", "--from", "8.5.3.1", "--to", "8.6.0", "--gpu", "H200", "--no-run"),
     "matrix": ("report", "--gpu", "H200"),
@@ -38,7 +37,6 @@ def main() -> None:
 
 
 def shoot(browser: Browser, page: Path, width: int, height: int) -> bytes:
-    """Return the top of a page as PNG."""
     context = browser.new_context(viewport={"width": width, "height": height}, offline=True)
     opened = context.new_page()
     opened.goto(page.as_uri())

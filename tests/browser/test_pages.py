@@ -130,8 +130,7 @@ def test_the_keyboard_goes_through_the_page_in_its_order(name: str, opened: Open
 CUT = """() => [...document.querySelectorAll(".wide, body")].filter(part => part.checkVisibility()
   && (part.scrollWidth > part.clientWidth + 1 || part.scrollHeight > part.clientHeight + 1)
   && getComputedStyle(part).overflowX !== "visible").map(part => part.getAttribute("aria-label"))"""
-A4 = 794 - 2 * 53
-"""The width of A4 within margins of 14 mm, in CSS pixels."""
+A4 = 794 - 2 * 53  # the width of A4 within margins of 14 mm, in CSS pixels
 
 
 @pytest.mark.parametrize("name", ["upgrade", "sample"])

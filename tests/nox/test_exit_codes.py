@@ -14,9 +14,10 @@ from types import SimpleNamespace
 
 import onnxruntime
 import pytest
-from projects import files_of, matrix_text
+from projects import ROOT, files_of, matrix_text
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.waiting import wait_until
+
 NOX = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py")]
 
 
@@ -39,22 +40,23 @@ def write_matrix(folder: Path, library: str) -> None:
 
 
 def command(session: str, folder: Path, *words: str) -> list[str]:
-    return [*NOX, "-R", "-s", session, "--", *files_of(folder, ROOT / "tests" / "nox" / "repros"), *words]
+    return ["-R", "-s", session, "--", *files_of(folder, ROOT / "tests" / "nox" / "repros"), *words]
+
+
+def nox(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*NOX, *words], capture_output=True, text=True, check=False)
 
 
 def call(session: str, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(session, folder, *words), capture_output=True, text=True, check=False)
+    return nox(*command(session, folder, *words))
 
 
-@pytest.mark.parametrize(
-    ("session", "case", "library", "code", "told"),
-    [
-        ("matrix", "plain", onnxruntime.__version__, 0, "PASS 0"),
-        ("matrix", "expected-to-fail", onnxruntime.__version__, 1, "PASS!"),
-        ("matrix", "plain", "0.0.1", 3, "pinned for 0.0.1"),
-        ("table", "plain", onnxruntime.__version__, 4, ""),
-    ],
-)
+@pytest.mark.parametrize(("session", "case", "library", "code", "told"), [
+    ("matrix", "plain", onnxruntime.__version__, 0, "PASS 0"),
+    ("matrix", "expected-to-fail", onnxruntime.__version__, 1, "PASS!"),
+    ("matrix", "plain", "0.0.1", 3, "pinned for 0.0.1"),
+    ("table", "plain", onnxruntime.__version__, 4, ""),
+])  # fmt: skip
 def test_an_exit_code_comes_through(
     session: str, case: str, library: str, code: int, told: str, project: Path
 ) -> None:
@@ -73,12 +75,10 @@ def test_usage_is_2(project: Path, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "line"),
-    [
-        (["version(10.7.0)", "table"], ""), (["bundle", "make", "CELL"], "nox -s bundle -- make CELL"),
-    ],
-)  # fmt: skip
+    [(["version(10.7.0)", "table"], ""), (["bundle", "make", "CELL"], "nox -s bundle -- make CELL")],
+)
 def test_who_forgets_the_dashes_is_given_the_right_line(words: list[str], line: str) -> None:
-    done = subprocess.run([*NOX, "--list", "-s", *words], capture_output=True, text=True, check=False)
+    done = nox("--list", "-s", *words)
     assert ("for trtmatrix, after --: " + line in done.stderr) is bool(line), done.stderr
 
 
@@ -96,21 +96,17 @@ def test_models_of_one_s_own_have_what_their_reference_needs(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("words", [(), ("10.7.0",)])
 def test_an_image_that_is_not_made_here_is_2(words: tuple[str, ...]) -> None:
-    done = subprocess.run(
-        [*NOX, "-R", "-s", "image", "--", *words], capture_output=True, text=True, check=False
-    )
+    done = nox("-R", "-s", "image", "--", *words)
     assert done.returncode == 2, done.stderr
     assert "docker/wheels/build: " in done.stdout + done.stderr
 
 
 def test_interrupted_is_130_and_the_next_run_goes_on(project: Path) -> None:
     running = subprocess.Popen(
-        command("matrix", project, "--case", "plain,slow"), start_new_session=True,
+        [*NOX, *command("matrix", project, "--case", "plain,slow")], start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not list((project / "results").rglob("*.json")) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: list((project / "results").rglob("*.json")), 60, "the first record")
     time.sleep(1)
     os.killpg(running.pid, signal.SIGINT)
     assert running.wait(timeout=30) == 130
@@ -121,15 +117,13 @@ def test_interrupted_is_130_and_the_next_run_goes_on(project: Path) -> None:
 
 
 def test_every_version_of_the_matrix_has_a_session() -> None:
-    listed = subprocess.run([*NOX, "-l"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    listed = nox("-l").stdout
     for name in ("8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0", "tensorrt-rtx-1.7"):
         assert f"version({name})" in listed
 
 
 def test_a_benchmark_that_is_not_there_is_told_with_those_that_are() -> None:
-    done = subprocess.run(
-        [*NOX, "-R", "-s", "bench", "--", "nothing"], capture_output=True, text=True, check=False
-    )
+    done = nox("-R", "-s", "bench", "--", "nothing")
     assert done.returncode == 1
     assert "no benchmark nothing: known are" in done.stderr
     known = done.stderr.split("known are ")[1].splitlines()[0].rstrip(".").split(", ")
@@ -142,8 +136,6 @@ def test_a_broken_matrix_does_not_break_the_door(text: str, tmp_path: Path) -> N
     noxfile = tmp_path / "noxfile.py"
     noxfile.write_text((ROOT / "noxfile.py").read_text())
     (tmp_path / "matrix.yaml").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "nox", "-f", str(noxfile), "-l"], capture_output=True, text=True, check=False
-    )
+    done = nox("-f", str(noxfile), "-l")
     assert done.returncode == 0
     assert "Traceback" not in done.stderr

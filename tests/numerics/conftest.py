@@ -1,20 +1,17 @@
-"""The repro that a module of tests is about."""
+"""What the repros of a module of tests remember goes after them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
 
 import pytest
 
-from trtprobe.cell import load_repro
 
-
-@pytest.fixture(scope="module")
-def repro(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """Load the file that the tests call REPRO; what it remembers goes after them."""
-    module = load_repro(request.module.REPRO)
-    yield module
-    for value in vars(module).values():
-        if hasattr(value, "cache_clear"):
-            value.cache_clear()
+@pytest.fixture(scope="module", autouse=True)
+def _forget(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Empty the caches of the repro that the tests call REPRO, or of all in REPROS."""
+    yield
+    for repro in getattr(request.module, "REPROS", {"": getattr(request.module, "REPRO", None)}).values():
+        for value in vars(repro).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()

@@ -27,12 +27,10 @@ def on_onnxruntime(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> dict[
 
 
 def relative(y: Array, reference: Array) -> float:
-    """rel_l2 of y from its reference."""
     return float(np.linalg.norm((y - reference).ravel()) / np.linalg.norm(reference.ravel()))
 
 
 def contained(y: Array, reference: Array, wrong: Array) -> float:
-    """How much of a defect is in y."""
     d = wrong - reference
     return float(np.vdot(y - reference, d) / np.vdot(d, d))
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from projects import ROOT
 
-from tests.numerics.graphs import Array, relative
+from tests.numerics.graphs import Array, on_onnxruntime, relative
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic
 from trtmatrix.judge.entry import expected_verdict, find_expectation
 from trtmatrix.judge.factors import ALLOWED
@@ -21,7 +20,7 @@ from trtmatrix.suite.repro_files import read_repros
 from trtprobe.cell import load_repro
 
 Outputs = dict[str, Array]
-LOADED = {path.stem: load_repro(path) for path in sorted((Path(__file__).parents[2] / "repros").glob("*.py"))}
+LOADED = {path.stem: load_repro(path) for path in sorted((ROOT / "repros").glob("*.py"))}
 REPROS = {name: module for name, module in LOADED.items() if hasattr(module, "emulate")}
 FEWER = {"sdpa_scale": {"batch": 1}, "flash_attention": {"batch": 3, "heads": 2}}
 """Params that make a whole case quick; no sum gets shorter."""
@@ -50,15 +49,6 @@ BY_SCALE = first_of(lambda *_: (), defect="lost-scale")
 BY_NOISE = first_of(lambda module, case: [case["params"][name] for name in module.NOISE])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _forget() -> Iterator[None]:
-    yield
-    for module in REPROS.values():
-        for value in vars(module).values():
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
-
-
 def member(params: dict[str, Any]) -> Arithmetic:
     """The plainest of the coarsest arithmetics that a precision allows."""
     return next(iter(ENSEMBLE[ALLOWED[params["precision"]][-1]].values()))
@@ -68,8 +58,7 @@ def same(a: Outputs, b: Outputs) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=True) for name in a)
 
 
-UNEVEN = {"causal-ahead"}
-"""Defects of the first few queries, of which a part has more or fewer."""
+UNEVEN = {"causal-ahead"}  # defects of the first few queries, of which a part has more or fewer
 
 
 @pytest.mark.parametrize("name", BY_PRECISION | BY_DEFECTS)
@@ -120,12 +109,33 @@ def test_every_case_can_be_emulated(name: str) -> None:
 
 
 def test_a_negative_control_is_expected_to_fail_at_every_version_of_tensorrt() -> None:
-    root = Path(__file__).parents[2]
-    repros = [loaded.repro for loaded in read_repros(root / "repros")]
+    repros = [loaded.repro for loaded in read_repros(ROOT / "repros")]
     wrong = [
         f"{cell.id}: {expected}"
-        for cell in expand(read_matrix(root / "matrix.yaml"), repros, (NO_GPU,), Selection())
+        for cell in expand(read_matrix(ROOT / "matrix.yaml"), repros, (NO_GPU,), Selection())
         if cell.version.product is Product.TENSORRT and cell.case.control is Control.NEGATIVE
         if (expected := expected_verdict(cell, find_expectation(cell))) is not Verdict.FAIL
     ]
     assert not wrong
+
+
+CONTROLS = {case["id"]: case for case in REPROS["controls"].cases()}
+
+
+def test_each_precision_has_a_right_and_a_wrong_graph() -> None:
+    (repro,) = (loaded.repro for loaded in read_repros(ROOT / "repros") if loaded.repro.id == "controls")
+    found = {(case.precision, case.control) for case in repro.cases}
+    assert found == {(p, c) for p in ("tf32", "fp32", "fp16", "fp16-flag") for c in Control}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_right_graphs_compute_the_reference_and_wrong_ones_the_defect(name: str) -> None:
+    case = CONTROLS[name]
+    prepared = REPROS["controls"].prepare(case["params"])
+    expected = REPROS["controls"].emulate(case["params"], FLOAT64, case.get("defect", ""))
+    outputs = on_onnxruntime(prepared["model"], prepared["inputs"])
+    assert set(outputs) == set(prepared["reference"]) == set(expected)
+    for output, y in outputs.items():
+        assert relative(y, expected[output]) < (2e-3 if name.endswith("fp16") else 2e-6)
+        if case["control"] == "negative":
+            assert relative(y, prepared["reference"][output]) > 1

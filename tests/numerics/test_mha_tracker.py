@@ -28,7 +28,6 @@ Outputs = dict[str, Array]
 
 
 def apart(y: Outputs, r: Outputs) -> dict[str, float]:
-    """rel_l2 of each output."""
     return {name: relative(y[name], x) for name, x in r.items()}
 
 

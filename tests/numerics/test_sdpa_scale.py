@@ -1,4 +1,4 @@
-"""sdpa-scale's run over a stand-in for the product: the figure of the report beside ours."""
+"""sdpa-scale: the figure of the report from emulated arithmetic, its run over a stand-in for the product."""
 
 from __future__ import annotations
 
@@ -8,11 +8,65 @@ from typing import Any
 
 import numpy as np
 import pytest
+from projects import ROOT
 
+from tests.numerics.graphs import floor_of, relative
+from trtmatrix.authoring.arithmetic import (
+    FLOAT64,
+    FP16,
+    FP16_BLOCKS,
+    TF32,
+    Arithmetic,
+    round_fp16,
+    round_tf32,
+)
+from trtmatrix.authoring.attention import addend, compute
 from trtprobe.cell import load_repro
 
-REPRO = load_repro(Path(__file__).parents[2] / "repros" / "sdpa_scale.py")
+REPRO, GEMM = (load_repro(ROOT / "repros" / f"{name}.py") for name in ("sdpa_scale", "gemm_mha_v2"))
+REPROS = {"sdpa_scale": REPRO, "gemm_mha_v2": GEMM}
 PARAMS = {"formulation": "sdpa", "precision": "tf32", "level": 3, "identical_rows": False}
+
+
+def test_tf32_keeps_ten_bits_and_rounds_to_nearest_even() -> None:
+    step = 2.0**-10
+    values = np.array([1 + step, 1 + step / 2, 1 + 1.5 * step, 1 + 0.51 * step, -1 - 0.49 * step])
+    kept = round_tf32(values.astype(np.float32))
+    assert kept.tolist() == [1 + step, 1.0, 1 + 2 * step, 1 + step, -1.0]
+
+
+def test_blocks_of_fp16_round_after_each_block() -> None:
+    ones = np.ones((1, 4096), dtype=np.float32)
+    assert FP16.matmul(ones, ones.T).item() == 4096
+    # 2048 + 1 is 2048 in float16: with blocks of one the sum stops there.
+    single = Arithmetic(working=np.float32, terms=1, accumulated=round_fp16)
+    assert single.matmul(ones, ones.T).item() == 2048
+    assert FP16_BLOCKS.matmul(ones, ones.T).item() == 4096
+
+
+def test_one_lost_factor_gives_the_reported_figure() -> None:
+    # NVIDIA/TensorRT#4333: sum of |explicit - sdpa| on TensorRT 10.7.0 is 1373.3945.
+    params = next(case["params"] for case in REPRO.cases() if case["id"] == "sdpa-tf32")
+    explicit, lost = (np.float64(REPRO.emulate(params, TF32, defect)["y"]) for defect in ("", "lost-scale"))
+    assert explicit.size == 3_612_672
+    twin = REPRO.FACTS["twins"][0]["reported"]["10.7.0"]
+    assert np.abs(explicit - lost).sum() == pytest.approx(1373.38, abs=0.05) == twin
+
+
+def test_a_float32_core_is_within_the_noise_of_fp16() -> None:
+    case = next(case for case in GEMM.cases() if case["id"] == "workaround-wide-masked")
+    params = {**case["params"], "batch": 1}
+    size, weights, x, mask = GEMM.drawn(*GEMM.drawn_by(params), seed=0)
+    added = addend(params["mask"], size, mask)
+    wide = compute(x, size, weights, mask=added, arithmetic=FP16_BLOCKS, core=TF32, queries=128)
+    right = GEMM.emulate(params, FLOAT64, small=True)["y"]
+    assert relative(wide, right) < 1.1 * floor_of(GEMM, params, small=True)
+
+
+def test_the_marked_tensor_is_in_the_graph() -> None:
+    case = next(case for case in GEMM.cases() if case["params"]["outputs"])
+    made = GEMM.prepare({**case["params"], "length": 9})
+    assert case["params"]["outputs"] in {name for node in made["model"].graph.node for name in node.output}
 
 
 class StandIn:

@@ -14,7 +14,6 @@ HERE = Path(__file__).resolve().parent
 
 
 def find_compiler() -> str | None:
-    """Return the C compiler, or None where there is none."""
     try:
         return need_compiler()
     except MachineryError:
@@ -22,5 +21,4 @@ def find_compiler() -> str | None:
 
 
 def make_driver(folder: Path) -> Path:
-    """Compile ``libcuda.so.1`` into a folder, and return the folder."""
     return compile_library(folder / "libcuda.so.1", (HERE / "standins" / "libcuda.c").read_text())

@@ -51,7 +51,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="module")
 def every(version: str) -> Path:
-    """Return an interpreter of this version; fails where it is required and missing."""
     if version not in find_pythons():
         pytest.fail(f"Python {version} is required (--require-pythons) and was not found: put it on PATH")
     return find_pythons()[version]
@@ -59,13 +58,11 @@ def every(version: str) -> Path:
 
 @pytest.fixture(scope="module")
 def python(request: pytest.FixtureRequest, version: str) -> Path:
-    """Return an interpreter of this version that has NumPy, for a test under the oldest and the newest."""
     return environment_of(version) if version in find_pythons() else Path(request.getfixturevalue("every"))
 
 
 @pytest.fixture(scope="session")
 def driver(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the stand-in CUDA driver."""
     if find_compiler() is None:
         if required(pytestconfig):
             pytest.fail("no C compiler was found: install gcc, or set CC")

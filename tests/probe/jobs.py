@@ -193,5 +193,4 @@ def _alive(pid: int) -> bool:
         return False
 
 
-MAIN = Path(sys.executable)
-"""The interpreter that runs the tests, for what is the same under each."""
+MAIN = Path(sys.executable)  # the interpreter that runs the tests, for what is the same under each

@@ -10,9 +10,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-WANTED = ("3.8", "3.10", "3.12", "3.13")
-"""Those that images of 2023 to today ship, and the newest."""
-
+WANTED = ("3.8", "3.10", "3.12", "3.13")  # those that images of 2023 to today ship, and the newest
 FOLDERS = "TRTMATRIX_TEST_PYTHONS"
 CACHE = "TRTMATRIX_TEST_CACHE"
 

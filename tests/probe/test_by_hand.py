@@ -22,7 +22,6 @@ SMALL = {"batch": 1, "length": 24, "heads": 2, "head_size": 8}
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Prepare a small case of the repro as the host does."""
     (loaded,) = [found for found in read_repros(REPRO.parent) if found.file.name == REPRO.name]
     first = next(case for case in loaded.repro.cases if case.id == "sdpa-fp32")
     small = replace(first, params={**first.params, **SMALL})
@@ -37,7 +36,6 @@ def call(files: Path, *words: str, **environment: str) -> subprocess.CompletedPr
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Return the JSON that comes last, after what the product printed."""
     data: dict[str, Any] = strict_json(done.stdout[done.stdout.index("{") :])
     return data
 

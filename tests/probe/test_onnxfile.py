@@ -21,9 +21,7 @@ MINE = relu_then("Mine", opset=23, domain="com.example").SerializeToString()
 
 @settings(max_examples=200, deadline=None)
 @given(cut=st.integers(0, 400), at=st.integers(0, 400), byte=st.integers(0, 255))
-def test_a_damaged_file_never_raises(
-    cut: int, at: int, byte: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_damage_never_raises(cut: int, at: int, byte: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     content = bytearray(MINE)
     content[at % len(content)] = byte
     path = tmp_path_factory.getbasetemp() / "damaged.onnx"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 
 from tests.probe.graphs import add_weights
-from tests.probe.jobs import GRAPH, MAIN, Job, Step, X
+from tests.probe.jobs import GRAPH, MAIN, Job, Step, X, stand_in
 from tests.probe.pythons import environment_of
 
 OLD, NEW = "8.6.1", "10.7.0"
@@ -161,7 +166,6 @@ def release(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def job(release: str, driver: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """Run all cells of a release in one job."""
     folder = tmp_path_factory.mktemp("job")
     job = Job(folder, {name: cell.step for name, cell in CELLS.items() if release in cell.releases})
     if BESIDE in job.cells:
@@ -210,3 +214,39 @@ def test_no_memory_for_an_output_of_unknown_size_is_told_as_that(driver: Path, t
     job = Job(tmp_path, [own(graph, {"x": np.ones((64, 64), np.float16)})])
     assert job.run(MAIN, driver, STANDIN_DEVICE_BYTES="16383") == 0
     assert job.record()["ended"] == "out of GPU memory"
+
+
+SCRIPT = """
+import json, sys
+from zipfile import ZipFile
+from trtprobe.backends import open_backend
+from trtprobe.operators import run_task
+
+class Host:
+    def hand(self, message, write):
+        print("output %d" % message["output"])
+
+backend = open_backend("tensorrt")
+backend.warm_up()
+with ZipFile("suite.zip") as members:
+    for task in json.loads(sys.argv[1]):
+        done = run_task(task, backend, members, Host())
+        print(done["ended"], done["detail"], flush=True)
+"""
+
+
+def test_a_model_that_builds_is_run_and_its_outputs_are_handed_over(tmp_path: Path, driver: Path) -> None:
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    with ZipFile(tmp_path / "suite.zip", "w") as suite:
+        suite.writestr("model", json.dumps(GRAPH))
+        suite.write(tmp_path / "x.npy", "x.npy")
+    task = {"model": "model", "inputs": {"x": "x.npy"}, "outputs": ["y"], "profile": None}
+    other = {**task, "outputs": ["z"]}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps([task, task, other])], cwd=tmp_path,
+        env={**os.environ, **stand_in(driver), "STANDIN_TENSORRT": "8.6.1"}, capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split() == ["output", "0", "ran", "output", "0", "ran", "ran"], (
+        done.stdout + done.stderr
+    )

@@ -116,22 +116,17 @@ def test_a_surface_is_what_the_docstrings_say() -> None:
     assert "deprecated" not in kind["B"]
 
 
-@pytest.mark.parametrize(
-    ("doc", "note"),
-    [
-        ("f()\n\n    [DEPRECATED] Use g.\n\n    More.", "[DEPRECATED] Use g."),
-        ("See :class:`A` . Deprecated in TensorRT 10.0.\n    :arg x: y", "Deprecated in TensorRT 10.0."),
-        ("This overrides the deprecated max_workspace_size.", ""),
-        ("Use the interface ([DEPRECATED] Deprecated in TensorRT 10.8).", ""),
-    ],
-)
+@pytest.mark.parametrize(("doc", "note"), [
+    ("f()\n\n    [DEPRECATED] Use g.\n\n    More.", "[DEPRECATED] Use g."),
+    ("See :class:`A` . Deprecated in TensorRT 10.0.\n    :arg x: y", "Deprecated in TensorRT 10.0."),
+    ("This overrides the deprecated max_workspace_size.", ""),
+    ("Use the interface ([DEPRECATED] Deprecated in TensorRT 10.8).", ""),
+])  # fmt: skip
 def test_a_note_is_about_the_name_itself(doc: str, note: str) -> None:
     assert find_note(doc) == note
 
 
-def test_the_supervisor_leaves_a_surface_where_it_is_asked_for_one(
-    python: Path, driver: Path, tmp_path: Path
-) -> None:
+def test_the_supervisor_leaves_a_surface_where_asked_to(python: Path, driver: Path, tmp_path: Path) -> None:
     """Under each Python; the stand-in for TensorRT is no pybind11 module, and is read all the same."""
     job = Job(tmp_path, [Step(does="pass")], surface="tensorrt")
     assert job.run(python, driver) == 0, job.log()
@@ -152,9 +147,7 @@ def test_it_needs_no_numpy(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("driver")  # which fails or is left out where nothing can be compiled
 @pytest.mark.parametrize("requirement", ["tensorrt-bindings==8.6.1", "tensorrt-cu12-bindings==11.4.0.106"])
-def test_nvidia_s_bindings_read_again_are_what_the_package_has(
-    requirement: str, request: pytest.FixtureRequest
-) -> None:
+def test_nvidia_s_bindings_are_read_as_packaged(requirement: str, request: pytest.FixtureRequest) -> None:
     if PYTHON not in find_pythons():
         if PYTHON in request.config.getoption("--require-pythons").split(","):
             pytest.fail(f"Python {PYTHON} was not found: the bindings are for it")

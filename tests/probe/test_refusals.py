@@ -35,9 +35,7 @@ REFUSALS = {  # release → the second node's operator, the opset, what the pars
 
 
 @pytest.mark.parametrize("release", REFUSALS)
-def test_what_the_parser_refuses_is_named_with_opset_and_node(
-    driver: Path, release: str, tmp_path: Path
-) -> None:
+def test_what_the_parser_refuses_is_named_with_its_node(driver: Path, release: str, tmp_path: Path) -> None:
     steps: list[Step] = []
     ends = {}
     for operator, opset, error, why in REFUSALS[release]:
@@ -77,7 +75,6 @@ SEEDS = {"weights": 0, "same": 0, "others": 1}
 
 @pytest.fixture(scope="module", params=["here", *(["oldest"] if OLDEST[0] in find_pythons() else [])])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Any]:
-    """Return what a real ONNX Runtime makes of the same models."""
     python = MAIN
     if request.param == "oldest":
         python = environment(OLDEST[0], ("numpy", f"onnxruntime=={OLDEST[1]}"))

@@ -66,18 +66,15 @@ def test_it_says_right_and_wrong_on_every_release(archive: Archive, release: str
     assert (code, ": WRONG\n" in said) == (1, True)
 
 
-@pytest.mark.parametrize(
-    ("release", "constants", "wanted"),
-    [
-        ("8.6.1", {"FLAGS": ["TF32"]}, "TF32 level=3"),
-        ("8.6.1", {"FLAGS": []}, "level=3"),
-        ("8.6.1", {"FLAGS": ["TF32", "FP16"], "LEVEL": 5}, "FP16 TF32 level=5"),
-        ("8.5.3", {"FLAGS": ["TF32", "FP16"], "TYPED": True, "LEVEL": 0}, "FP16 TF32 level=None"),
-        ("9.3.0", {"FLAGS": ["TF32", "FP16"], "TYPED": True}, "TF32 strong level=3"),
-        ("11.1.0", {"FLAGS": ["TF32", "FP16"], "TYPED": True}, "TF32 strong level=3"),
-        ("11.1.0", {"FLAGS": ["TF32"]}, "TF32 strong level=3"),
-    ],
-)
+@pytest.mark.parametrize(("release", "constants", "wanted"), [
+    ("8.6.1", {"FLAGS": ["TF32"]}, "TF32 level=3"),
+    ("8.6.1", {"FLAGS": []}, "level=3"),
+    ("8.6.1", {"FLAGS": ["TF32", "FP16"], "LEVEL": 5}, "FP16 TF32 level=5"),
+    ("8.5.3", {"FLAGS": ["TF32", "FP16"], "TYPED": True, "LEVEL": 0}, "FP16 TF32 level=None"),
+    ("9.3.0", {"FLAGS": ["TF32", "FP16"], "TYPED": True}, "TF32 strong level=3"),
+    ("11.1.0", {"FLAGS": ["TF32", "FP16"], "TYPED": True}, "TF32 strong level=3"),
+    ("11.1.0", {"FLAGS": ["TF32"]}, "TF32 strong level=3"),
+])  # fmt: skip
 def test_it_asks_of_the_build_what_the_case_does(
     archive: Archive, release: str, constants: Mapping[str, Any], wanted: str
 ) -> None:
@@ -98,8 +95,7 @@ def test_it_asks_of_the_build_what_the_case_does(
 
 
 ODD = {bad: np.where(X == 2, bad, X).astype(np.float32) for bad in (np.nan, np.inf)}
-SHAPE = np.full_like(RIGHT, 1e-6)
-"""A known defect, far below the noise."""
+SHAPE = np.full_like(RIGHT, 1e-6)  # a known defect, far below the noise
 BOTH = {"y": (1e-4, 1e-3), "lost in y": (0.02, 0.04)}
 JUDGED: list[tuple[dict[str, Any], int]] = [
     # NaN where the reference is finite, whatever the limits
@@ -118,9 +114,7 @@ JUDGED: list[tuple[dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("given", "code"), JUDGED)
-def test_it_says_right_wrong_or_nothing_as_the_judge_does(
-    archive: Archive, given: dict[str, Any], code: int
-) -> None:
+def test_it_says_what_the_judge_says(archive: Archive, given: dict[str, Any], code: int) -> None:
     found, said = archive.run(**given)
     assert found == code
     assert given.get("reference", {"y": X})["y"].shape == X.shape or "(2, 3) instead of (1, 3): WRONG" in said

@@ -136,9 +136,7 @@ CASES = {case["id"]: case for case in REPRO.cases()}
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
-def test_a_missing_wait_behind_the_delay_is_always_seen_and_each_cure_always_works(
-    case: dict[str, Any],
-) -> None:
+def test_a_missing_wait_behind_the_delay_is_always_seen_and_each_cure_works(case: dict[str, Any]) -> None:
     counts = counts_of(case["params"])
     broken = case.get("control") == "negative"
     assert counts["wrong"] == (counts["trials"] if broken else 0)

@@ -26,36 +26,32 @@ def remark(word: str) -> Step:
 
 MISSING = "raised ModuleNotFoundError: No module named "
 FUSED = {**GRAPH, "layers": [{"type": "SOFTMAX", "output": "fmha_v2"}]}
+RAN = (
+    "scalars", "nan-output", "chatty", "binary", "litter", "environment", "leave-orphan", "see",
+)  # fmt: skip
+ENDS = {
+    "probe failed": {
+        "unknown-output": "run() returned z, which has no reference",
+        "wrong-shape": "y: shape (3, 2), the reference has (2, 3)",
+    },
+    "crashed": {
+        "raise": "raised ZeroDivisionError: by the repro",
+        "odd-text": "raised ValueError: no UTF-8: \\udcff \x00 \x1b[31m",
+        "sys-exit": "raised SystemExit: 3", "os-exit": "exited with code 7", "segv": "killed by SIGSEGV",
+        "late-crash": "killed by SIGSEGV after the cell had finished",
+        "read-only": "raised ValueError: assignment destination is read-only",
+    },
+    "out of host memory": {"memory-error": "MemoryError: MemoryError: no room for the array"},
+    "out of GPU memory": {"big-alloc": "cuMemAlloc_v2: CUDA error 2 (out of memory)"},
+}  # fmt: skip
 CELLS: dict[str, tuple[Step, str, str]] = {
     "pass": (Step(does="pass", params={"precision": "fp32", "level": 0}), "ran", ""),
-    "scalars": (Step(does="scalars"), "ran", ""),
-    "nan-output": (Step(does="nan-output"), "ran", ""),
-    "unknown-output": (
-        Step(does="unknown-output"), "probe failed", "run() returned z, which has no reference",
-    ),
-    "wrong-shape": (Step(does="wrong-shape"), "probe failed", "y: shape (3, 2), the reference has (2, 3)"),
-    "raise": (Step(does="raise"), "crashed", "raised ZeroDivisionError: by the repro"),
-    "sys-exit": (Step(does="sys-exit"), "crashed", "raised SystemExit: 3"),
-    "os-exit": (Step(does="os-exit"), "crashed", "exited with code 7"),
-    "segv": (Step(does="segv"), "crashed", "killed by SIGSEGV"),
-    "late-crash": (Step(does="late-crash"), "crashed", "killed by SIGSEGV after the cell had finished"),
-    "memory-error": (
-        Step(does="memory-error"), "out of host memory", "MemoryError: MemoryError: no room for the array",
-    ),
-    "big-alloc": (Step(does="big-alloc"), "out of GPU memory", "cuMemAlloc_v2: CUDA error 2 (out of memory)"),
-    "chatty": (Step(does="chatty"), "ran", ""),
-    "binary": (Step(does="binary"), "ran", ""),
-    "litter": (Step(does="litter"), "ran", ""),
-    "environment": (Step(does="environment"), "ran", ""),
-    "read-only": (
-        Step(does="read-only"), "crashed", "raised ValueError: assignment destination is read-only",
-    ),
-    "leave-orphan": (Step(does="leave-orphan"), "ran", ""),
+    **{does: (Step(does=does), "ran", "") for does in RAN},
+    **{does: (Step(does=does), end, detail) for end, those in ENDS.items() for does, detail in those.items()},
     "hang": (Step(does="hang", seconds=1.5), "time-out", "not done after 1.5 s"),
     "lacks-a-need": (imports("nowhere", "nowhere"), "component missing", MISSING + "'nowhere'"),
     "lacks-a-part": (imports("ctypes.nowhere", "ctypes"), "component missing", MISSING + "'ctypes.nowhere'"),
     "lacks-more": (imports("nowhereelse", "nowhere"), "crashed", MISSING + "'nowhereelse'"),
-    "see": (Step(does="see"), "ran", ""),
     "see-two": (Step(does="see-two", graph=FUSED), "ran", ""),
     "remark": (remark("fused"), "ran", ""),
     "long-word": (
@@ -67,7 +63,6 @@ CELLS: dict[str, tuple[Step, str, str]] = {
 
 @pytest.fixture(scope="module")
 def job(python: Path, driver: Path, isolation: str, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """Run every cell in one job, as the host would."""
     job = Job(tmp_path_factory.mktemp("job"), {cell: step for cell, (step, *_) in CELLS.items()}, isolation)
     environment = {"NVIDIA_TF32_OVERRIDE": "0", "STANDIN_DEVICE_BYTES": str(1 << 30)}
     assert job.run(python, driver, **environment) == 0, job.log()

@@ -33,8 +33,6 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def open_release(monkeypatch: pytest.MonkeyPatch) -> Open:
-    """Return a function that opens the backend over the stand-in of a release."""
-
     def open_one(release: str, product: str = "tensorrt") -> Any:
         monkeypatch.setenv("STANDIN_TENSORRT", release)
         for name in ("tensorrt", "tensorrt_rtx_bindings"):
@@ -53,16 +51,13 @@ def model(folder: Path, **more: object) -> Path:
 
 
 def built(backend: Any, folder: Path, precision: str, level: int | None = None) -> set[str]:
-    """Build and return the flags, strong typing and level that the stand-in engine tells."""
     backend.build(model(folder), precision=precision, level=level)
     (layer,) = backend.facts["layers"]
     return set(layer.split())
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_precision_and_level_are_asked_of_each_release_in_its_way(
-    open_release: Open, release: str, tmp_path: Path
-) -> None:
+def test_precision_and_level_are_each_release_s_own(open_release: Open, release: str, tmp_path: Path) -> None:
     flags = {"tf32": {"TF32"}, "fp32": set[str](), "fp16-flag": {"TF32", "FP16"}}
     if release == "11.1.0":
         del flags["fp16-flag"]
@@ -90,9 +85,7 @@ ATTENTION = [
 
 
 @pytest.mark.parametrize("release", RELEASES[:-1])
-def test_softmax_is_kept_in_float32_under_the_fp16_flag(
-    open_release: Open, release: str, tmp_path: Path
-) -> None:
+def test_softmax_is_kept_in_float32_under_the_flag(open_release: Open, release: str, tmp_path: Path) -> None:
     backend = open_release(release)
     backend.build(model(tmp_path, layers=ATTENTION), precision="fp16-flag", keep_fp32=("Softmax",))
     (words,) = backend.facts["layers"]
@@ -119,9 +112,7 @@ def test_inner_tensors_become_outputs(open_release: Open, precision: str, dtype:
         backend.build(model(tmp_path, layers=ATTENTION), outputs=("q",))
 
 
-def test_plugins_are_registered_where_a_graph_has_one(
-    open_release: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_plugins_are_registered(open_release: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ends.Unsupported, match="the parser refused the graph: Plugin not found"):
         open_release("8.6.1").build(model(tmp_path, plugins=["P"]))
     open_release("8.6.1").build(model(tmp_path, plugins=["P"]), plugins=True)
@@ -170,9 +161,7 @@ def test_warnings_are_printed_and_not_blamed(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_rtx_is_built_and_not_run_and_says_what_it_does_not_have(
-    open_release: Open, precision: str, tmp_path: Path
-) -> None:
+def test_rtx_is_built_alone_and_says_its_lacks(open_release: Open, precision: str, tmp_path: Path) -> None:
     backend = open_release("-", product="tensorrt-rtx")
     end = ends.Unsupported if precision == "fp16-flag" else ends.BuiltOnly
     with pytest.raises(end):

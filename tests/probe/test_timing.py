@@ -19,9 +19,7 @@ NO_MEMORY = "no throughput: cuMemAlloc_v2: CUDA error 2 (out of memory)"
 GROWS = "the shape of found depends on the data"
 
 
-def test_end_to_end_is_copies_and_run_and_a_cuda_graph_holds_them_all(
-    python: Path, driver: Path, tmp_path: Path
-) -> None:
+def test_end_to_end_is_copies_and_run_in_one_cuda_graph(python: Path, driver: Path, tmp_path: Path) -> None:
     job = Job(tmp_path, [own(GRAPH), own(GRAPH)])
     calls = tmp_path / "calls"
     assert job.run(python, driver, STANDIN_CALLS=str(calls)) == 0, job.log()
@@ -71,9 +69,7 @@ CANNOT: dict[str, list[tuple[Step, dict[str, str]]]] = {
 
 
 @pytest.mark.parametrize("which", CANNOT)
-def test_what_cannot_be_timed_has_its_reason_and_the_cell_goes_on(
-    driver: Path, tmp_path: Path, which: str
-) -> None:
+def test_what_cannot_be_timed_has_its_reason_and_no_more(driver: Path, tmp_path: Path, which: str) -> None:
     cells = CANNOT[which]
     job = Job(tmp_path, [step for cell, _ in cells for step in (cell, own(GRAPH))])
     calls = tmp_path / "calls"

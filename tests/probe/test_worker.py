@@ -36,7 +36,6 @@ LEAVES = {
 def run(
     folder: Path, driver: Path, *steps: Step, job: dict[str, Any] | None = None, **environment: str
 ) -> Job:
-    """Run a job of some steps; its Builders are counted."""
     made = Job(folder, steps, **(job or {}))
     assert made.run(MAIN, driver, STANDIN_BUILDERS=str(folder / "builders"), **environment) == 0, made.log()
     return made
@@ -56,7 +55,12 @@ def builders(job: Job) -> int:
     return len((job.folder / "builders").read_text().split())
 
 
-PASS = Step(does="pass")
+PASS, SEE = Step(does="pass"), Step(does="see-process")
+
+
+def clean(job: Job, *cells: int) -> list[bool]:
+    """Return whether those of ``SEE`` found nothing that others left, and no other process beside them."""
+    return [job.record(cell)["log"] == f"sees None warn {cell} siblings 1\n" for cell in cells]
 
 
 def test_one_builder_serves_many_cells(python: Path, driver: Path, tmp_path: Path) -> None:
@@ -91,15 +95,11 @@ def test_cells_come_while_others_run(driver: Path, tmp_path: Path) -> None:
 
 
 def test_a_cell_alone_has_a_fresh_process_and_no_other_beside_it(driver: Path, tmp_path: Path) -> None:
-    see = Step(does="see-process")
-    steps = [see, Step(does="see-process", alone=True), Step(does="see-process", alone=True), see, see]
-    job = run(tmp_path, driver, *steps)
-    assert [job.record(index)["log"] for index in range(5)] == [
-        f"sees None warn {index} siblings 1\n" for index in range(5)
-    ]
+    alone = replace(SEE, alone=True)
+    job = run(tmp_path, driver, SEE, alone, alone, SEE, SEE)
+    assert all(clean(job, *range(5)))
     assert workers(job) == [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1)]
-    alone = [job.record(index)["worker"]["alone"] for index in range(5)]
-    assert alone == [False, True, True, False, False]
+    assert [job.record(index)["worker"]["alone"] for index in range(5)] == [False, True, True, False, False]
     assert job.record(1)["worker"]["ended"] == "it was for this cell alone"
     assert "builder_seconds" in job.record(1)["engine"]
 
@@ -109,7 +109,7 @@ def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, tmp_path: Path)
 
     assert set(LEFT) == {*LEAVES, "forked", "files closed", "torch", "torch and path"}, "every trace is tried"
     left = [Step(does="leave", params={"what": what}) for what in LEAVES]
-    job = run(tmp_path, driver, *[step for one in left for step in (one, Step(does="see-process"))])
+    job = run(tmp_path, driver, *[step for one in left for step in (one, SEE)])
     assert set(ends(job)) == {"ran"}, list(zip(LEAVES, ends(job)[::2], strict=True))
     for number, (what, words) in enumerate(LEAVES.items()):
         record, after = job.record(2 * number), job.record(2 * number + 1)
@@ -118,19 +118,18 @@ def test_a_cell_that_leaves_traces_ends_its_worker(driver: Path, tmp_path: Path)
         assert words in told, what
         assert what == "core" or "," not in told.replace(words, ""), "nothing else was changed"
         assert after["worker"]["number"] == record["worker"]["number"] + 1
-        assert after["log"] == f"sees None warn {2 * number + 1} siblings 1\n"
+        assert clean(job, 2 * number + 1) == [True]
         assert after["measurements"]["outputs"]["y"]["max_abs"] == 0
 
 
 def test_what_has_imported_torch_serves_cells_of_its_repro_alone(driver: Path, tmp_path: Path) -> None:
-    torch, see = Step(does="leave", params={"what": "torch"}), Step(does="see-process")
-    job = run(tmp_path, driver, see, torch, see, see, replace(see, repro="another"), see)
+    torch = Step(does="leave", params={"what": "torch"})
+    job = run(tmp_path, driver, SEE, torch, SEE, SEE, replace(SEE, repro="another"), SEE)
     assert ends(job) == ["ran"] * 6
     assert workers(job) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
-    seen = [job.record(index)["log"] for index in (2, 3, 4)]
-    assert seen == [f"sees None warn {index} siblings 1\n" for index in (2, 3, 4)], "it is put back"
+    assert all(clean(job, 2, 3, 4)), "it is put back"
     (tmp_path / "both").mkdir()
-    job = run(tmp_path / "both", driver, Step(does="leave", params={"what": "torch and path"}), see)
+    job = run(tmp_path / "both", driver, Step(does="leave", params={"what": "torch and path"}), SEE)
     assert workers(job) == [(0, 0), (1, 0)]
     assert job.record(0)["worker"]["ended"].endswith(", sys.path, imported torch")
 
@@ -197,12 +196,12 @@ def test_what_kills_a_worker_is_one_cell_s_fault(driver: Path, tmp_path: Path) -
 
 
 def test_a_copy_that_a_cell_forked_does_not_answer(driver: Path, tmp_path: Path) -> None:
-    job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": "forked"}), Step(does="see-process"))
+    job = run(tmp_path, driver, PASS, Step(does="leave", params={"what": "forked"}), SEE)
     assert ends(job) == ["ran"] * 3
     assert workers(job) == [(0, 0), (0, 1), (0, 2)]
     waited, recorded = job.folder / "home" / "waited", job.out / "1.record.json"
     assert waited.stat().st_mtime <= recorded.stat().st_mtime, "the cell's own process has answered"
-    assert job.record(2)["log"] == "sees None warn 2 siblings 1\n"
+    assert clean(job, 2) == [True]
 
 
 def test_a_broken_context_serves_no_other_cell_however_its_own_ended(driver: Path, tmp_path: Path) -> None:

@@ -36,15 +36,8 @@ class Reply:
     cut: int | None = None
 
 
-Rule = Callable[[Asked], Reply | None]
-"""Answers a request in the place of the registry, or leaves it to it."""
-Change = Callable[[Asked, Reply], Reply]
-"""Changes what the registry answered."""
-
-
-def _as_it_is(asked: Asked, reply: Reply) -> Reply:
-    del asked
-    return reply
+Rule = Callable[[Asked], Reply | None]  # answers a request in the place of the registry, or leaves it to it
+Change = Callable[[Asked, Reply], Reply]  # changes what the registry answered
 
 
 class Front:
@@ -57,8 +50,8 @@ class Front:
         """Name the registry behind it; without one, ``rule`` answers all. ``tls``: certificate and key."""
         self.target = target
         self.asked: list[Asked] = []
-        self.rule: Rule = _nobody
-        self.change: Change = _as_it_is
+        self.rule: Rule = lambda _: None
+        self.change: Change = lambda _, reply: reply
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         if tls is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -68,12 +61,10 @@ class Front:
         self.host = f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Front:
-        """Serve."""
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Take no more."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -94,14 +85,7 @@ class Front:
             connection.close()
 
 
-def _nobody(asked: Asked) -> Reply | None:
-    del asked
-    return None
-
-
 def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
-    """Return what hands each request to a front."""
-
     class Handler(BaseHTTPRequestHandler):
         def handle_one_request(self) -> None:
             self.raw_requestline = self.rfile.readline(65537)
@@ -150,7 +134,6 @@ def tunnel(target: int) -> Iterator[tuple[str, list[str]]]:
 
 
 def _lead(near: socket.socket, target: int, asked: list[str]) -> None:
-    """Read a CONNECT and copy both ways from then on."""
     with near, contextlib.suppress(OSError):
         head = b""
         while b"\r\n\r\n" not in head:

@@ -131,7 +131,6 @@ def _platform(name: str) -> dict[str, str]:
 
 
 def put_blob(host: str, repository: str, blob: bytes) -> str:
-    """Push a piece of an image; returns its digest."""
     digest = _digest(blob)
     started = requests.post(f"http://{host}/v2/{repository}/blobs/uploads/", timeout=20)
     started.raise_for_status()
@@ -142,7 +141,6 @@ def put_blob(host: str, repository: str, blob: bytes) -> str:
 
 
 def put_manifest(host: str, repository: str, name: str, manifest: bytes, kind: str) -> str:
-    """Put a manifest under a tag or its digest; returns its digest."""
     url = f"http://{host}/v2/{repository}/manifests/{name}"
     done = requests.put(url, data=manifest, headers={"Content-Type": kind}, timeout=20)
     assert done.ok, done.text
@@ -168,14 +166,12 @@ def make_certificate(folder: Path, *names: str) -> tuple[Path, Path]:
 
 
 def make_htpasswd(file: Path, user: str = USER, password: str = PASSWORD) -> Path:
-    """Write who may use a registry, as docker-registry reads it (bcrypt)."""
     command = ["htpasswd", "-Bbn", "-C", "4", user, password]
     file.write_bytes(subprocess.run(command, check=True, capture_output=True).stdout)
     return file
 
 
 def basic_auth(htpasswd: Path) -> dict[str, Any]:
-    """Return docker-registry's setting for user and password."""
     return {"htpasswd": {"realm": "a registry", "path": str(htpasswd)}}
 
 

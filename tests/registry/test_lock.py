@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bench.registry import Serving
 from projects import files_of
 
+from tests import calling
 from tests.registry.registries import NGC_VARIABLES, Image, push_image, serve_registry
 from trtmatrix.cli import entry as cli
 from trtmatrix.plan.context import own_platform, read_lock
@@ -28,20 +27,13 @@ COLUMN = """\
 NOWHERE = "127.0.0.1:1/nowhere:1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """How ``lock`` ended: its code, the JSON that it printed, and what it told."""
-
-    code: int
-    data: dict[str, Any]
-    told: str
+class Done(calling.Done):
+    """How ``lock`` ended."""
 
     def kinds(self) -> dict[str, str]:
-        """Return what was found, by subject."""
         return {finding["subject"]: finding["kind"] for finding in self.data["findings"]}
 
     def facts(self, subject: str) -> str:
-        """Return what was told of a subject."""
         return "\n".join(
             fact for f in self.data["findings"] if f["subject"] == subject for fact in f["facts"]
         )
@@ -54,38 +46,31 @@ class Project:
         self.folder, self.capsys, self.file = folder, capsys, folder / "matrix.lock"
 
     def write(self, images: Mapping[str, str], *, library: str = "10.7.0.23", more: str = "") -> None:
-        """Write matrix.yaml. ``images``: by version."""
         columns = [COLUMN.format(version=v, image=image, library=library) for v, image in images.items()]
         head = f'schema: 1\n{more}sources: {{here: {{title: "This test"}}}}\nversions:\n'
         (self.folder / "matrix.yaml").write_text(head + "".join(columns))
 
     def lock(self, *words: str) -> Done:
-        """Run ``lock --json``."""
         code = self.command("lock", "--json", *words)
         said = self.capsys.readouterr()
-        return Done(code=code, data=json.loads(said.out) if said.out else {}, told=said.err)
+        return Done(code=code, printed=said.out, told=said.err)
 
     def command(self, name: str, *words: str) -> int:
-        """Run a command in this project."""
         return int(cli.run([name, *files_of(self.folder, REPROS), *words]))
 
     @property
     def locked(self) -> Lock:
-        """The lock as it is on disk."""
         return read_lock(self.file)
 
 
 @pytest.fixture
 def project(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project of its own, and no engine to ask."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     monkeypatch.delenv("TRTMATRIX_REGISTRY", raising=False)
     return Project(tmp_path, capsys)
 
 
-def test_nothing_is_written_without_update_and_an_update_is_then_current(
-    project: Project, plain: Serving
-) -> None:
+def test_nothing_is_written_without_update_and_one_is_then_current(project: Project, plain: Serving) -> None:
     pushed = push_image(plain.host, "lock/first", "1", HERE, OTHER)
     image = f"{plain.host}/lock/first:1"
     project.write({"10.7.0": image})
@@ -108,9 +93,7 @@ def test_nothing_is_written_without_update_and_an_update_is_then_current(
     assert sorted(path.name for path in project.folder.iterdir()) == ["matrix.lock", "matrix.yaml"]
 
 
-def test_a_tag_that_moved_is_told_with_what_changed_and_locked_anew_by_update_alone(
-    project: Project, plain: Serving
-) -> None:
+def test_a_tag_that_moved_is_told_and_locked_anew_by_update_alone(project: Project, plain: Serving) -> None:
     image = f"{plain.host}/lock/moved:1"
     old = push_image(plain.host, "lock/moved", "1", HERE, OTHER)
     project.write({"10.7.0": image})
@@ -127,9 +110,7 @@ def test_a_tag_that_moved_is_told_with_what_changed_and_locked_anew_by_update_al
     assert "matrix.yaml says 10.7.0.23, the image 10.8.0.40" in again.facts(image)
 
 
-def test_a_registry_that_is_gone_keeps_its_entries_and_no_other_from_being_locked(
-    project: Project, plain: Serving, tmp_path: Path
-) -> None:
+def test_a_registry_that_is_gone_keeps_its_entries(project: Project, plain: Serving, tmp_path: Path) -> None:
     image = f"{plain.host}/lock/other:1"
     push_image(plain.host, "lock/other", "1", HERE)
     with serve_registry(tmp_path / "gone") as serving:

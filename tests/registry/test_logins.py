@@ -37,13 +37,11 @@ BASIC = f"Basic {base64.b64encode(f'{USER}:{PASSWORD}'.encode()).decode()}"
 
 
 def log_in(host: str, password: str = PASSWORD, **more: object) -> None:
-    """Write Docker's configuration with a login."""
     auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
     write_config({"auths": {host: {"auth": auth, **more}}})
 
 
 def write_config(content: object) -> None:
-    """Write Docker's configuration."""
     folder = Path(os.environ["DOCKER_CONFIG"])
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(content))
@@ -71,7 +69,6 @@ def secured(
 
 @pytest.fixture
 def proxied(secured: tuple[Serving, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Lead to it by a proxy; yields what the proxy was asked for."""
     with tunnel(secured[0].port) as (url, asked):
         monkeypatch.setenv("HTTPS_PROXY", url)
         yield asked
@@ -79,7 +76,6 @@ def proxied(secured: tuple[Serving, Path], monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def trusted(secured: tuple[Serving, Path]) -> Path:
-    """Trust its certificate, as engines are told to."""
     folder = Path(os.environ["XDG_CONFIG_HOME"]) / "containers/certs.d" / NAME
     folder.mkdir(parents=True)
     (folder / "ca.crt").write_bytes(secured[1].read_bytes())
@@ -112,15 +108,12 @@ def tokens(kept: tuple[Path, Pushed]) -> Iterator[Tokens]:
 
 
 def fails(act: Callable[[], object]) -> RegistryError:
-    """Return the error that something ends with."""
     with pytest.raises(RegistryError) as caught:
         act()
     return caught.value
 
 
-def test_a_registry_with_tls_and_basic_is_resolved_through_a_proxy(
-    proxied: list[str], trusted: Path, kept: tuple[Path, Pushed]
-) -> None:
+def test_tls_and_basic_through_a_proxy(proxied: list[str], trusted: Path, kept: tuple[Path, Pushed]) -> None:
     del trusted
     log_in(NAME)
     assert Registry().resolve(f"{NAME}/{IMAGE}:1").digest == kept[1].digest
@@ -160,9 +153,7 @@ def test_who_is_sent_from_tls_to_plain_http_does_not_go(
     assert (error.trouble, "from TLS to plain HTTP" in str(error)) == (Trouble.BROKEN, True)
 
 
-def test_plain_http_is_taken_from_insecure_registries_alone(
-    kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plain_http_is_for_insecure_ones(kept: tuple[Path, Pushed], monkeypatch: pytest.MonkeyPatch) -> None:
     with serve_registry(kept[0]) as serving, tunnel(serving.port) as (url, _), Front(serving.port) as front:
         monkeypatch.setenv("HTTPS_PROXY", url)
         error = fails(lambda: Registry(attempts=1).check(f"{NAME}/{IMAGE}:1"))
@@ -173,18 +164,13 @@ def test_plain_http_is_taken_from_insecure_registries_alone(
     assert {asked.path.partition("/v2/")[0] for asked in front.asked} == {f"http://{NAME}"}
 
 
-@pytest.mark.parametrize(
-    ("proxy", "said"),
-    [
-        ("http://", "the proxy does not help"),
-        ("http://me:swordfish@host:99999999", "Failed to parse"),
-        ("socks5://me:swordfish@127.0.0.1:9", "the proxy does not help"),
-        ("http://me:swordfish@127.0.0.1:9", "Connection refused"),
-    ],
-)
-def test_a_proxy_that_cannot_be_used_is_told_without_its_password(
-    monkeypatch: pytest.MonkeyPatch, proxy: str, said: str
-) -> None:
+@pytest.mark.parametrize(("proxy", "said"), [
+    ("http://", "the proxy does not help"),
+    ("http://me:swordfish@host:99999999", "Failed to parse"),
+    ("socks5://me:swordfish@127.0.0.1:9", "the proxy does not help"),
+    ("http://me:swordfish@127.0.0.1:9", "Connection refused"),
+])  # fmt: skip
+def test_a_proxy_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str, said: str) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     error = fails(lambda: Registry().check(f"{NAME}/{IMAGE}:1"))
     assert error.trouble in {Trouble.UNREACHABLE, Trouble.BROKEN}
@@ -200,9 +186,7 @@ def test_an_anonymous_token_is_fetched_for_reading_alone(tokens: Tokens, kept: t
     assert tokens.scopes == [f"repository:{name}:pull" for name in (IMAGE, IMAGE, "other")]
 
 
-def test_a_token_service_that_wants_a_login_gets_it_and_the_registry_does_not(
-    tokens: Tokens, kept: tuple[Path, Pushed]
-) -> None:
+def test_a_token_service_gets_a_login_the_registry_not(tokens: Tokens, kept: tuple[Path, Pushed]) -> None:
     tokens.anonymous, host = False, tokens.front.host
     assert fails(lambda: Registry().check(f"{host}/{IMAGE}:1")).trouble is Trouble.NEEDS_LOGIN
     log_in(host)

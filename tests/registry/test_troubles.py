@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from bench.registry import Serving
 
 from tests.registry.fronts import Asked, Front, Reply
-from tests.registry.registries import DOCKER, Image, Pushed, push_image
+from tests.registry.registries import DOCKER, LABELS, NGC_VARIABLES, Image, Pushed, blob_file, push_image
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.references import RegistryError, Trouble
 
@@ -29,18 +30,12 @@ def front(plain: Serving, pushed: Pushed) -> Iterator[Front]:
         yield opened
 
 
-class Waits:
-    """Stands for the clock: what was waited."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seconds: list[float] = []
-        self.registry = Registry()
-        monkeypatch.setattr("urllib3.util.retry.time.sleep", self.seconds.append)
-
-
 @pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
-    return Waits(monkeypatch)
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What was waited, of which nothing is."""
+    seconds: list[float] = []
+    monkeypatch.setattr("urllib3.util.retry.time.sleep", seconds.append)
+    return seconds
 
 
 def first(count: int, reply: Reply, *, where: str = "/manifests/") -> Callable[[Asked], Reply | None]:
@@ -62,29 +57,29 @@ def fails(registry: Registry, image: str) -> RegistryError:
     return caught.value
 
 
-def test_a_registry_that_puts_off_is_asked_again(waits: Waits, front: Front, pushed: Pushed) -> None:
+def test_a_registry_that_puts_off_is_asked_again(waited: list[float], front: Front, pushed: Pushed) -> None:
     front.rule = first(2, Reply(status=503, headers={"Retry-After": "7"}))
-    assert waits.registry.resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
-    assert len(waits.seconds) == 1, "the first time at once"
+    assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
+    assert len(waited) == 1, "the first time at once"
 
 
-def test_who_says_to_wait_too_long_is_not_waited_for(waits: Waits, front: Front) -> None:
+def test_who_says_to_wait_too_long_is_not_waited_for(waited: list[float], front: Front) -> None:
     front.rule = first(9, Reply(status=429, headers={"Retry-After": "3600"}))
-    error = fails(waits.registry, f"{front.host}/{ONE}:1")
-    assert (error.trouble, max(waits.seconds) < 60) == (Trouble.LIMITED, True)
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
+    assert (error.trouble, max(waited) < 60) == (Trouble.LIMITED, True)
     assert "asks to wait 3600 s" in str(error)
     assert f"docker login {front.host}" in str(error)
 
 
-def test_a_registry_that_is_gone_is_told_at_once(waits: Waits) -> None:
+def test_a_registry_that_is_gone_is_told_at_once(waited: list[float]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    error = fails(waits.registry, f"127.0.0.1:{port}/{ONE}:1")
-    assert (error.trouble, error.host, waits.seconds) == (Trouble.UNREACHABLE, f"127.0.0.1:{port}", [])
+    error = fails(Registry(), f"127.0.0.1:{port}/{ONE}:1")
+    assert (error.trouble, error.host, waited) == (Trouble.UNREACHABLE, f"127.0.0.1:{port}", [])
     assert "Connection refused" in str(error)
     assert "--registry HOST/PATH" in str(error)
-    error = fails(waits.registry, f"no-such-host.invalid/{ONE}:1")
-    assert (error.trouble, waits.seconds) == (Trouble.UNREACHABLE, [])
+    error = fails(Registry(), f"no-such-host.invalid/{ONE}:1")
+    assert (error.trouble, waited) == (Trouble.UNREACHABLE, [])
 
 
 def test_who_says_nothing_is_not_waited_for_long() -> None:
@@ -108,15 +103,11 @@ def test_a_byte_that_changes_on_the_way_is_refused(front: Front, where: str) -> 
 
 
 @pytest.mark.parametrize("digest", [{}, {"Docker-Content-Digest": "nonsense"}])
-def test_a_registry_that_names_no_digest_is_read(
-    front: Front, pushed: Pushed, digest: dict[str, str]
-) -> None:
-    def silent(asked: Asked, reply: Reply) -> Reply:
-        del asked
-        kept = {name: value for name, value in reply.headers.items() if name != "Docker-Content-Digest"}
-        return replace(reply, headers={**kept, **digest})
+def test_a_registry_without_digests_is_read(front: Front, pushed: Pushed, digest: dict[str, str]) -> None:
+    def silenced(headers: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in headers.items() if name != "Docker-Content-Digest"} | digest
 
-    front.change = silent
+    front.change = lambda _, reply: replace(reply, headers=silenced(reply.headers))
     assert Registry().check(f"{front.host}/{ONE}:1") == pushed.digest
     assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
 
@@ -143,26 +134,22 @@ ANSWERS: list[tuple[Reply, Trouble, str]] = [
 
 
 @pytest.mark.parametrize(("reply", "trouble", "said"), ANSWERS)
-def test_what_no_registry_should_say_is_told(
-    waits: Waits, front: Front, reply: Reply, trouble: Trouble, said: str
-) -> None:
+@pytest.mark.usefixtures("waited")
+def test_what_no_registry_should_say_is_told(front: Front, reply: Reply, trouble: Trouble, said: str) -> None:
     front.rule = first(99, reply, where="/v2/")
-    error = fails(waits.registry, f"{front.host}/{ONE}:1")
+    error = fails(Registry(), f"{front.host}/{ONE}:1")
     assert (error.trouble, said in str(error)) == (trouble, True), str(error)
     assert reply.status not in {429, 502} or len(front.asked) == 4, "four times"
 
 
-@pytest.mark.parametrize(
-    ("reply", "trouble"),
-    [
-        (Reply(body=b"no token"), Trouble.BROKEN),
-        (Reply(body=b'{"token": "a\\nb"}'), Trouble.BROKEN),
-        (Reply(body=b'{"token": ' + b"[" * 200_000), Trouble.BROKEN),
-        (Reply(status=404), Trouble.BROKEN),
-        (Reply(status=403), Trouble.NEEDS_LOGIN),
-        (Reply(body=b'{"access_token": "refused"}'), Trouble.NEEDS_LOGIN),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reply", "trouble"), [
+    (Reply(body=b"no token"), Trouble.BROKEN),
+    (Reply(body=b'{"token": "a\\nb"}'), Trouble.BROKEN),
+    (Reply(body=b'{"token": ' + b"[" * 200_000), Trouble.BROKEN),
+    (Reply(status=404), Trouble.BROKEN),
+    (Reply(status=403), Trouble.NEEDS_LOGIN),
+    (Reply(body=b'{"access_token": "refused"}'), Trouble.NEEDS_LOGIN),
+])  # fmt: skip
 def test_a_token_service_that_gives_no_token_is_told(front: Front, reply: Reply, trouble: Trouble) -> None:
     named = {"WWW-Authenticate": f'Bearer realm="http://{front.host}/token"'}
     front.rule = lambda asked: reply if "/token" in asked.path else Reply(status=401, headers=named)
@@ -182,3 +169,51 @@ def test_of_several_ways_to_log_in_the_token_is_taken(front: Front, pushed: Push
 
     front.rule = rule
     assert Registry().resolve(f"{front.host}/{ONE}:1").digest == pushed.digest
+
+
+TWO = (Image(), Image(platform="linux/arm64", layers=({"etc/what": b"arm\n"}, {"etc/more": b"more\n"})))
+
+
+@pytest.mark.parametrize("oci", [True, False])
+def test_an_image_and_an_index_are_resolved_with_all_but_attestations(plain: Serving, *, oci: bool) -> None:
+    pushed = push_image(plain.host, f"one/{oci}".lower(), "1", TWO[1], oci=oci)
+    image = f"{plain.host}/one/{oci}:1".lower()
+    found = Registry().resolve(image)
+    assert (found.digest, found.registry) == (pushed.digest, plain.host)
+    ((name, platform),) = found.platforms.items()
+    assert (name, platform.manifest) == ("linux/arm64", pushed.digest)
+    assert platform.image_id == pushed.image_ids["linux/arm64"]
+    assert tuple((layer.digest, layer.size) for layer in platform.layers) == pushed.layers["linux/arm64"]
+    assert platform.environment == {k: v for k, v in NGC_VARIABLES.items() if k != "PATH"}
+    assert platform.labels == {k: v for k, v in LABELS.items() if k != "maintainer"}
+    age = datetime.now(timezone.utc) - datetime.fromisoformat(found.resolved)
+    assert timedelta(0) <= age < timedelta(minutes=1)
+    pushed = push_image(plain.host, f"two/{oci}".lower(), "1", *TWO, oci=oci)
+    found = Registry().resolve(f"{plain.host}/two/{oci}:1".lower())
+    assert found.digest == pushed.digest
+    assert {name: each.manifest for name, each in found.platforms.items()} == dict(pushed.manifests)
+    assert {name: each.image_id for name, each in found.platforms.items()} == dict(pushed.image_ids)
+
+
+def test_no_layer_is_read(plain: Serving) -> None:
+    pushed = push_image(plain.host, "layerless", "1", replace(TWO[0], layers=({"own": b"only here\n"},)))
+    before = Registry().resolve(f"{plain.host}/layerless:1")
+    ((digest, _),) = pushed.layers["linux/amd64"]
+    blob_file(plain.storage, digest).unlink()
+    assert Registry().resolve(f"{plain.host}/layerless:1").platforms == before.platforms
+
+
+@pytest.mark.parametrize("wanted", [":2", f"@sha256:{'0' * 64}", "-other:1"])
+def test_what_is_not_there_is_missing(plain: Serving, wanted: str) -> None:
+    push_image(plain.host, "there", "1", TWO[0])
+    for ask in (Registry().resolve, Registry().check):
+        with pytest.raises(RegistryError, match="has no 127") as caught:
+            ask(f"{plain.host}/there{wanted}")
+        assert (caught.value.trouble, caught.value.host) == (Trouble.MISSING, plain.host)
+
+
+def test_an_index_without_images_and_what_is_no_image_are_told(plain: Serving) -> None:
+    push_image(plain.host, "empty", "1")
+    with pytest.raises(RegistryError, match="names no image for any platform") as caught:
+        Registry().resolve(f"{plain.host}/empty:1")
+    assert caught.value.trouble is Trouble.BROKEN

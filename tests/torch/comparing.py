@@ -31,7 +31,6 @@ def distinct(repro: Any, **most: int) -> dict[str, dict[str, Any]]:
 
 
 def tensors(arrays: dict[str, Array]) -> dict[str, torch.Tensor]:
-    """Arrays as torch has them."""
     return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
 
 
@@ -48,14 +47,12 @@ def exported(
 
 
 def same(mine: onnx.ModelProto, theirs: onnx.ModelProto) -> None:
-    """Both say the same, and call their nodes the same."""
     assert described(mine) == described(theirs)
     names = [[(node.name, node.domain) for node in model.graph.node] for model in (mine, theirs)]
     assert names[0] == names[1]
 
 
 def agree(reference: Array, expected: torch.Tensor) -> None:
-    """The reference is in float64 and is what torch computed in it."""
     assert reference.dtype == np.float64
     right = expected.detach().numpy()
     np.testing.assert_allclose(reference, right, rtol=1e-12, atol=1e-12 * np.abs(right).max())

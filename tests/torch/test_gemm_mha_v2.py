@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from trtprobe.cell import load_repro
 
 REPRO = load_repro(REPROS / "gemm_mha_v2.py")
-CASES = distinct(REPRO, length=24)
-"""Lengths are cut; heads, formulations, masks and types are the cases' own."""
+CASES = distinct(REPRO, length=24)  # lengths are cut; heads, formulations, masks and types are the cases' own
 
 
 class Block(nn.Module):  # type: ignore[misc]  # no torch where the types are checked

@@ -17,7 +17,6 @@ OUTPUTS = {"alone": ["y"], "whole": ["output_embed", "enc_mem"]}
 
 
 def loaded(params: dict[str, Any], dtype: torch.dtype) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
-    """The case's module with the case's weights, and the case's inputs."""
     made = REPRO.prepare({**params, "native": True})
     module = REPRO.in_torch(params)
     module.load_state_dict(tensors(made["extra"]))

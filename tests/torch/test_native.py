@@ -28,7 +28,6 @@ def native_cases() -> Iterator[Any]:
 
 
 def written(stem: str, params: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """The case's files, as the host prepares them."""
     made = dict(load_repro(REPROS / f"{stem}.py").prepare(params))
     onnx.save(made["model"], str(folder / "model.onnx"))
     for kind in ("inputs", "reference", "extra"):

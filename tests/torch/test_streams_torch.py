@@ -117,7 +117,6 @@ class Runtime:
 
 
 def counted(case: dict[str, Any], form: str) -> dict[str, int]:
-    """Return what one case counts with one form of the runtime."""
     params, cuda = case["params"], LateCuda()
     dtype = getattr(torch, params["dtype"])
     with cuda:

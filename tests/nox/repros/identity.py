@@ -9,20 +9,13 @@ from typing import Any
 import numpy as np
 
 FACTS = {
-    "title": "identity",
-    "upstream": "example/example#1",
-    "url": "https://example.com/1",
+    "title": "identity", "upstream": "example/example#1", "url": "https://example.com/1",
     "summary": "The output is the input.",
     "figure": {"measure": "max_abs", "label": "largest |y - float64|"},
     "expectations": [
-        {
-            "cases": ["expected-to-fail"],
-            "product": "onnxruntime",
-            "verdict": "FAIL",
-            "basis": "assumed",
-        }
+        {"cases": ["expected-to-fail"], "product": "onnxruntime", "verdict": "FAIL", "basis": "assumed"}
     ],
-}
+}  # fmt: skip
 
 
 def cases() -> Iterator[dict[str, Any]]:
@@ -34,8 +27,7 @@ def prepare(params: dict[str, Any]) -> dict[str, Any]:
     from trtmatrix.authoring.graph import Graph
 
     x = np.arange(8, dtype=np.float32)
-    graph = Graph()
-    graph.input("x", np.float32, x.shape)
+    graph = Graph({"x": x})
     graph.node("Identity", "x", out="y")
     graph.output("y", np.float32, x.shape)
     return {"model": graph.model(), "inputs": {"x": x}, "reference": {"y": x.astype(np.float64)}}

@@ -51,6 +51,7 @@ QUICK: Dict[str, Callable[..., Any]] = {
     "os-exit": lambda *_: os._exit(7),
     "os-exit-zero": lambda *_: os._exit(0),
     "memory-error": lambda *_: throw(MemoryError("no room for the array")),
+    "odd-text": lambda *_: throw(ValueError("no UTF-8: \udcff \x00 \x1b[31m")),
     "big-alloc": lambda _params, _files, trt: trt.cuda.alloc(1 << 31),
     "binary": lambda *_: os.write(1, b"\xff" * (1 << 17)) and {},
     "environment": lambda *_: (

@@ -144,19 +144,14 @@ class INetworkDefinition:
         self.layers: list[ILayer] = []
         self.marked: list[ITensor] = []
 
-    @property
-    def num_layers(self) -> int:
-        return len(self.layers)
+    num_layers = property(lambda self: len(self.layers))
+    num_inputs = property(lambda self: len(self.graph["inputs"]))
 
     def get_layer(self, index: int) -> ILayer:
         return self.layers[index]
 
     def mark_output(self, tensor: ITensor) -> None:
         self.marked.append(tensor)
-
-    @property
-    def num_inputs(self) -> int:
-        return len(self.graph["inputs"])
 
     def get_input(self, index: int) -> ITensor:
         name = list(self.graph["inputs"])[index]
@@ -228,9 +223,7 @@ class OnnxParser:
         self.network.layers = [ILayer(layer["type"], layer["output"]) for layer in kinds]
         return not self.errors
 
-    @property
-    def num_errors(self) -> int:
-        return len(self.errors)
+    num_errors = property(lambda self: len(self.errors))
 
     def get_error(self, index: int) -> ParserError:
         return self.errors[index]
@@ -276,9 +269,7 @@ class IBuilderConfig:
 
 
 class IHostMemory(bytes):
-    @property
-    def nbytes(self) -> int:
-        return len(self)
+    nbytes = property(bytes.__len__)
 
 
 class Builder:
@@ -286,6 +277,8 @@ class Builder:
 
     STANDIN_BUILDS: a file that gets a line for each engine that is built.
     """
+
+    create_builder_config, create_optimization_profile = IBuilderConfig, IOptimizationProfile
 
     def __init__(self, logger: ILogger) -> None:
         self.logger = logger
@@ -295,15 +288,7 @@ class Builder:
     def create_network(self, flags: int) -> INetworkDefinition:
         return INetworkDefinition(self.logger, flags)
 
-    def create_builder_config(self) -> IBuilderConfig:
-        return IBuilderConfig()
-
-    def create_optimization_profile(self) -> IOptimizationProfile:
-        return IOptimizationProfile()
-
-    def build_serialized_network(
-        self, network: INetworkDefinition, config: IBuilderConfig
-    ) -> IHostMemory | None:
+    def build_serialized_network(self, network: INetworkDefinition, config: Any) -> IHostMemory | None:
         assert not any(config is other for other in self.used), "a config keeps its timing cache"
         self.used.append(config)
         assert network.graph_alive[0], "the parser is gone, and its weights with it"
@@ -338,19 +323,17 @@ class Builder:
 
 
 def _note_builder() -> None:
-    path = os.environ.get("STANDIN_BUILDERS")
+    path, wrong = os.environ.get("STANDIN_BUILDERS"), os.environ.get("STANDIN_BUILDER")
     if path is None:
         return
     with open(path, "a+") as stream:  # noqa: PTH123 - as an image's own code may
         stream.write(f"{os.getpid()}\n")
         stream.seek(0)
         first = len(stream.readlines()) == 1
-    if first and os.environ.get("STANDIN_BUILDER") == "crashes":
+    if first and wrong == "crashes":
         os.abort()
-    if first and os.environ.get("STANDIN_BUILDER") == "hangs":
+    if first and wrong == "hangs":
         time.sleep(600)
-    if os.environ.get("STANDIN_BUILDER") == "raises":
-        raise RuntimeError("no Builder")
 
 
 class Runtime:
@@ -369,9 +352,7 @@ class ICudaEngine:
         self.graph, self.logger = graph, logger
         self.tensors = {**graph["inputs"], **graph["outputs"]}
 
-    @property
-    def num_io_tensors(self) -> int:
-        return len(self.tensors)
+    num_io_tensors = property(lambda self: len(self.tensors))
 
     def get_tensor_name(self, index: int) -> str:
         return str(list(self.tensors)[index])
