@@ -142,7 +142,7 @@ def table_command(options: TableOptions) -> ExitCode:
 def report_command(options: ReportOptions) -> ExitCode:
     """Write the report; nothing is run. The exit code is that of ``table``."""
     files = options.output or (Path("report.html"),)
-    check_outputs(files, (".html", ".md", ".json"))
+    check_outputs(files, SUFFIXES)
     _, _, entries = _stored_entries(options)
     write_files(replace(options, output=files), entries)
     print("\n".join(map(str, files)))
@@ -338,9 +338,11 @@ def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
             return render_data.render_junit(entries)
         case ".txt":
             return render_text.render_text(entries)
-        case _:
+        case ".html":
             shown = page.make_plots(entries, read_calibration())
             return page.render_html(entries, shown, generated=now, again=again)
+        case _:
+            raise ValueError(f"{suffix}: no such format")
 
 
 def show(

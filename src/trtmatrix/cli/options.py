@@ -273,8 +273,8 @@ COMMANDS: dict[str, Command] = {
         " or is refused at one of the versions, or a node is known to fail."),
     "report": Command(
         "write the whole matrix as one page with filters", "files select where",
-        (opt("--output -o FILE", ".html, .md or .json; may be repeated (default: report.html)", type=_path,
-             **LIST),), "-o report.html"),
+        (opt("--output -o FILE", ".html, .md, .json, .xml or .txt; may be repeated (default: report.html)",
+             type=_path, **LIST),), "-o report.html"),
     "bundle make": Command(
         "write the archive of a failing cell", "files model",
         (CELL, opt("--to FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)", type=_path),

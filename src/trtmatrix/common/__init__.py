@@ -1,1 +1,1 @@
-"""What every package may use of the host: paths, locks, processes, time limits, archives, errors."""
+"""What every package may use: paths, locks, processes, progress, archives, the border, errors, text."""

@@ -105,7 +105,7 @@ def read_file(file: Path, largest: int = RECORD, below: Path | None = None) -> b
 
 
 def read_json(file: Path, largest: int = RECORD, below: Path | None = None) -> dict[str, Any]:
-    """Return the JSON object in a file; see :func:`open_file` and :func:`.jsontext.parse_json`."""
+    """Return the JSON object in a file; see :func:`open_file` and :func:`.text.parse_json`."""
     content = read_file(file, largest, below)
     try:
         data = parse_json(content)

@@ -1,4 +1,4 @@
-"""The host's emulation of a case: noise floors, sizes of known defects, and what fits an engine's error."""
+"""What is known of a case's noise before it runs, its calibration, and what of it fits an engine's error."""
 
 from __future__ import annotations
 

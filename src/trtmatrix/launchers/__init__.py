@@ -2,6 +2,7 @@
 
 A ``Launcher`` (``launcher``) makes a launch ready and runs it: ``containers`` (Docker, Podman),
 ``child_containers`` with ``child_runtimes`` (Apptainer, pyxis), ``wheels`` (environments, interpreters).
-``images`` gets and drops images, ``gpu`` and ``docker_engine`` say what this host has, ``references``
-what images are called. The package may import ``suite`` and ``common``.
+``container`` says what any container is given, ``images`` gets (by ``pulls``) and drops images, ``gpu`` and
+``docker_engine`` say what this host has, ``references`` what images are called. May import
+``suite`` and ``common``.
 """

@@ -38,7 +38,11 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A launch that can be started: its digests, and what its launcher starts it by."""
+    """A launch that can be started.
+
+    ``digests``: ``image`` and ``runtime``, as ``plan.order.origin_digests`` gives them too. ``handle``: what
+    its launcher starts it by.
+    """
 
     launch: Launch
     digests: Mapping[str, str]
@@ -46,7 +50,7 @@ class Ready:
 
 
 class Launcher(Protocol):
-    """Starts the probe for the cells of one version on one GPU."""
+    """Starts the probe for the cells of one version on one GPU of this host: results need the same kernel."""
 
     def make_ready(self, launch: Launch) -> Ready:
         """Pull, build or find what is needed; :class:`MachineryError` where that fails."""

@@ -16,11 +16,11 @@ from trtmatrix.common.errors import MachineryError, UsageError, shorten
 from trtmatrix.common.paths import recall
 from trtmatrix.common.text import parse_json
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
-from trtmatrix.suite.plan import SUFFIXES
+from trtmatrix.suite.plan import IMAGE_SUFFIXES
 
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}  # what engines call a machine, and what registries do
 HUB = "docker.io"  # Docker Hub, by the name that it has in references
-FILES = tuple(dict.fromkeys(SUFFIXES.values()))  # what files of images end with; no reference does
+FILES = tuple(dict.fromkeys(IMAGE_SUFFIXES.values()))  # what files of images end with; no reference does
 
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9a-fA-F:]+\])(?::[1-9]\d{{0,4}})?"
@@ -153,10 +153,12 @@ def with_own_images(
         if not image.startswith(("/", "./", "../", "~")) and not image.endswith(FILES):
             parse_reference(image)
             origins[name] = ImageOrigin(image=image)
-        elif image.endswith(SUFFIXES[engine]):
+        elif image.endswith(IMAGE_SUFFIXES[engine]):
             origins[name] = read_file(image, cache)
         else:
-            raise UsageError(f"--image {text}: --engine {engine} takes files that end in {SUFFIXES[engine]}")
+            raise UsageError(
+                f"--image {text}: --engine {engine} takes files that end in {IMAGE_SUFFIXES[engine]}"
+            )
     versions = (replace(v, origin=origins[v.name]) if v.name in origins else v for v in matrix.versions)
     return replace(matrix, versions=tuple(versions))
 

@@ -1,6 +1,7 @@
-"""Wheels: environments of them, each made once; the wheelhouse that stands for every index; their locks.
+"""Pythons of this host: environments of wheels, interpreters with TensorRT, and the launcher of both.
 
-A lock is a requirements file that gives each wheel of an image its SHA-256.
+Also the wheelhouse that stands for every index, and locks: requirements files that give each wheel of an
+image its SHA-256.
 """
 
 from __future__ import annotations

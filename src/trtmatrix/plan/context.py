@@ -15,7 +15,7 @@ from trtmatrix.launchers.references import MACHINES, parse_reference, with_own_i
 from trtmatrix.plan.lockfile import REMEDY, Lock, parse_matrix_lock, pin_matrix
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
 from trtmatrix.suite.matrix import Matrix, parse_matrix
-from trtmatrix.suite.plan import ENGINE, SUFFIXES
+from trtmatrix.suite.plan import ENGINE, IMAGE_SUFFIXES
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 from trtmatrix.suite.repros import Repro
 
@@ -49,7 +49,7 @@ class Context:
 
     ``controls``: these go along. The images of ``matrix`` are
     known by ``lock`` (matrix.lock). ``offline``: no connection is ever opened. ``engine``: which one is meant
-    (:data:`trtmatrix.suite.plan.SUFFIXES`).
+    (:data:`trtmatrix.suite.plan.IMAGE_SUFFIXES`).
     """
 
     project: Project
@@ -92,8 +92,8 @@ def open_context(options: ProjectOptions) -> Context:
         raise ConfigError(problems)
     if options.engine:  # what asks one over its socket, here and in our children, is told so
         os.environ[ENGINE] = options.engine
-    if (engine := os.environ.get(ENGINE) or "auto") not in SUFFIXES:
-        raise UsageError(f"{ENGINE} is {engine}: known are {', '.join(SUFFIXES)}")
+    if (engine := os.environ.get(ENGINE) or "auto") not in IMAGE_SUFFIXES:
+        raise UsageError(f"{ENGINE} is {engine}: known are {', '.join(IMAGE_SUFFIXES)}")
     matrix = replace(matrix, registry=_registry(options, matrix))
     matrix = with_own_images(matrix, options.images, engine, project.cache)
     context = Context(

@@ -17,7 +17,7 @@ from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.launchers.references import FILES
 from trtmatrix.suite.keys import keys, parse_keys, schema_number
 from trtmatrix.suite.model import slug_of
-from trtmatrix.suite.plan import SUFFIXES
+from trtmatrix.suite.plan import IMAGE_SUFFIXES
 
 FILE, VARIABLE = "slurm.yaml", "TRTMATRIX_SITE"
 OWN = re.compile(
@@ -155,7 +155,7 @@ class Site:
             raise ValueError(f"gpus: {twice[0]} stands twice: partition: a,b lets Slurm choose")
         if self.runtime != "docker" and (self.access != "auto" or self.driver_folder):
             raise ValueError(f"runtime: {self.runtime} takes no access and no driver_folder: remove them")
-        suffix = SUFFIXES[self.runtime]
+        suffix = IMAGE_SUFFIXES[self.runtime]
         for name, image in self.images.items():
             file = image.startswith("/") and image.endswith(suffix)
             if not file and (re.search(r"://|#", image) or image.endswith(FILES) or image.startswith("/")):

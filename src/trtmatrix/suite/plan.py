@@ -85,7 +85,7 @@ class Engine:
 
     @property
     def is_daemon(self) -> bool:
-        """Whether it is asked over a socket, as Docker and Podman are; else containers are our children."""
+        """Whether Docker's API asks it, as it does Docker and Podman; all others are ``CHILDREN``."""
         return self.command not in CHILDREN
 
     def held(self, origin: ImageOrigin) -> str | None:
@@ -324,7 +324,7 @@ _LEAST_ID = 12
 
 ENGINE = "TRTMATRIX_ENGINE"
 """Which engine is meant, where ``--engine`` does not say."""
-SUFFIXES = {"auto": ".tar", "docker": ".tar", "podman": ".tar", "apptainer": ".sif", "pyxis": ".sqsh"}
+IMAGE_SUFFIXES = {"auto": ".tar", "docker": ".tar", "podman": ".tar", "apptainer": ".sif", "pyxis": ".sqsh"}
 """The engines by the names that users give them, and what the file of an image ends with for each."""
 CHILDREN = frozenset({"apptainer", "pyxis"})
 """Those that are no daemons: what they start is a child of ours."""

@@ -1,4 +1,7 @@
-"""Pages of HTML: their shell and policy, plots as inline SVG, and the whole matrix as one page."""
+"""Pages of HTML: their shell and policy, plots as inline SVG, and the whole matrix as one page.
+
+:func:`templates` is what JUnit's XML is rendered from, too.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,6 @@
 
 ``decide`` is pure: a ``question.Question`` (entries, facts, the user's own model and code) in, a
 ``report.Upgrade`` out, which is the JSON. ``document`` puts that into sections, which ``render`` shows as
-text, Markdown and a page. ``move`` reads what is stored; ``command`` runs the user's model, prints and
-writes. It imports ``run`` and all below.
+text, Markdown and a page. ``command`` reads what is stored, runs the user's model, prints and writes. It may
+import everything but ``cli`` and ``bugs``.
 """

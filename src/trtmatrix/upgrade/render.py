@@ -1,4 +1,4 @@
-"""An upgrade report for a terminal (one screen, or all of it), as GitHub Markdown, and as one page. Pure."""
+"""An upgrade report for a terminal (one screen, or all of it), as GitHub Markdown, and as one page."""
 
 from __future__ import annotations
 
