@@ -6,7 +6,6 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from trtmatrix.images.pack import (
     write_tar,
 )
 
+SUITE = {"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"}
 IMAGE_BYTES = bytes(range(256)) * 40
 IMAGE = PackedImage(id=f"sha256:{'a' * 64}", names=("a/b:1",), versions=("onnxruntime-1.31.1",))
 
@@ -85,15 +85,12 @@ class StandIn:
         return json.loads(self._file.read_text())[name]
 
 
-def write_pack(
-    folder: Path, *, pack: str = "20261122t000000-00000001",
-    files: Mapping[str, bytes] | None = None, images: tuple[PackedImage, ...] = (IMAGE,),
-) -> PackManifest:  # fmt: skip
-    """Write a pack with these files, and an image's stream that no engine would load."""
+def write_pack(folder: Path, *, images: tuple[PackedImage, ...] = (IMAGE,)) -> None:
+    """Write a pack with two files, and an image's stream that no engine would load."""
     source = folder.parent / f"{folder.name}-source"
     source.mkdir(parents=True)
     found = {}
-    for number, (name, content) in enumerate((files or {"matrix.yaml": b"schema: 1\n"}).items()):
+    for number, (name, content) in enumerate(SUITE.items()):
         found[name] = source / str(number)
         found[name].write_bytes(content)
     with open_target(folder):
@@ -101,12 +98,11 @@ def write_pack(
         if images:
             (folder / IMAGES).write_bytes(IMAGE_BYTES)
         manifest = PackManifest(
-            pack=pack, made="2026-11-22T00:00:00+00:00", by="trtmatrix 0", commit="", changed=False,
-            platform="linux/amd64", pythons=("3.12",), versions=("onnxruntime-1.31.1",),
+            pack="20261122t000000-00000001", made="2026-11-22T00:00:00+00:00", by="trtmatrix 0", commit="",
+            changed=False, platform="linux/amd64", pythons=("3.12",), versions=("onnxruntime-1.31.1",),
             images=images,
         )  # fmt: skip
         write_lists(folder, manifest)
-    return manifest
 
 
 def tree_of(folder: Path) -> dict[str, str]:

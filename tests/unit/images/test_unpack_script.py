@@ -29,7 +29,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
-    write_pack(tmp_path / "p", files={"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"})
+    write_pack(tmp_path / "p")
     return tmp_path / "p"
 
 
