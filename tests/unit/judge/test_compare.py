@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 from dataclasses import replace
@@ -225,7 +224,7 @@ ELSEWHERE_ONLY = make_unknown(excluded=Exclusion.OTHER_GPU)
 
 
 def companion(entry: Entry) -> Entry:
-    return dataclasses.replace(entry, cell=dataclasses.replace(entry.cell, companion=True))
+    return replace(entry, cell=replace(entry.cell, companion=True))
 
 
 OK, BAD, TROUBLE, NOTHING = ExitCode.AS_EXPECTED, ExitCode.SURPRISE, ExitCode.MACHINERY, ExitCode.NOTHING
@@ -257,15 +256,15 @@ def test_every_exit_code_that_applies(entries: list[Entry], given: str, codes: s
 
 
 def test_a_cell_that_was_to_run_again_and_was_refused_is_not_run() -> None:
-    ran = dataclasses.replace(make_entry(make_cell(version="10.8.0")), executed=True)
-    refused = dataclasses.replace(make_entry(excluded=Exclusion.NO_MEMORY), executed=False)
+    ran = replace(make_entry(make_cell(version="10.8.0")), executed=True)
+    refused = replace(make_entry(excluded=Exclusion.NO_MEMORY), executed=False)
     for entries in ([ran, refused], [refused]):
         shown = without_refused(entries)
         assert shown[:-1] == tuple(entries[:-1])
         assert (shown[-1].evidence, shown[-1].outcome, shown[-1].record) == (Evidence.NONE, None, None)
         assert shown[-1].excluded == refused.excluded
         assert TROUBLE in exit_codes(shown, by_name=True, gpu_here=True, ran=len(entries) > 1)
-    tried = dataclasses.replace(refused, executed=True)
+    tried = replace(refused, executed=True)
     assert without_refused([tried, OUT]) == (tried, OUT)
 
 
@@ -323,32 +322,27 @@ def test_a_graph_that_fails_in_onnx_runtime_says_nothing_of_tensorrt(verdict: Ve
         assert after == before.outcome
 
 
-@pytest.mark.parametrize("name", ["repro", "case"])
-def test_onnx_runtime_speaks_of_its_own_graph_only(name: str) -> None:
-    before = entry(BASE, Verdict.PASS, digests={name: "now"})
-    assert believed(before, entry(BASE, Verdict.FAIL, ORT, digests={name: "before"})) == before.outcome
-    assert believed(before, entry(BASE, Verdict.FAIL, ORT, digests={name: "now"})).verdict is Verdict.INVALID
+HERE = entry(BASE, Verdict.PASS, gpu={"driver": "1"})
+MADE: dict[str, Any] = {"digests": {"repro": "now", "case": "now"}}
+CHECKED = [  # an entry, another, and whether that one counts
+    *((entry(BASE, Verdict.PASS, **MADE),
+       entry(BASE, Verdict.FAIL, ORT, digests={**MADE["digests"], **changed}), not changed)
+      for changed in ({}, {"repro": "before"}, {"case": "before"})),
+    (HERE, entry(RIGHT, Verdict.FAIL, "10.8.0", gpu={"driver": "1"}), False),
+    (HERE, entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED), False),
+    (HERE, entry(WRONG, Verdict.PASS, gpu={"driver": "2"}), False),
+    (HERE, entry(WRONG, Verdict.PASS, gpu={"driver": "1"}), True),
+    (replace(HERE, evidence=Evidence.RECORDED), entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED), True),
+    (HERE, replace(entry(RIGHT, Verdict.FAIL), record=None, evidence=Evidence.REPORTED), False),
+    (replace(HERE, record=None, evidence=Evidence.REPORTED), entry(RIGHT, Verdict.FAIL), False),
+]  # fmt: skip
 
 
-def test_a_control_of_another_version_time_or_driver_does_not_count() -> None:
-    before = entry(BASE, Verdict.PASS, gpu={"driver": "1"})
-    for other, counts in (
-        (entry(RIGHT, Verdict.FAIL, "10.8.0", gpu={"driver": "1"}), False),
-        (entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED), False),
-        (entry(WRONG, Verdict.PASS, gpu={"driver": "2"}), False),
-        (entry(WRONG, Verdict.PASS, gpu={"driver": "1"}), True),
-    ):
-        assert (believed(before, other).verdict is Verdict.INVALID) is counts
-    recorded = replace(before, evidence=Evidence.RECORDED)
-    wrong = entry(WRONG, Verdict.PASS, evidence=Evidence.RECORDED)
-    assert believed(recorded, wrong).verdict is Verdict.INVALID
-
-
-def test_what_was_only_reported_is_no_control_and_needs_none() -> None:
-    failed, before = entry(RIGHT, Verdict.FAIL), entry(BASE, Verdict.PASS)
-    reported, said = (replace(each, record=None, evidence=Evidence.REPORTED) for each in (failed, before))
-    assert believed(before, reported) == before.outcome
-    assert believed(said, failed) == said.outcome
+@pytest.mark.parametrize(("before", "other", "counts"), CHECKED)
+def test_only_what_was_made_alike_and_measured_counts(before: Entry, other: Entry, counts: bool) -> None:
+    """ONNX Runtime speaks of its own graph; controls of their version, time and driver."""
+    after = believed(before, other)
+    assert after.verdict is Verdict.INVALID if counts else after == before.outcome
 
 
 def test_controls_stay_what_they_are() -> None:

@@ -153,10 +153,9 @@ def test_what_makes_no_difference_is_not_told() -> None:
     assert found(reduction([1], [2, 3]), "8.6.0")
     assert not found(reduction([0, -1], [2, 3]), "8.6.0"), "all axes"
     assert not found(reduction([0, 1], [2, 3]), "10.0.0"), "another version"
-    whole = make_model([node("Shape", "x", "y", start=0)], {"x": (FLOAT, [2, 3])}, {"y": (INT64, None)})
-    assert not found(whole, "8.6.0")
-    part = make_model([node("Shape", "x", "y", start=-1)], {"x": (FLOAT, [2, 3])}, {"y": (INT64, None)})
-    assert found(part, "8.6.0")
+    for start, fails in ((0, False), (-1, True)):
+        nodes = [node("Shape", "x", "y", start=start)]
+        assert bool(found(make_model(nodes, {"x": (FLOAT, [2, 3])}, {"y": (INT64, None)}), "8.6.0")) is fails
     custom = make_model(
         [helper.make_node("ReduceMean", ["x", "x"], ["y"], domain="mine")], {"x": (FLOAT, [2])},
         {"y": (FLOAT, None)}, opset=18, domains=["mine"],
@@ -192,24 +191,15 @@ def test_what_the_file_does_not_tell_is_feared_and_not_known() -> None:
 
 
 def test_nodes_inside_of_branches_and_of_local_functions_are_found() -> None:
-    inner = reduction([1], [2, 3]).graph
-    branch = helper.make_graph(
-        [helper.make_node("ReduceMean", ["x", "axes"], ["z"])], "then", [],
-        [helper.make_tensor_value_info("z", FLOAT, None)], list(inner.initializer),
-    )  # fmt: skip
-    other = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["v"])], "else", [],
-        [helper.make_tensor_value_info("v", FLOAT, None)],
-    )  # fmt: skip
-    chosen = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=other)
-    model = make_model(
-        [chosen], {"x": (FLOAT, [2, 3]), "c": (TensorProto.BOOL, [])}, {"y": (FLOAT, None)}, opset=18
-    )
-    assert found(model, "8.6.0")
-    function = helper.make_function(
-        "mine", "Mean", ["x", "axes"], ["y"], [node("ReduceMean", "x axes", "y")],
-        [helper.make_opsetid("", 18)],
-    )  # fmt: skip
+    axes = list(reduction([1], [2, 3]).graph.initializer)
+    out = [helper.make_tensor_value_info("z", FLOAT, None)]
+    branch = helper.make_graph([node("ReduceMean", "x axes", "z")], "then", [], out, axes)
+    other = helper.make_graph([node("Identity", "x", "z")], "else", [], out)
+    chosen = node("If", "c", "y", then_branch=branch, else_branch=other)
+    inputs = {"x": (FLOAT, [2, 3]), "c": (TensorProto.BOOL, [])}
+    assert found(make_model([chosen], inputs, {"y": (FLOAT, None)}, opset=18), "8.6.0")
+    nodes, opsets = [node("ReduceMean", "x axes", "y")], [helper.make_opsetid("", 18)]
+    function = helper.make_function("mine", "Mean", ["x", "axes"], ["y"], nodes, opsets)
     calling = reduction([1], [2, 3])
     calling.graph.node[0].CopyFrom(helper.make_node("Mean", ["x", "axes"], ["y"], domain="mine"))
     calling.functions.append(function)

@@ -140,14 +140,6 @@ def test_any_other_schema_is_refused_and_a_newer_one_with_the_remedy(schema: str
     assert isinstance(caught.value, NewerRecordError) is newer
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", "null", "7", '"x"', "{}", "[" * 100_000, '{"schema": ' + "9" * 5000 + "}"]
-)
-def test_what_is_no_record_is_refused(text: str) -> None:
-    with pytest.raises(RecordError, match=r"^f:1"):
-        parse_record(text, "f")
-
-
 def test_nothing_may_be_missing() -> None:
     whole = make_record(CELL).data
     for name in whole:
