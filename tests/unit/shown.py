@@ -56,7 +56,6 @@ STREAMS = make_repro(
     upstream="pytorch/TensorRT#2991", figure=Figure(measure="sum_abs", label="zeros in the output"),
 )  # fmt: skip
 
-
 NOISE: dict[str, Any] = {
     "key": "k", "precision": "fp16-flag", "outputs": {"y": {"fp32": 1e-7, "tf32": 1e-4, "fp16": 4e-4}},
 }  # fmt: skip

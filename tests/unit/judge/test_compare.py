@@ -269,8 +269,6 @@ def test_a_cell_that_was_to_run_again_and_was_refused_is_not_run() -> None:
 
 
 # A cell is believed only as far as its controls came out as they must.
-
-
 COMMON = make_repro(
     make_case("right-tf32", control=Control.POSITIVE), make_control("wrong-tf32"), id=CONTROLS,
 )  # fmt: skip
@@ -362,8 +360,6 @@ def test_a_control_that_says_nothing_is_a_surprise_unless_that_was_expected(case
 
 
 # Every surprise says what to do about it, in both directions.
-
-
 WORKAROUNDS = tuple(Workaround(what="w", case=name) for name in ("a", "sdpa-tf32", "b", "c", "d"))
 
 

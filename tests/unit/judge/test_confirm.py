@@ -61,7 +61,6 @@ SHARED: dict[str, Any] = {"worker": {"number": 0, "position": 2}}
 FIRST: dict[str, Any] = {"worker": {"number": 1, "position": 0}}
 ALONE: dict[str, Any] = {"worker": {"number": 2, "position": 0, "alone": True}}
 
-
 DOUBTED_CAUSES = {
     Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT, Cause.BUILD_FAILED, Cause.CRASHED,
     Cause.PROBE_FAILED,

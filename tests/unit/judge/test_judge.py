@@ -182,8 +182,6 @@ def test_what_says_nothing_for_want_of_a_floor_says_why(told: dict[str, Any], wo
 
 
 # An output of another shape than its reference: a failure and no trouble, believed in time.
-
-
 SAID = "shape (1, 1, 1), the reference has (2, 24, 1)"
 SCALAR = "shape (2,), the reference has ()"
 SHAPES = "ms: wrong shape: (1, 1, 1) instead of (2, 24, 1); v.s1: wrong shape: (2,) instead of ()"
@@ -220,8 +218,6 @@ def test_the_probe_names_every_output_of_another_shape_and_measures_the_others()
 
 
 # What the judge says of one engine's numbers.
-
-
 FLOOR = 2.0**-10
 MEMBERS = {"fp32": FLOOR / 2000, "tf32": FLOOR, "tf32-late": FLOOR / 2, "tf32-truncated": 6 * FLOOR}
 KNOWN = {
@@ -436,8 +432,6 @@ def test_a_defect_added_since_is_unknown_where_noise_could_hide_it(size: float, 
 
 
 # The user's own tolerance decides; the noise floor is told beside it; outputs are kept.
-
-
 __all__ = ["opened"]
 
 NOISE = {"precision": "tf32", "outputs": {"y": {"fp32": 1e-7, "tf32": 1e-4}}}

@@ -160,8 +160,6 @@ def test_the_examples_of_the_documentation_work(tmp_path: Path) -> None:
 
 
 # The acceptance script for detectors that is shipped: boxes are matched by IoU, whatever their order.
-
-
 CHECK = runpy.run_path(str(Path(__file__).parents[3] / "docs" / "examples" / "check_boxes.py"))["check"]
 RNG = np.random.default_rng(0)
 LOW = RNG.uniform(0, 100, (1, 40, 2))

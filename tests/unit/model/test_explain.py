@@ -26,7 +26,6 @@ from trtprobe.measure import measure_output
 
 Spoil = Callable[[ModelProto], ModelProto]
 
-
 WIDTH = 8
 
 
@@ -169,8 +168,6 @@ def test_of_several_builds_the_one_counts_whose_outputs_are_furthest_off() -> No
 
 
 # An ArgMax whose winner the noise may change is no mistake; one that is far from it is.
-
-
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((32, 64)).astype(np.float32)
 W = RNG.standard_normal((64, 10)).astype(np.float32)

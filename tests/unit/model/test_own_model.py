@@ -271,8 +271,6 @@ def test_a_plainer_sum_raises_the_floor_and_an_error_of_onnx_runtime_does_not(
 
 
 # A user's model, its inputs or its profile that cannot be used: what is said, and exit code 2.
-
-
 def refused(opened: Opened, model: ModelProto | Path | None, *words: str) -> str:
     with pytest.raises(UsageError) as caught:
         opened(model, *words)

@@ -125,8 +125,6 @@ def test_an_old_opset_is_computed_as_it_is(tmp_path: Path) -> None:
 
 
 # Graphs rounded between their nodes, as the project's own arithmetic does.
-
-
 def rounded(model: ModelProto, path: Path, x: Array, kind: str, **more: Any) -> Array:
     return Graph(saved(model, path), {"x": x.shape}).run({"x": x}, Way(kind=kind, **more))["y"]
 

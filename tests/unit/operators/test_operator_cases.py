@@ -96,8 +96,6 @@ def test_cases_are_chosen(tmp_path: Any, patterns: tuple[str, ...], limit: int, 
 
 
 # Verdicts of single cases, from what the probe says and the outputs.
-
-
 ONES = {"y": np.ones((2, 3), np.float32)}
 NAN, INF = float("nan"), float("inf")
 

@@ -127,8 +127,6 @@ def test_upgrade_counts_what_is_right_at_both_and_names_the_rest(run: Run, model
 
 
 # Records of the suite: one file a version, read as it was written; what comes out otherwise is flaky.
-
-
 def test_a_record_is_read_as_it_was_written_and_no_reader_of_cells_sees_it(tmp_path: Path) -> None:
     file = write_record(tmp_path / "local", OLD)
     assert file == tmp_path / "local/nvidia-h200/8.5.3.1/operators.json.gz"

@@ -142,8 +142,6 @@ def test_a_product_that_kills_all_is_told(run_tasks: RunTasks, monkeypatch: pyte
 
 
 # A launch of the suite, over a probe that is played: what is handed out, taken and believed.
-
-
 Answers = Callable[[dict[str, Any]], dict[str, Any]]
 
 

@@ -163,8 +163,6 @@ def test_equal_boards_are_named_once() -> None:
 
 
 # Which versions are shown without being asked for.
-
-
 AGREED = ["8.6.1", "9.2.0", "9.3.0", "10.0.0", "10.0.1.6", "10.7.0", "10.8.0"]
 
 
@@ -201,8 +199,6 @@ def test_an_addition_is_shown_where_it_is_reported_of_named_or_measured(tmp_path
 
 
 # In which order launches start, how one is split over boards, which cases are prepared together.
-
-
 A, B, C = (make_case(name) for name in "abc")
 ABC = make_repro(A, B, C)
 CELLS = [make_cell(ABC, case) for case in ABC.cases]
@@ -263,8 +259,6 @@ def test_cases_that_draw_the_same_numbers_go_together() -> None:
 
 
 # Why cells are run, again or at all; what is not told a reason is served, and nothing else is.
-
-
 CELL = make_cell(make_repro(make_case()))
 NOW = {
     "repro": "a" * 32 + "b" * 32, "case": "c", "asked": "d", "probe": "e", "image": "sha256:" + "f" * 64,

@@ -110,8 +110,6 @@ def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
 
 
 # Records: strict JSON that reads as it was written, or is refused with the place.
-
-
 TEXT = to_json(make_record(make_cell(), math.nan, detail="√ \u2028 \x1b[31m").data)
 
 

@@ -190,8 +190,6 @@ def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
 
 
 # What a run asks of the probe, what it adds to records, and what it runs again.
-
-
 def test_a_failure_is_run_again_alone_in_a_fresh_process_with_three_engines(tmp_path: Path) -> None:
     launcher = Playing(always(WRONG))
     records = perform(tmp_path, launcher, cells_of("a", "b")).records
@@ -275,8 +273,6 @@ def test_a_record_that_cannot_be_used_has_no_say_in_what_is_believed(tmp_path: P
 
 
 # Versions that are compared take turns on one board: A B A B, one engine a visit.
-
-
 OLD, NEW = "10.7.0", "10.8.0"
 
 

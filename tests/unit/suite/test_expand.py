@@ -46,7 +46,6 @@ SELECTIONS = st.builds(
 )  # fmt: skip
 GPUS = st.lists(st.sampled_from((H200, L4)), max_size=4)
 
-
 FEWER = settings(max_examples=40)
 
 
@@ -142,8 +141,6 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 
 # What a plan makes of cells: their launches, and how each gets its image or interpreter.
 # Why cells are excluded: tests/unit/images/test_preflight_hosts.py.
-
-
 IMAGE = "example.org/tensorrt:10.7.0"
 PULLED = make_version("10.7.0", library="10.7.0.23", torch_tensorrt="2.6.0a0")
 BUILT = replace(PULLED, origin=ImageOrigin(image="own/x:1", build=Build(base="b:1", wheels=("c",))))

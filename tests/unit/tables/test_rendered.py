@@ -162,8 +162,6 @@ def test_a_log_cannot_send_escapes_to_the_terminal() -> None:
 
 
 # JSON for programs, JUnit for continuous integration.
-
-
 def only_case(entry: Entry) -> ET.Element:
     """Return the one test case of an entry, read from the bytes that a file would hold."""
     (case,) = ET.fromstring(render_junit([entry]).encode()).iter("testcase")  # noqa: S314 - our own text
@@ -191,8 +189,6 @@ def test_characters_that_xml_forbids_are_left_out() -> None:
 
 
 # Every member of every enum that a cell can show is in the tables, in each of their shapes.
-
-
 PAGES: dict[str, Callable[[Sequence[Entry]], str]] = {
     "text": render_text,
     "markdown": render_markdown,
@@ -251,8 +247,6 @@ def test_what_does_not_occur_is_not_explained(page: str) -> None:
 
 
 # The words, the marks, and how entries are grouped and counted.
-
-
 TWIN = Twin(
     measure="apart", label="sum of |a - b|", cases=("sdpa-*",), source="thread",
     reported={"10.7.0": 1373.3945, "10.8.0": 0.2232},
@@ -321,8 +315,6 @@ def test_an_upgrade_says_where_both_sides_had_different_drivers(same: bool) -> N
 
 
 # Plots: where points stand, which shape they have, what is said instead of them, and their data.
-
-
 LINES = {f"a/{ODD}": [Point(version="8.6.0", value=1.0, word="PASS 1")]}
 PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, lines=LINES)
 
@@ -368,8 +360,6 @@ def test_any_plot_is_well_formed(lines: dict[str, list[Point]], unit: str) -> No
 
 
 # The pages' colours, of which tests/browser holds texts against their grounds.
-
-
 COLOURS = read_template("colours.css")
 THEMES = [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", part)) for part in COLOURS.split("endmacro")[:2]]
 

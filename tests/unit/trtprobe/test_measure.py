@@ -151,8 +151,6 @@ def test_each_number_is_what_its_name_says(arrays: tuple[Array, Array, Array], b
 
 
 # Engine plans that cells share: how many are kept, and what is not.
-
-
 FACTS = {"build_seconds": 1.5, "engine_bytes": 4}
 PLAN = memoryview(b"plan")
 

@@ -63,7 +63,6 @@ def compare(old: Entry, new: Entry) -> list[PerformanceLine]:
 CASE = make_repro(make_case())
 OLD_CELL, NEW_CELL = make_cell(CASE, version=OLD), make_cell(CASE, version=NEW)
 
-
 ONE, TWO, SLOW = (1.0,) * 3, (2.0,) * 3, (2.0, 2.2, 2.6)
 
 
@@ -232,8 +231,6 @@ def test_a_labelled_set_of_latencies_is_told_apart_as_its_labels_say() -> None:
 
 
 # Many models in one report: each answers for itself, the worst decides, a baseline or JUnit is a gate.
-
-
 GO, DONT, ENOUGH = Decision.GO, Decision.DONT, Decision.NOT_ENOUGH
 CRASHED = Cause.CRASHED.value
 

@@ -149,8 +149,6 @@ def test_what_the_cpu_says_of_a_model_is_a_note_beside_a_move_of_tensorrt(
 
 
 # What a report tells of a user's model beside its verdicts, also where little of it is there.
-
-
 BEFORE, AFTER = "8.6.1", "10.8.0"
 REPRO = make_repro(make_case("fp32", keep=True), id="my-0")
 SECTION = ModelSection(name="my.onnx", repro="my-0", facts=(), reference="", floor="", cases=())

@@ -144,8 +144,6 @@ def test_built_is_no_pass_of_another_product_and_no_command_helps(what: str, lac
 
 
 # The table behind a decision: every standing before against every standing after, written out.
-
-
 CHANGES = {
     "R": Change.REGRESSED, "N": Change.BAD_AFTER, "B": Change.UNCHANGED_BAD, "F": Change.FIXED,
     "G": Change.UNCHANGED_GOOD, "?": Change.UNKNOWN, "-": Change.SAYS_NOTHING,
@@ -186,7 +184,6 @@ def test_every_combination_has_its_change_and_weight() -> None:
 
 SIDE = Side(version="10.8.0", verdict=Verdict.PASS, evidence=Evidence.MEASURED, builds=3)
 
-
 CAUSES = {
     Cause.UNSUPPORTED_GPU: Standing.ABSENT, Cause.UNSUPPORTED_BY_VERSION: Standing.UNSUPPORTED,
     Cause.COMPONENT_MISSING: Standing.ABSENT, Cause.OUT_OF_GPU_MEMORY: Standing.BROKEN,
@@ -202,8 +199,6 @@ def test_trouble_with_the_machinery_is_no_evidence(cause: Cause) -> None:
 
 
 # What holds of a decision whatever the evidence: bad news never helps, and nothing comes of nothing.
-
-
 REPROS = tuple(
     make_repro(
         make_case("a"), make_case("b"), make_case("help"), id=name,
@@ -247,8 +242,6 @@ def test_bad_news_at_the_target_never_helps(before: Known, after: Known, data: s
 
 
 # The user's own model and code in a decision.
-
-
 PASSED = CheckOutcome(script="accept.py", passed=True, figure=0.5, label="IoU")
 REFUSED = CheckOutcome(script="accept.py", passed=False)
 RAISED = CheckOutcome(script="accept.py", passed=None, error="KeyError: 'y'")
@@ -283,7 +276,6 @@ def difference(output: str, max_abs: float, *, integers: bool) -> Difference:
 
 SAME, OTHER = difference("idx", 0.0, integers=True), difference("idx", 1.0, integers=True)
 FLOATS = difference("y", 0.0, integers=False)
-
 
 TIES = Integers(output="idx", version=NEW, count=9, differ=3, beyond=0)
 WORSE, BEFORE = replace(TIES, beyond=1), replace(TIES, version=OLD)
@@ -446,8 +438,6 @@ def test_the_report_and_its_screen_say_so() -> None:
 
 
 # GPU, driver and image against matrix.yaml's facts; which plans, caches and plugins outlive a move.
-
-
 RULE = {"known": "read", "source": "notes"}
 FROM = make_version("10.4.0", compute={"min": "7.0", "max": "9.0", **RULE}, driver={"least": "560", **RULE})
 DRIVER = {"least": "570.86.10", "datacenter": ["535.86", "545.23"], **RULE}
