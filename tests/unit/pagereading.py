@@ -17,17 +17,6 @@ def body_of(page: str) -> str:
     return page.partition("<body>\n")[2].partition("<script>")[0]
 
 
-class _Texts(HTMLParser):
-    """Collects texts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def handle_data(self, data: str) -> None:
-        self.found.append(data)
-
-
 class Page(HTMLParser):
     """Collects tags and texts, and fails where a tag is not closed in its turn."""
 
@@ -57,7 +46,8 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+        if not {"style", "script"} & set(self.open):
+            self.texts.append(data)
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attrs for name, attrs in self.tags if name == tag]
@@ -65,10 +55,7 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         """What can be read, white space run together; the style and the script are not."""
-        shown = re.sub(r"<(style|script)>.*?</\1>", "", self.whole, flags=re.DOTALL)
-        reader = _Texts()
-        reader.feed(shown)
-        return " ".join(" ".join(reader.found).split())
+        return " ".join(" ".join(self.texts).split())
 
 
 def check_safe(page: Page, scripts: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from goldenfile import check_golden
 from reprosource import SOURCE, write_project
-from suite.test_config import GOOD
+from suite.test_facts import GOOD
 
 from trtmatrix.cli import entry as cli
 

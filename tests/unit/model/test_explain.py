@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,6 @@ def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
     assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
 
 
-NAMES = {"y": "y/0", "act": "/0/act", "flat": "flat"}
 NOISE = {
     "key": "k", "precision": "fp16", "defects": {}, "c": {},
     "outputs": {"y": {"fp16": 1e-3}, "act": {"fp16": 1e-3}, "flat": {"fp16": 0.0}},
@@ -151,20 +150,18 @@ NOISE = {
 
 def measured(**errors: float) -> dict[str, Any]:
     outputs = {name: {"count": 1, "nan_unexpected": 0, "rel_l2": error} for name, error in errors.items()}
-    return {"outputs": outputs, "signatures": {}, "scalars": {}}
-
-
-def read(*builds: dict[str, Any], **fields: Any) -> Mapping[str, float] | str:
-    cell = make_cell(make_repro(make_case("fp16", limits={}, params={"precision": "fp16"})))
-    engines = {"builds": [{"measurements": build, "engine": {}} for build in builds]} if builds else {}
-    record = make_record(cell, **{"noise": NOISE, **engines, **fields})
-    found = errors_of(record, make_entry(cell), NAMES, Calibration(), frozenset({"y/0"}), "")
-    return found if isinstance(found, str) else found.floors
+    return {"measurements": {"outputs": outputs, "signatures": {}, "scalars": {}}, "engine": {}}
 
 
 def test_of_several_builds_the_one_counts_whose_outputs_are_furthest_off() -> None:
-    found = read(measured(y=1e-3, act=1.0), measured(y=1e-1, act=1e-3, flat=2.0**-11))
-    assert found == pytest.approx({"y/0": 100.0, "/0/act": 1.0, "flat": 1.0}), "one rounding is no error"
+    cell = make_cell(make_repro(make_case("fp16", limits={}, params={"precision": "fp16"})))
+    builds = [measured(y=1e-3, act=1.0), measured(y=1e-1, act=1e-3, flat=2.0**-11)]
+    record = make_record(cell, noise=NOISE, builds=builds)
+    names = {"y": "y/0", "act": "/0/act", "flat": "flat"}
+    found = errors_of(record, make_entry(cell), names, Calibration(), frozenset({"y/0"}), "")
+    assert isinstance(found, Errors)
+    right = {"y/0": 100.0, "/0/act": 1.0, "flat": 1.0}
+    assert found.floors == pytest.approx(right), "one rounding is no error"
 
 
 # An ArgMax whose winner the noise may change is no mistake; one that is far from it is.
