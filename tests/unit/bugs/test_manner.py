@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import make_case, make_cell, make_entry, make_record, make_repro
+from goldenfile import check_golden
 from judge.test_judge import FLOOR, KNOWN, MEMBERS
 from judge.test_published import entries
 
@@ -59,45 +60,28 @@ NAN = {**RIGHT, "nan_unexpected": 3, "nan": 3}
 ZERO = {**RIGHT, "zeros": 12, "rel_l2": 1.0}
 AS_BUG = engine(c=1.01, explained=0.99, y=WRONG)
 
-KINDS = [
-    (engine(y=NAN), None, Kind.NOT_FINITE, "", ("y",), 0.25),
-    (engine(z=ZERO, y=WRONG), None, Kind.ZEROS, "", ("z",), 1.0 / FLOOR),
-    (AS_BUG, None, Kind.DEFECT, "lost-scale", ("y",), 1.01),
-    (engine(c=0.5, explained=0.99, y=WRONG), None, Kind.DEFECT, "lost-scale", ("y",), 0.5),
-    (engine(c=0.5, explained=0.1, y=WRONG), None, Kind.WRONG, "", ("y",), 100.0),
-    (engine(z=WRONG), None, Kind.WRONG, "", ("z",), 100.0),
-    ({**engine(y=WRONG), "scalars": {"wrong": 7.0}}, LIMITED, Kind.LIMIT, "wrong", (), 7.0),
-    ({**engine(z=WRONG), "scalars": {"beyond": 7.0}}, TOLERANT, Kind.WRONG, "", ("z",), 100.0),
-    (engine(remark="plain"), FUSED, Kind.REMARK, "plain", (), 1.0),
-]
 
-
-@pytest.mark.parametrize(("measured", "case", "kind", "what", "outputs", "size"), KINDS)
-def test_each_kind_is_told_by_what_the_judge_goes_by(
-    measured: Any, case: Case | None, kind: Kind, what: str, outputs: tuple[str, ...], size: float
-) -> None:
-    found = failing(measured, case=case)
-    assert (found.kind, found.what, found.outputs) == (kind, what, outputs)
-    assert found.sizes == pytest.approx((size,))
-    assert found.words
-
-
-def test_an_error_that_is_the_bug_is_told_by_its_message() -> None:
+def test_each_kind_is_told_by_what_the_judge_goes_by() -> None:
+    """Of several engines those count that fail in the commonest way; an error is told by its message."""
     detail = "build 2 of 3: Error Code 10: no implementation for node {n12} at 0x7f12 (/tmp/a/b.cpp:31)"
-    found = failing(ended=Cause.BUILD_FAILED.value, detail=detail)
-    assert (found.kind, found.what) == (Kind.ENDED, "build failed")
-    assert found.message == "Error Code 10: no implementation for node {n12} at … (<path>:#)"
+    found = [
+        failing(engine(y=NAN)), failing(engine(z=ZERO, y=WRONG)), failing(AS_BUG), failing(engine(z=WRONG)),
+        failing(engine(c=0.5, explained=0.99, y=WRONG)), failing(engine(c=0.5, explained=0.1, y=WRONG)),
+        failing({**engine(y=WRONG), "scalars": {"wrong": 7.0}}, case=LIMITED),
+        failing({**engine(z=WRONG), "scalars": {"beyond": 7.0}}, case=TOLERANT),
+        failing(engine(remark="plain"), case=FUSED), failing(ended=Cause.BUILD_FAILED.value, detail=detail),
+        failing(engine(), engine(y=NAN), AS_BUG, engine(c=0.98, explained=0.99, y=WRONG)),
+    ]  # fmt: skip
+    lines = [
+        f"{each.kind.name} {each.what or '-'} {','.join(each.outputs) or '-'} "
+        f"sizes {[f'{size:.4g}' for size in each.sizes]} errors {[f'{error:.4g}' for error in each.errors]}\n"
+        f"  {each.words}\n  {each.message or '-'}\n"
+        for each in found
+    ]
+    check_golden("manners.txt", "".join(lines))
     for ended in (Cause.TIME_OUT.value, "built"):  # that is no bug of this case
         entry = entry_of(ended=ended)
         assert manner_of(entry, Calibration()) is manner_in(entry.records, entry.cell, Calibration()) is None
-
-
-def test_of_several_engines_those_count_that_fail_in_the_commonest_way() -> None:
-    found = failing(engine(), engine(y=NAN), AS_BUG, engine(c=0.98, explained=0.99, y=WRONG))
-    assert found.kind is Kind.DEFECT
-    assert found.sizes == (1.01, 0.98)
-    assert found.errors == (100 * FLOOR, 100 * FLOOR)
-    assert found.words == "y: one √scale lost (NVIDIA/TensorRT#4333), c = 0.98 to 1.01"
 
 
 def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:
@@ -124,26 +108,19 @@ SMALL = replace(BASE, errors=(0.01,))
 DEFECT = Manner(kind=Kind.DEFECT, what="lost-scale", outputs=("y",), sizes=(1.0,), errors=(0.3,))
 ENDED = Manner(kind=Kind.ENDED, what="build failed", message="Error Code 10: no implementation for node a")
 
-SAME = [
-    (BASE, {"outputs": ()}, ""),
-    (BASE, {"errors": (900.0,)}, "relative error 900 instead of 0.5"),
-    (SMALL, {"errors": (1.4,)}, ""),
-    (SMALL, {"errors": (50.0,)}, "relative error 50 instead of 0.01"),
-    (BASE, {"kind": Kind.NOT_FINITE}, "y: wrong"),
-    (DEFECT, {"what": "lost-mask"}, "known defect"),
-    (DEFECT, {"what": "lost-mask, lost-scale"}, ""),
-    (ENDED, {"message": "Error Code 10: no implementation for node b"}, ""),
-    (ENDED, {"message": "Error Code 4: no implementation for node a"}, "Error Code 4"),
-    (ENDED, {"message": "Error Code 10: the plugin was not found there"}, "plugin"),
-    (ENDED, {"what": "crashed"}, "ended"),
-]
+CHANGED: list[tuple[Manner, dict[str, Any]]] = [
+    (BASE, {"outputs": ()}), (BASE, {"errors": (900.0,)}), (SMALL, {"errors": (1.4,)}),
+    (SMALL, {"errors": (50.0,)}), (BASE, {"kind": Kind.NOT_FINITE}), (DEFECT, {"what": "lost-mask"}),
+    (DEFECT, {"what": "lost-mask, lost-scale"}), (ENDED, {"what": "crashed"}),
+    (ENDED, {"message": "Error Code 10: no implementation for node b"}),
+    (ENDED, {"message": "Error Code 4: no implementation for node a"}),
+    (ENDED, {"message": "Error Code 10: the plugin was not found there"}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("wanted", "changed", "words"), SAME)
-def test_what_is_the_same_failure(wanted: Manner, changed: dict[str, Any], words: str) -> None:
-    said = same_manner(wanted, replace(wanted, **changed))
-    assert bool(said) == bool(words)
-    assert words in said
+def test_what_is_the_same_failure() -> None:
+    found = [(change, same_manner(wanted, replace(wanted, **change))) for wanted, change in CHANGED]
+    check_golden("same-manner.txt", "".join(f"{change}: {said or 'the same'}\n" for change, said in found))
 
 
 CASE = make_case(limits={}, defects=("lost-scale",))
