@@ -180,14 +180,14 @@ class LiveProgress(Progress):
         from rich.table import Table
         from rich.text import Text
 
-        bars = Table.grid(padding=(0, 1))
-        with self._lock:
-            open_ones = {k: v for k, v in self._stretches.items() if v.done < v.total} or self._stretches
-            for label, each in open_ones.items():
-                words = f"{each.done}/{each.total} {label} · {each.words()}"
-                bars.add_row(ProgressBar(each.total, each.done, _BAR), Text(words, no_wrap=True))
-            lines = [f"pulling {self._pulled(image)}" for image, mine in self._layers.items() if mine]
-            running = list(self._now.values())
+        # Without our lock: rich holds its own here, and who says a line takes ours first and then rich's.
+        bars, stretches = Table.grid(padding=(0, 1)), self._stretches.copy()
+        open_ones = {k: v for k, v in stretches.items() if v.done < v.total} or stretches
+        for label, each in open_ones.items():
+            words = f"{each.done}/{each.total} {label} · {each.words()}"
+            bars.add_row(ProgressBar(each.total, each.done, _BAR), Text(words, no_wrap=True))
+        lines = [f"pulling {self._pulled(image)}" for image, mine in self._layers.copy().items() if mine]
+        running = list(self._now.values())
         lines += [f"now: {text}" for text in running[:_MOST_NOW]]
         if len(running) > _MOST_NOW:
             lines.append(f"     and {counted(len(running) - _MOST_NOW, 'other')}")

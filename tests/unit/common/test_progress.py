@@ -10,13 +10,14 @@ import re
 import struct
 import sys
 import termios
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from trtmatrix.common import progress as module
-from trtmatrix.common.progress import Progress, QuietProgress
+from trtmatrix.common.progress import LiveProgress, Progress, QuietProgress
 
 WORK = """
 import sys, time
@@ -74,6 +75,26 @@ def test_full_has_a_line_for_each_step_also_in_a_terminal(tmp_path: Path) -> Non
     sent = in_a_terminal(80, tmp_path / "log.txt", "--full")
     assert "\x1b[" not in sent
     assert sent.count(": PASS") == 20
+
+
+def test_the_block_is_drawn_while_somebody_is_about_to_say_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, ours, waits = threading.Event(), threading.current_thread(), list[bool]()
+
+    def clock() -> float:
+        """Tell the time to who draws, and to us, who hold a lock then, only after the next drawing."""
+        if threading.current_thread() is ours:
+            waits.append(drawn.wait(5))
+        drawn.set()
+        return 0.0
+
+    drawn.set()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
+    progress = LiveProgress(io.StringIO())
+    progress.begin("tests", 2)
+    drawn.clear()
+    progress.begin("cases prepared", 2)
+    progress.close()
+    assert all(waits)
 
 
 def test_without_a_terminal_lines_are_few_and_the_log_has_all(
