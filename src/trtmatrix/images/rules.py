@@ -82,7 +82,7 @@ _ALL = (
          "install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0", what="MIG"),
     Rule("driver", (Exclusion.DRIVER_TOO_OLD,), "install a newer driver, or leave these versions out"),
     Rule("compute", (Exclusion.UNSUPPORTED_GPU,), "nothing: these versions do not support this GPU"),
-    Rule("component", (Exclusion.COMPONENT_MISSING,), "nothing: the image has no such component",
+    Rule("component", (Exclusion.COMPONENT_MISSING,), "no remedy: the image does not have it",
          "these cases"),
     Rule("image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version with --trt "
          "(a run pulls or builds it), or use --pull all, or name a file with --image VERSION=FILE; by hand: "
