@@ -21,7 +21,7 @@ from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, parse_calibration
 from trtmatrix.judge.numbers import Subject, judge_build
-from trtmatrix.judge.record import ENDS, Measured, Record, record_from, write_number
+from trtmatrix.judge.record import ENDS, Measured, Record, write_number
 from trtmatrix.model.own_model import model_repro
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.suite.matrix import Fact
@@ -200,7 +200,7 @@ CELL = make_cell(case=make_case())
 )  # fmt: skip
 def test_shapes_are_read_from_what_the_probe_says(ended: str, detail: str, reason: str) -> None:
     record = make_record(CELL, ended=ended, detail=detail)
-    outcome = judge([record], CELL.case, CELL.version, CELL.repro)
+    outcome = one(record, CELL.case)
     if reason:
         assert (outcome.verdict, outcome.cause, outcome.reason) == (Verdict.FAIL, None, reason)
     else:
@@ -214,7 +214,7 @@ def test_the_probe_names_every_output_of_another_shape_and_measures_the_others()
     found = measure_all({"ms": np.ones((1, 1, 1)), "v.s1": np.ones(2), "y": np.ones(3)}, files, odd)
     assert list(found["outputs"]) == ["y"]
     record = make_record(CELL, ended="probe failed", detail="; ".join(odd))
-    assert judge([record], CELL.case, CELL.version, CELL.repro).reason == SHAPES
+    assert one(record, CELL.case).reason == SHAPES
 
 
 # What the judge says of one engine's numbers.
@@ -439,12 +439,6 @@ OWN: dict[str, Any] = {"limits": {}, "keep": True}
 WITHIN: dict[str, Any] = {"limits": {"beyond": 0.0}, "tolerance": {"atol": 1e-3, "rtol": 0.01}, "keep": True}
 
 
-def by_tolerance(case: Case, rel_l2: float | None, noise: Any = None, **fields: Any) -> Outcome:
-    cell = make_cell(case=case)
-    record = make_record(cell, rel_l2=rel_l2, noise=noise or {}, **fields)
-    return judge([record], case, cell.version, cell.repro)
-
-
 @pytest.mark.parametrize(
     ("rel_l2", "reason"),
     [
@@ -454,36 +448,34 @@ def by_tolerance(case: Case, rel_l2: float | None, noise: Any = None, **fields: 
     ],
 )
 def test_what_is_within_the_tolerance_passes_whatever_the_floor_says(rel_l2: float, reason: str) -> None:
-    outcome = by_tolerance(make_case(**WITHIN), rel_l2, NOISE, scalars={"beyond": 0.0})
+    outcome = judged(make_case(**WITHIN), rel_l2=rel_l2, noise=NOISE, scalars={"beyond": 0.0})
     assert outcome.verdict is Verdict.PASS
     assert outcome.reason.startswith(reason)
     assert bool(outcome.reason) == bool(reason)
 
 
 def test_one_element_beyond_fails_however_small_the_error_is() -> None:
-    outcome = by_tolerance(make_case(**WITHIN), 1e-9, NOISE, scalars={"beyond": 1.0})
+    outcome = judged(make_case(**WITHIN), rel_l2=1e-9, noise=NOISE, scalars={"beyond": 1.0})
     assert (outcome.verdict, outcome.reason) == (Verdict.FAIL, "beyond 1 > 0")
 
 
 def test_without_a_floor_the_tolerance_alone_decides_and_else_only_what_is_exact_passes() -> None:
-    outcome = by_tolerance(make_case(**WITHIN), 0.5, scalars={"beyond": 0.0})
+    outcome = judged(make_case(**WITHIN), rel_l2=0.5, scalars={"beyond": 0.0})
     assert outcome.verdict is Verdict.PASS
     assert "there is no noise floor" in outcome.reason
-    assert by_tolerance(make_case(**OWN), 1e-9) == Outcome(verdict=Verdict.INVALID, reason=NO_FLOOR, builds=1)
-    assert by_tolerance(make_case(**OWN), None).reason == NO_FLOOR
-    assert by_tolerance(make_case(**OWN), 0.0).verdict is Verdict.PASS
+    for rel_l2 in (1e-9, None):
+        outcome = judged(make_case(**OWN), rel_l2=rel_l2)
+        assert outcome == Outcome(verdict=Verdict.INVALID, reason=NO_FLOOR, builds=1)
+    assert judged(make_case(**OWN), rel_l2=0.0).verdict is Verdict.PASS
 
 
 @pytest.mark.parametrize(
     ("nan", "zeros", "silent"), [(3, 0, True), (0, 3, True), (1, 2, True), (1, 1, False)]
 )
 def test_exact_outputs_of_nothing_but_zeros_and_nan_say_nothing(nan: int, zeros: int, silent: bool) -> None:
-    cell = make_cell(case=make_case(**OWN))
-    data = dict(make_record(cell, rel_l2=0.0).data)
     seen = {"count": 3, "nan": nan, "inf": 0, "zeros": zeros, "nan_unexpected": 0, "rel_l2": 0.0}
     seen["share_10_bits"] = 1.0  # as real numbers have it
-    data["measurements"] = {**data["measurements"], "outputs": {"y": seen}}
-    outcome = judge([record_from(data)], cell.case, cell.version, cell.repro)
+    outcome = judged(make_case(**OWN), measurements=measurements({"y": seen}))
     assert (outcome.verdict is Verdict.INVALID) is silent
 
 
@@ -524,7 +516,7 @@ def test_a_run_is_judged_by_tolerance(atol: str, verdict: Verdict, opened: Opene
     })  # fmt: skip
     assert result["ended"] == "ran", result["detail"]
     assert set(result["measurements"]["outputs"]) == set(result["kept"]) == {"y.s0", "y.s1"}
-    outcome = by_tolerance(case, None, read_noise_file(folder), measurements=result["measurements"])
+    outcome = judged(case, noise=read_noise_file(folder), measurements=result["measurements"])
     assert outcome.verdict is verdict
     assert (result["measurements"]["scalars"]["beyond"] > 0) is (verdict is Verdict.FAIL)
 

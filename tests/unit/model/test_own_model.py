@@ -397,8 +397,6 @@ def test_inputs_that_cannot_be_fed_are_told_with_a_remedy(words: str, opened: Op
 
 
 # Several models of one's own: models.yaml with its mistakes, folders, files, and what they share.
-
-
 DOCS = Path(__file__).parents[3] / "docs"
 USUAL = ModelOptions(precision="fp16", check=Path("usual.py"))
 GOOD = """\

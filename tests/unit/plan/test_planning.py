@@ -199,9 +199,7 @@ def test_an_addition_is_shown_where_it_is_reported_of_named_or_measured(tmp_path
 
 
 # In which order launches start, how one is split over boards, which cases are prepared together.
-A, B, C = (make_case(name) for name in "abc")
-ABC = make_repro(A, B, C)
-CELLS = [make_cell(ABC, case) for case in ABC.cases]
+CELLS = [make_cell(REPRO, case) for case in REPRO.cases]
 
 
 def took(cell: Cell, seconds: int, day: int = 1) -> Stored:
@@ -212,7 +210,7 @@ def took(cell: Cell, seconds: int, day: int = 1) -> Stored:
 
 
 def test_a_cell_takes_as_long_as_last_time_on_any_gpu() -> None:
-    elsewhere = make_cell(ABC, A, gpu=Gpu(slug="l4", name="L4"))
+    elsewhere = make_cell(REPRO, REPRO.cases[0], gpu=Gpu(slug="l4", name="L4"))
     seconds = estimate_seconds(CELLS, [took(CELLS[0], 40), took(elsewhere, 10, day=2), took(CELLS[1], 30)])
     assert [seconds[cell.id] for cell in CELLS] == [10, 30, 20], "of what is not known: the average"
 

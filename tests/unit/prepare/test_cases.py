@@ -214,8 +214,6 @@ def test_a_member_that_overflows_is_left_out() -> None:
 
 
 # Cases prepared in processes of their own: real ones, over small repros that the tests write.
-
-
 REPRO = '''\
 """Cases that say in which process they were prepared."""
 

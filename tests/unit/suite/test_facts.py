@@ -159,8 +159,6 @@ def test_what_is_no_text_to_yaml_is_remembered_as_written() -> None:
 
 
 # A repro's text: what is right reads, and every mistake is told with file, line and remedy.
-
-
 ROOT = Path(__file__).resolve().parents[3]
 
 
