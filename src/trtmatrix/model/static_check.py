@@ -149,7 +149,7 @@ def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
         textwrap.wrap, width=width, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
     )
     lines = wrap(
-        f"{check.model} · opset {check.opset} · {counted(check.nodes, 'node')} · held against "
+        f"{one_line(check.model)} · opset {check.opset} · {counted(check.nodes, 'node')} · held against "
         f"{counted(check.rules, 'rule')} at {name_versions(check.versions)}"
     )
     silent = f" There are no rules for {', '.join(check.silent)}." if check.silent else ""

@@ -19,7 +19,7 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.border import BorderError, opened_npz, read_array, read_file
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.text import join_some
+from trtmatrix.common.text import join_some, one_line
 from trtmatrix.onnxmodel.graphs import (
     FLOATS,
     OWN,
@@ -126,7 +126,8 @@ def read_model(path: Path) -> ModelFile:
         producer=f"{model.producer_name} {model.producer_version}".strip(),
         typed=_dtype(typed), parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
         size=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
-        quantized=quantized, tables=find_tables(model.graph), troubles=tuple(_troubles(path, model, others)),
+        quantized=quantized, tables=find_tables(model.graph),
+        troubles=tuple(one_line(told, 4000) for told in _troubles(path, model, others)),
     )  # fmt: skip
 
 

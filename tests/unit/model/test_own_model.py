@@ -187,12 +187,12 @@ def test_symbols_that_inputs_share_are_drawn_alike(opened: Opened) -> None:
 
 
 def test_a_model_that_the_host_cannot_compute_is_still_run(opened: Opened) -> None:
-    strange = helper.make_node("Strange", ["x"], ["y"], domain="my.own")
-    model = make_model([strange], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, domains=["my.own"])
+    strange = helper.make_node("Strange", ["x"], ["y"], domain="my.own\x1b")
+    model = make_model([strange], {"x": (FLOAT, [4])}, {"y": (FLOAT, [4])}, domains=["my.own\x1b"])
     made = prepared(opening := opened(model))
     assert not made.files.reference
     assert "Strange" in made.noise["reference"]["why_not"]
-    assert any("my.own::Strange" in text for text in read_about(opening)["troubles"])
+    assert any("my.own ::Strange" in text for text in read_about(opening)["troubles"])
 
 
 @pytest.mark.parametrize("words", [("--inputs", "in"), ("--profile", "k=1:3:3")])

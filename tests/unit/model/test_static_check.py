@@ -249,8 +249,9 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Captur
     return call
 
 
-def test_names_of_nodes_send_no_escapes(check: Check) -> None:
+def test_names_send_no_escapes(check: Check, tmp_path: Path) -> None:
     model = split(5)
+    assert "\x1b" not in check(str(saved(model, tmp_path / "a\x1b.onnx")), "--trt=8.6.0")[1]
     model.graph.node[0].name = "up\x1b[31m\nred"
     assert "Split ×1 (up [31m red)" in check(model, "--trt=8.6.0")[1]
     model.graph.node[0].ClearField("input")
