@@ -37,7 +37,6 @@ def write_files(files: Mapping[str, bytes], target: Path, *, sums: bool = True) 
 
 
 def change(archive: Path, target: Path, changes: Mapping[str, Change], *, sums: bool) -> Path:
-    """Write an archive again with some files changed; ``sums``: and the digests made to fit."""
     files = read_files(archive)
     for name, alter in changes.items():
         assert alter(files[name]) != files[name], f"{name} is not changed"
@@ -46,15 +45,12 @@ def change(archive: Path, target: Path, changes: Mapping[str, Change], *, sums: 
 
 
 def digest_of(data: bytes) -> str:
-    """Return what SHA256SUMS says of a content."""
     return hashlib.sha256(data).hexdigest()
 
 
 def flip(place: int) -> Change:
-    """Return what changes one byte of a file."""
     return lambda data: data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
 def put(before: str, after: str) -> Change:
-    """Return what replaces a text."""
     return lambda data: data.replace(before.encode(), after.encode())

@@ -16,9 +16,7 @@ from tests.models.images import (
 RIGHT, AGAIN = "trtmatrix/test-right:latest", "trtmatrix/test-fixed:latest"
 BROKEN, FLAKY = "trtmatrix/test-broken:latest", "trtmatrix/test-flaky:latest"
 
-ROW = (OLDER, RIGHT, BROKEN, DEFECTIVE, FLAKY, AGAIN)
-"""Right, right, cannot say, wrong, flaky, right again."""
-
+ROW = (OLDER, RIGHT, BROKEN, DEFECTIVE, FLAKY, AGAIN)  # right, right, cannot say, wrong, flaky, right again
 ABORTS = """
 
 def InferenceSession(*args, **kwargs):
@@ -40,7 +38,6 @@ def InferenceSession(*args, **kwargs):
 
 
 def make_row() -> tuple[str, ...]:
-    """Return the six images, the oldest first, each made now if it is not there."""
     make_older()
     make_defective()
     make_spoilt(RIGHT, "# an older one that is right\n")
@@ -57,7 +54,6 @@ def make_sleeper() -> str:
 
 
 def make_empty() -> str:
-    """Return an image with nothing to run in it."""
     text = "FROM scratch\nCOPY nothing /\n"
     return make_image(
         "trtmatrix/test-empty:latest", BASE, text, lambda folder: (folder / "nothing").touch(), ""

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto
+from onnxmodels import FLOAT, make_model, node, saved
 
 HEADS, LENGTH, SIZE = 4, 12, 32
-WIDTH = HEADS * SIZE
-"""Heads of 32: tests.models.images.DEFECT takes 1/sqrt(32) for 1."""
+WIDTH = HEADS * SIZE  # heads of 32: tests.models.images.DEFECT takes 1/sqrt(32) for 1
 
 
 def write_deep(folder: Path, samples: int = 2) -> Path:
@@ -42,17 +41,13 @@ def write_deep(folder: Path, samples: int = 2) -> Path:
         _node("MatMul", "flat w4", "m4"), _node("Add", "m4 h0", "h4"), _node("MatMul", "h4 w5", "m5"),
         _node("Relu", "m5", "h5"), _node("MatMul", "h5 w6", "y"),
     ]  # fmt: skip
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n", LENGTH, WIDTH]) for n in "xy"]
-    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
-    graph = helper.make_graph(nodes, "deep", infos[:1], infos[1:], tensors)
     (folder / "inputs").mkdir(parents=True)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, folder / "model.onnx")
     for number in range(samples):
         x = 3 * random.standard_normal((number + 1, LENGTH, WIDTH))
         np.savez(folder / "inputs" / f"{number}.npz", x=x.astype(np.float32))
-    return folder / "model.onnx"
+    what: Any = (FLOAT, ["n", LENGTH, WIDTH])
+    return saved(make_model(nodes, {"x": what}, {"y": what}, arrays), folder / "model.onnx")
 
 
 def _node(operator: str, inputs: str, output: str, **attributes: Any) -> NodeProto:
-    return helper.make_node(operator, inputs.split(), [output], name=f"/{output}", **attributes)
+    return node(operator, inputs, output, name=f"/{output}", **attributes)

@@ -6,20 +6,42 @@ import contextlib
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import docker
 import pytest
 
+from tests import calling
 from tests.bundles.bisect_images import AGAIN, BROKEN, FLAKY, RIGHT, ROW, make_empty, make_row, make_sleeper
-from tests.bundles.bisecting import Project, answers
+from tests.calling import Done
 from tests.containers.conftest import containers_of
-from tests.models.conftest import Done
 from tests.models.images import BASE, CURRENT_VERSION, DEFECTIVE, OLDER, OLDER_VERSION
+from tests.waiting import wait_until
+
+REPROS = Path(__file__).parent / "repros"
+
+
+def answers(done: Done) -> list[str | None]:
+    return [line["answer"] for line in done.data["row"]]
+
+
+class Project(calling.Project):
+    """matrix.yaml whose six versions are six images, results and cache in a folder."""
+
+    def __init__(self, folder: Path, row: tuple[str, ...], libraries: tuple[str, ...]) -> None:
+        columns = [
+            (f"onnxruntime-1.{number}", image, library)
+            for number, (image, library) in enumerate(zip(row, libraries, strict=True), 1)
+        ]
+        super().__init__(folder, columns=columns, repros=REPROS)
+        self.images = [word for image in row for word in ("--image", image)]
+        """The options that name all images."""
+
+    def bisect(self, *words: str) -> Done:
+        return self.call("bisect", "--json", "--product", "onnxruntime", *words)
+
 
 CASE = ("--case", "small-attention/scaled")
 SAID = ["good", "good", "cannot say", "bad", "bad", "good"]
@@ -28,13 +50,11 @@ NAMES = tuple(f"onnxruntime-1.{number}" for number in range(1, 7))
 
 @pytest.fixture(scope="session", autouse=True)
 def _images() -> None:
-    """Make the six images."""
     make_row()
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """matrix.yaml over the six images."""
     return Project(tmp_path, ROW, (OLDER_VERSION, *[CURRENT_VERSION] * 5))
 
 
@@ -129,24 +149,12 @@ def test_images_that_cannot_be_looked_into_are_told(project: Project) -> None:
 
 @contextmanager
 def started(project: Project, *words: str) -> Iterator[subprocess.Popen[str]]:
-    child = subprocess.Popen(
-        project.command("bisect", "--product", "onnxruntime", *words), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, cwd=project.folder, env=project.environment,
-    )  # fmt: skip
+    child = project.start("bisect", *project.files, "--product", "onnxruntime", *words)
     try:
         yield child
     finally:
         child.kill()
         child.wait()
-
-
-def read_until(stream: IO[str] | None, text: str) -> None:
-    assert stream is not None
-    told = ""
-    while text not in told:
-        line = stream.readline()
-        assert line, told
-        told += line
 
 
 def interrupt(child: subprocess.Popen[str]) -> str:
@@ -160,40 +168,29 @@ def test_an_interrupted_search_prints_what_is_known_and_leaves_no_container(proj
     sleeper = make_sleeper()
     row = [word for image in (RIGHT, sleeper, DEFECTIVE) for word in ("--image", image)]
     with started(project, *CASE, *row, "--bad", DEFECTIVE, "--rebuilds", "1") as child:
-        read_until(child.stderr, f"{sleeper}: asked")
-        found = containers_of(child.pid)
-        while not found:
-            assert child.poll() is None
-            time.sleep(0.1)
-            found = containers_of(child.pid)
+        assert child.stderr is not None
+        assert any(f"{sleeper}: asked" in line for line in child.stderr)
+        wait_until(lambda: containers_of(child.pid), 60, "a container")
         printed = interrupt(child)
         assert containers_of(child.pid) == []
-    assert "The search was cut short: it was interrupted" in printed
-    assert f"Last good {RIGHT}, first bad {DEFECTIVE} or one before it that was not tried" in printed.replace(
-        "\n", " "
-    )
-    with_ends = f"--good {RIGHT} --bad {DEFECTIVE}"
-    assert with_ends in printed
+    told = " ".join(printed.split())
+    assert "The search was cut short: it was interrupted" in told
+    assert f"Last good {RIGHT}, first bad {DEFECTIVE} or one before it that was not tried" in told
+    assert f"--good {RIGHT} --bad {DEFECTIVE}" in printed
 
 
 def test_an_interrupted_command_ends_with_all_that_it_started(project: Project) -> None:
     command = "test {version} = " + NAMES[5] + " && exit 1; echo $$ > pid; sleep 600 & wait"
     with started(project, "--exec", command) as child:
         file = project.folder / "pid"
-        while not file.is_file() or not file.read_text().strip():
-            assert child.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: file.is_file() and file.read_text().strip(), 60, "the command")
         session = file.read_text().strip()
         printed = interrupt(child)
-    late = time.monotonic() + 10
-    while processes_of(session) and time.monotonic() < late:
-        time.sleep(0.05)
-    assert processes_of(session) == []
+    wait_until(lambda: not processes_of(session), 10, "the end of what it has started")
     assert f"{NAMES[5]} bad exit code 1 run now" in " ".join(printed.split())
 
 
 def processes_of(session: str) -> list[str]:
-    """Numbers of the processes of a session."""
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended just now

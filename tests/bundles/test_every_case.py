@@ -14,8 +14,8 @@ from typing import Any
 
 import onnx
 import pytest
+from projects import ROOT
 
-from tests.models.conftest import REPOSITORY
 from tests.probe.pythons import cache_folder, environment
 from trtmatrix.bugs.script import fill_template, limits_of, read_recipe, script_values
 from trtmatrix.judge.judge import judge, subject_of
@@ -33,18 +33,13 @@ ONNXRUNTIMES = {"3.8": "onnxruntime==1.16.3", "3.12": "onnxruntime==1.20.1"}
 EVERY = {"3.8": 5, "3.12": 1}
 """The oldest Python sees every fifth graph: what differs there is the language, not the graphs."""
 
-NEWEST_OPSET = {"3.8": 19, "3.12": 21}
-"""What these releases of ONNX Runtime read."""
-
-MOST = {"batch": 2, "length": 64, "queries": 64, "keys": 64}
-"""Sizes are cut: no limit follows from them."""
-
+NEWEST_OPSET = {"3.8": 19, "3.12": 21}  # what these releases of ONNX Runtime read
+MOST = {"batch": 2, "length": 64, "queries": 64, "keys": 64}  # sizes are cut: no limit follows from them
 CODES = {Verdict.FAIL: 1, Verdict.PASS: 0, Verdict.INVALID: 125}
 CPU = Product.ONNXRUNTIME
 
 
 def record_of(repro: str, case: str, noise: dict[str, Any], measurements: Any) -> Record:
-    """The record of a run by ONNX Runtime."""
     now = "2025-01-02T03:04:05.000Z"
     return record_from({
         "schema": 1, "cell": vars(CellId(repro=repro, case=case, version="onnxruntime-1.31.1", gpu="cpu")),
@@ -75,11 +70,9 @@ def content_of(*folders: Path) -> str:
 def test_the_script_says_what_the_judge_says(python: str, tmp_path: Path) -> None:
     """The same outputs are judged by the script, and measured by the probe and judged by the judge."""
     calibration, cases = read_calibration(), CaseCache(cache_folder() / "cases-of-all-repros")
-    version = next(
-        v for v in read_matrix(REPOSITORY / "matrix.yaml").versions if v.name == "onnxruntime-1.31.1"
-    )
+    version = next(v for v in read_matrix(ROOT / "matrix.yaml").versions if v.name == "onnxruntime-1.31.1")
     jobs: list[tuple[str, dict[str, str], Any]] = []
-    for loaded in read_repros(REPOSITORY / "repros"):
+    for loaded in read_repros(ROOT / "repros"):
         if loaded.repro.id == "streams":  # it measures by itself what fails
             continue
         for case in kinds_of(loaded.repro):
@@ -108,7 +101,7 @@ def test_the_script_says_what_the_judge_says(python: str, tmp_path: Path) -> Non
     done = subprocess.run(
         [environment(python, (ONNXRUNTIMES[python], "numpy")), DRIVER],
         input=json.dumps([job for _, job, _ in jobs]), check=False, capture_output=True,
-        text=True, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from projects import ROOT
 
+from tests.bundles.bisect_images import make_sleeper
+from tests.bundles.conftest import RIGHT, WRONG, Failing, columns, count_starts, make_failing
 from tests.bundles.deep import write_deep
-from tests.bundles.started import RIGHT, WRONG, columns, count_starts
-from tests.models import images
-from tests.models.conftest import REPOSITORY, Done, Project
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failing:
-    """A project with a cell that fails at one version and is right at the other."""
-
-    project: Project
-    cell: str
-    model: Path
-
-    def words(self, target: Path, *words: str) -> list[str]:
-        """Return the words of a command that minimises the cell."""
-        return ["minimise", self.cell, *self.project.files, f"--to={target}", *words]
-
-    def minimise(self, target: Path, *words: str) -> Done:
-        """Minimise the cell, printing JSON."""
-        return self.project.call_bare(*self.words(target, "--json", *words))
-
-
-def make_failing(folder: Path) -> Failing:
-    images.make_defective()
-    project = Project(folder, columns=columns())
-    model = write_deep(folder / "deep")
-    ran = project.run(model)
-    assert ran.verdicts() == {RIGHT: "PASS", WRONG: "FAIL"}, ran.told
-    (cell,) = (cell["id"] for cell in ran.data["cells"] if cell["version"] == WRONG)
-    return Failing(project=project, cell=cell, model=model)
+from tests.calling import Project
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
+from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.run.session import Session
+from trtmatrix.suite.model import Cause
+from trtmatrix.suite.repro_files import LoadedRepro
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +29,19 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Failing:
     return make_failing(tmp_path_factory.mktemp("minimise"))
 
 
-def test_of_many_layers_the_one_that_is_wrong_is_left_with_one_container_a_version(
-    failing: Failing, tmp_path: Path
-) -> None:
+def kept_in(cache: Path) -> set[Path]:
+    return {path for part in ("models", "cases", "sessions") for path in (cache / part).glob("*")}
+
+
+def test_the_wrong_one_of_many_layers_is_left_by_one_container_each(failing: Failing, tmp_path: Path) -> None:
     target = tmp_path / "smallest"
     cache = failing.project.folder / "cache"
-    before = {path for part in ("models", "cases", "sessions") for path in (cache / part).glob("*")}
+    before = kept_in(cache)
     with count_starts() as started:
         done = failing.minimise(target, f"--good={RIGHT}")
     assert done.code == 0, done.told
-    new = {path for part in ("models", "cases", "sessions") for path in (cache / part).glob("*")} - before
-    assert {path.parent.name for path in new} == {"cases", "models"}, "the result, a cell of its own now"
-    assert len(new) == 2
+    new = [path.parent.name for path in kept_in(cache) - before]
+    assert sorted(new) == ["cases", "models"], "the result, a cell of its own now"
     graph = onnx.load(target / "model.onnx").graph
     assert [node.op_type for node in graph.node] == ["Mul"]
     (scale,) = (onnx.numpy_helper.to_array(tensor) for tensor in graph.initializer)
@@ -84,11 +61,7 @@ def test_of_many_layers_the_one_that_is_wrong_is_left_with_one_container_a_versi
 def test_an_interrupted_search_keeps_the_smallest_so_far(tmp_path: Path) -> None:
     failing = make_failing(tmp_path)
     target = tmp_path / "smallest"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trtmatrix", *failing.words(target)], text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+    process = failing.project.start(*failing.words(target))
     assert process.stderr is not None
     kept = 0
     for line in process.stderr:
@@ -106,13 +79,10 @@ def test_an_interrupted_search_keeps_the_smallest_so_far(tmp_path: Path) -> None
     assert not list(tmp_path.glob(".smallest-*"))
 
 
-def test_a_cell_of_a_shipped_repro_is_minimised_from_its_prepared_case(
-    failing: Failing, tmp_path: Path
-) -> None:
+def test_a_cell_of_a_shipped_repro_is_minimised_from_its_case(failing: Failing, tmp_path: Path) -> None:
     project = failing.project
     ran = project.call("run", "--repro=mha-tracker", "--case=alone-fp32", "--no-controls", "--json")
-    verdicts = {cell["version"]: cell["verdict"] for cell in ran.data["cells"]}
-    assert verdicts == {RIGHT: "PASS", WRONG: "FAIL"}, ran.told
+    assert ran.verdicts() == {RIGHT: "PASS", WRONG: "FAIL"}, ran.told
     cell = f"mha-tracker/alone-fp32@{WRONG}#cpu"
     done = project.call_bare("minimise", cell, *project.files, f"--to={tmp_path / 'x'}", "--json")
     assert done.code == 0, done.told
@@ -130,9 +100,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("which", REFUSED)
-def test_what_cannot_be_minimised_is_refused_before_anything_is_run(
-    failing: Failing, which: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_minimised_is_refused_at_once(failing: Failing, which: str, tmp_path: Path) -> None:
     said, words = REFUSED[which]
     project, cell = failing.project, failing.cell
     if which == "right":
@@ -145,3 +113,32 @@ def test_what_cannot_be_minimised_is_refused_before_anything_is_run(
     done = project.call_bare("minimise", cell, *project.files, f"--to={tmp_path / 'x'}", *words)
     assert (done.code, said in done.told) == (2, True), done.told
     assert not (tmp_path / "x").exists()
+
+
+def opened(folder: Path, image: str) -> tuple[Context, list[LoadedRepro]]:
+    project = Project(folder, columns=columns(image))
+    model = write_deep(folder / "deep", samples=3)
+    context = open_context(
+        ProjectOptions(
+            matrix=folder / "matrix.yaml", repros=ROOT / "repros", results=project.results,
+            cache=folder / "cache",
+        )
+    )  # fmt: skip
+    found = []
+    for number in range(3):
+        inputs = model.parent / "inputs" / f"{number}.npz"
+        mine = open_model(context, ModelOptions(model=model, inputs=inputs, precision="fp32"))
+        found.append(model_repro(mine))
+    return replace(mine, repros={found[0].repro.id: found[0]}), found
+
+
+def test_a_trial_that_hangs_ends_at_its_time_limit_and_the_next_one_is_run(tmp_path: Path) -> None:
+    context, (first, second, _) = opened(tmp_path, make_sleeper())
+    hasty = [
+        replace(loaded, repro=replace(loaded.repro, cases=(replace(loaded.repro.cases[0], seconds=1.0),)))
+        for loaded in (first, second)
+    ]
+    with count_starts() as started, Session(context, WRONG, "") as session:
+        causes = [entry.outcome.cause for entry in map(session.ask, hasty) if entry.outcome]
+    assert causes == [Cause.TIME_OUT] * 2
+    assert started == [WRONG]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +12,7 @@ import pytest
 from tests.bundles.archives import change, flip, put, read_files, write_files
 from tests.bundles.conftest import Made, containers_below, refused
 from tests.models import images
-from tests.models.conftest import REPOSITORY
+from tests.waiting import wait_until
 
 
 def test_an_archive_is_verified_from_itself_alone(made: Made, tmp_path: Path) -> None:
@@ -29,10 +26,8 @@ def test_an_archive_is_verified_from_itself_alone(made: Made, tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["model.onnx", "SHA256SUMS"])
 def test_one_byte_that_was_changed_is_named(made: Made, tmp_path: Path, name: str) -> None:
-    archive = change(
-        made.archive, tmp_path / "a.tar.gz", {name: flip(-60 if name != "SHA256SUMS" else 3)}, sums=False
-    )
-    outcome = refused(made, archive)
+    flipped = {name: flip(-60 if name != "SHA256SUMS" else 3)}
+    outcome = refused(made, change(made.archive, tmp_path / "a.tar.gz", flipped, sums=False))
     assert outcome["code"] is None
     assert name == "SHA256SUMS" or any(name in problem for problem in outcome["problems"])
 
@@ -57,7 +52,6 @@ def test_an_error_of_another_size_is_told(made: Made, tmp_path: Path) -> None:
 
 
 def sleeping(source: bytes) -> bytes:
-    """Let a script sleep before it does anything."""
     head, mark, rest = source.partition(b"\nimport ")
     return head + b"\nimport time\ntime.sleep(600)" + mark + rest
 
@@ -73,14 +67,8 @@ def test_an_interrupt_leaves_no_container(made: Made, tmp_path: Path) -> None:
     archive = change(made.archive, tmp_path / "a.tar.gz", {"repro.py": sleeping}, sums=True)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "trtmatrix", "bundle", "verify", str(archive)],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": str(REPOSITORY / "src")},
-    )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not containers_below(scratch) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    child = made.project.start("bundle", "verify", str(archive), TMPDIR=str(scratch))
+    wait_until(lambda: containers_below(scratch), 60, "a container")
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=60)
     assert child.returncode == 130

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 from bench.registry import Serving
 from projects import command, matrix_text, records_below
 
+from tests.calling import Done
 from tests.containers.engines import client, socket_group, use_by_hand
 from tests.containers.pulling_kit import Bench, open_bench
 from tests.registry.registries import serve_registry
@@ -37,30 +36,15 @@ MATRIX = matrix_text(
 GOOD = "onnxruntime-1.31.1"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """How a command ended: its code, the JSON that it printed, what it told."""
-
-    code: int
-    data: dict[str, Any]
-    told: str
-
-    def cell(self, case: str, version: str = GOOD) -> dict[str, Any]:
-        """Return the cell of a case in the table that was printed."""
-        return next(c for c in self.data["cells"] if (c["case"], c["version"]) == (case, version))
-
-
 class Project:
     """matrix.yaml, results and cache of one test."""
 
     def __init__(self, folder: Path) -> None:
-        """Write matrix.yaml."""
         self.folder, self.results, self.cache = folder, folder / "results", folder / "cache"
         folder.mkdir(exist_ok=True)
         (folder / "matrix.yaml").write_text(MATRIX)
 
     def command(self, *words: str) -> list[str]:
-        """Return the command line of ``trtmatrix run``."""
         places = (f"--results={self.results}", f"--cache={self.cache}")
         return command("run", self.folder, HERE / "repros", *places, *LIMITS, *words)
 
@@ -73,7 +57,6 @@ class Project:
             )  # fmt: skip
 
     def run(self, *words: str, prefix: Sequence[str] = (), seconds: float = 300) -> Done:
-        """Run to the end."""
         process = self.start(*words, prefix=prefix)
         try:
             code = process.wait(timeout=seconds)
@@ -82,13 +65,10 @@ class Project:
         return self.done(code)
 
     def done(self, code: int) -> Done:
-        """Read what the last run printed."""
-        text = (self.folder / "printed").read_text()
-        told = (self.folder / "told").read_text()
-        return Done(code=code, data=json.loads(text) if text else {}, told=told)
+        printed, told = ((self.folder / name).read_text() for name in ("printed", "told"))
+        return Done(code=code, printed=printed, told=told)
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records."""
         return records_below(self.results)
 
     def record(self, cell: dict[str, Any]) -> dict[str, Any]:
@@ -98,12 +78,10 @@ class Project:
         return found[0]
 
     def jobs(self) -> list[Path]:
-        """Return the job folders that are there."""
         return sorted((self.cache / "jobs").glob("*"))
 
 
-STRANGER = 12345
-"""A user ID that neither the host nor an image knows."""
+STRANGER = 12345  # a user ID that neither the host nor an image knows
 
 
 def become_stranger(folder: Path) -> list[str]:
@@ -119,7 +97,6 @@ def become_stranger(folder: Path) -> list[str]:
 
 
 def identity(record: dict[str, Any]) -> str:
-    """Return the id of a record's cell."""
     return "{repro}/{case}@{version}#{gpu}".format(**record["cell"])
 
 
@@ -134,14 +111,12 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def containers_of(pid: int) -> list[Any]:
-    """Return the containers, running or not, that a process owns."""
     found = client().containers.list(all=True, filters={"label": PROJECT_LABEL}, sparse=True)
     return [c for c in found if c.attrs["Labels"].get(OWNER_LABEL, "").split(":")[2:3] == [str(pid)]]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _image() -> None:
-    """Build the image where it is not there; its errors are shown."""
     use_by_hand()
     subprocess.run([str(BUILD)], check=True)
 
@@ -167,13 +142,11 @@ def started(project: Project) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Serve a registry that is empty."""
     with serve_registry(tmp_path_factory.mktemp("registry")) as opened:
         yield opened
 
 
 @pytest.fixture
 def bench(serving: Serving) -> Iterator[Bench]:
-    """Open the engine over that registry."""
     with open_bench(serving) as opened:
         yield opened

@@ -20,13 +20,11 @@ COMMAND = ENGINE.command
 BY_HAND: Mapping[str, str] = {"DOCKER": COMMAND, "CONTAINER_HOST": find_address()} if IS_PODMAN else {}
 """What that command and reproduce.sh need in the environment to reach the same engine."""
 
-INVENTS_DIGESTS = IS_PODMAN
-"""Whether an image that came from no registry has a manifest's digest nonetheless."""
+INVENTS_DIGESTS = IS_PODMAN  # whether an image that came from no registry has a manifest's digest nonetheless
 
 
 @cache
 def client() -> docker.DockerClient:
-    """Connect to the engine, once."""
     return open_client(120)
 
 
@@ -44,7 +42,6 @@ TELLS_OUT_OF_MEMORY = not IS_PODMAN
 
 
 def socket_group() -> int:
-    """Return the group that may use the engine's socket."""
     return Path(find_address().removeprefix("unix://")).stat().st_gid
 
 

@@ -55,11 +55,9 @@ class Bench:
         return [self.name(tag) for tag in tags]
 
     def name(self, tag: str, repository: str = "small/image", host: str = "") -> str:
-        """Return an image's name at the registry, or at what stands before it."""
         return f"{host or self.serving.host}/{repository}:{tag}"
 
     def images(self, keep: Keep = Keep.ALL) -> Images:
-        """Return what has images."""
         puller = Puller(
             pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
             command=COMMAND,
@@ -74,7 +72,6 @@ class Bench:
         return images.make_ready(launch, self.client)
 
     def is_here(self, name: str) -> bool:
-        """Whether the engine has an image."""
         with contextlib.suppress(docker.errors.NotFound):
             return bool(self.client.images.get(name))
         return False

@@ -87,9 +87,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_a_cell_has_what_it_needs_and_nothing_else(
-    seen: dict[str, Any], request: pytest.FixtureRequest
-) -> None:
+def test_a_cell_has_what_it_needs_and_no_more(seen: dict[str, Any], request: pytest.FixtureRequest) -> None:
     assert {name: seen.get(name) for name in EXPECTED} == EXPECTED
     assert (seen["uid"], seen["euid"], seen["gid"]) == (seen["user"], seen["user"], seen["group"])
     assert seen["groups"] <= 1

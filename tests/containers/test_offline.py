@@ -24,7 +24,6 @@ LEADS_OUT = re.compile(r"AF_INET|PF_INET|AF_PACKET|AF_VSOCK")
 
 
 def watched(log: Path) -> list[str]:
-    """Return what a command line is prefixed with, so that its calls about sockets are logged."""
     return ["strace", "-f", "-qq", "-e", CALLS, "-e", "signal=none", "-o", str(log)]
 
 
@@ -35,7 +34,6 @@ def calls_out(log: Path) -> list[str]:
 
 
 def run(log: Path, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end, watched."""
     return subprocess.run(
         [*watched(log), *command], capture_output=True, text=True, timeout=120, check=False,
         env={**os.environ, **variables},
@@ -43,7 +41,6 @@ def run(log: Path, command: list[str], **variables: str) -> subprocess.Completed
 
 
 def ours(project: Project, *words: str) -> list[str]:
-    """Return a command line of ours over a project's files."""
     return [*command(words[0], project.folder, HERE / "repros", *words[1:]), "--offline"]
 
 
@@ -54,9 +51,7 @@ def test_what_is_watched_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.engines
-def test_an_image_that_is_here_runs_and_what_is_not_is_left_out_with_words(
-    project: Project, tmp_path: Path
-) -> None:
+def test_an_image_that_is_here_runs_and_what_is_not_is_left_out(project: Project, tmp_path: Path) -> None:
     wanted = ("--trt", f"{GOOD},{NOWHERE},onnxruntime-1.32.0", "--pull", "all")
     done = project.run(
         *wanted, "--repro", "endings", "--case", "passes", "--offline", prefix=watched(tmp_path / "log")

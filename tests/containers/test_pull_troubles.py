@@ -25,7 +25,6 @@ pytestmark = pytest.mark.engines
 
 
 def fails(bench: Bench, launch: Launch) -> str:
-    """Return why an image cannot be had."""
     with pytest.raises(MachineryError) as caught:
         bench.have(bench.images(), launch)
     return str(caught.value)
@@ -121,9 +120,7 @@ def test_a_registry_that_says_later_is_asked_later(status: int, bench: Bench) ->
     assert len(bench.told) <= 2, "the engine may ask for a manifest twice in one try"
 
 
-def test_a_registry_that_is_gone_in_mid_pull_and_comes_back_goes_on_where_it_was(
-    bench: Bench, tmp_path: Path
-) -> None:
+def test_a_registry_gone_in_mid_pull_and_back_goes_on_where_it_was(bench: Bench, tmp_path: Path) -> None:
     size, rate = 32 << 20, 16 << 20
     with serve_registry(tmp_path) as first, open_bench(first) as there:
         there.push("cut", size)

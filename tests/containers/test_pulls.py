@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.registry import TEST_IMAGE, Registry, forget, open_registry
+from bench.registry import TEST_IMAGE, Registry, Serving, forget, open_registry
 from bench.throttle import Throttle
-from projects import matrix_text
+from commandline import project_of
+from projects import files_of, matrix_text
 
-from tests.containers.conftest import LIMITS, Done, Project
+from tests.calling import Done
+from tests.containers.conftest import HERE, LIMITS, Project
 from tests.containers.engines import client
+from tests.registry.registries import Image, push_image
+from trtmatrix.images.checks import PROBE_LEAST_MEMORY
+from trtmatrix.plan.context import open_context
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.run.perform import Options, execute, look_ahead
+from trtmatrix.suite.model import Exclusion
+from trtmatrix.suite.plan import Pull
 
 PASSES = ("--repro", "endings", "--case", "passes")
 FIRST, SECOND = "onnxruntime-1.31.1", "onnxruntime-1.31.1.1"
@@ -40,16 +49,13 @@ def line(registry: Registry) -> Iterator[Throttle]:
 
 
 def write_matrix(project: Project, images: dict[str, str], *, build: bool = False) -> None:
-    """Write a matrix.yaml of versions whose image ships ONNX Runtime 1.31.1."""
     made: dict[str, Any] = {"build": {"base": TEST_IMAGE, "wheels": ["onnxruntime==1.31.1"]}}
     more = made if build else {}
     columns = [(version, {"image": image, **more}, "1.31.1") for version, image in images.items()]
     (project.folder / "matrix.yaml").write_text(matrix_text(*columns))
 
 
-def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(
-    registry: Registry, line: Throttle, project: Project
-) -> None:
+def test_of_two_versions_one_comes_meanwhile(registry: Registry, line: Throttle, project: Project) -> None:
     one, two = (registry.name(tag, line.port) for tag in ("one", "two"))
     write_matrix(project, {FIRST: one, SECOND: two})
     done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
@@ -61,9 +67,7 @@ def test_two_versions_are_pulled_and_run_and_the_second_is_pulled_meanwhile(
     assert max(pulls) < done.told.index("  [1/2] "), "the second's pull had begun before the first had run"
 
 
-def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
-    registry: Registry, project: Project
-) -> None:
+def test_a_locked_run_is_done_in_what_was_locked_whatever_moved(registry: Registry, project: Project) -> None:
     registry.push_with_ballast("locked", 64)
     image = registry.name("locked")
     write_matrix(project, {FIRST: image})
@@ -89,7 +93,6 @@ def test_a_locked_run_is_done_in_what_was_locked_though_the_tag_moved(
 
 @pytest.fixture
 def made() -> Iterator[str]:
-    """Name an image that is not there, and remove it afterwards."""
     forget(client(), MADE)
     yield MADE
     forget(client(), MADE)
@@ -142,3 +145,42 @@ def test_the_projects_own_script_is_called_as_it_wants(project: Project) -> None
     assert done.code == 3
     assert "onnxruntime==1.31.1" in done.told
     assert "later builds accept nothing else" in done.told
+
+
+@pytest.fixture(autouse=True)
+def _no_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
+
+
+@pytest.mark.parametrize(("memory", "refused"), [(PROBE_LEAST_MEMORY - 1, True), (96 << 20, False)])
+def test_a_memory_limit_that_is_refused_is_too_low(memory: int, *, refused: bool, project: Project) -> None:
+    write_matrix(project, {FIRST: TEST_IMAGE})
+    files = files_of(project.folder, HERE / "repros")
+    context = open_context(project_of("run", *files, "--trt", FIRST, *PASSES))
+    survey = take_survey(context, Pull.NAMED)
+    options = Options(memory=memory, output_size=64 << 20, quiet=True, confirm=False)
+    excluded = look_ahead(context, survey, options, ()).survey.plan.excluded
+    assert {item.why for item in excluded} == ({Exclusion.NO_MEMORY} if refused else set())
+    (record,) = execute(context, survey, options, frozenset()).records
+    assert (record.ended != "ran") == refused, "how it ends is the engine's and the kernel's affair"
+
+
+def test_a_run_tells_what_it_leaves_out_and_runs_the_rest(serving: Serving, project: Project) -> None:
+    push_image(serving.host, "small", "1", Image())
+    write_matrix(project, {FIRST: f"{serving.host}/small:2", SECOND: TEST_IMAGE})
+    done = project.run("--trt", f"{FIRST},{SECOND}", *PASSES)
+    assert done.code == 3
+    assert f"[!!] registry: {serving.host} has no {serving.host}/small:2" in done.told
+    assert f"     prevents 1 cell of {FIRST}\n     -> check the tag" in done.told
+    assert done.cell("passes", FIRST)["excluded"]["why"] == Exclusion.IMAGE_NOT_GIVEN.value
+    assert done.cell("passes", SECOND)["verdict"] == "PASS"
+
+
+def test_a_rerun_that_is_refused_is_not_shown_from_the_store(project: Project) -> None:
+    write_matrix(project, {FIRST: TEST_IMAGE})
+    assert project.run("--trt", FIRST, *PASSES).code == 0
+    done = project.run("--trt", FIRST, *PASSES, "--rerun", "--memory", "30m")
+    assert done.code == 3
+    cell = done.cell("passes", FIRST)
+    assert (cell["verdict"], cell["evidence"]) == (None, "none")
+    assert cell["excluded"]["why"] == Exclusion.NO_MEMORY.value

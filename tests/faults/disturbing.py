@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.containers.conftest import GOOD, Done, Project
+from tests.calling import Done
+from tests.containers.conftest import GOOD, Project
 from tests.waiting import wait_until
 from trtmatrix.suite.repro_files import read_repro
 
@@ -99,7 +100,6 @@ PASS, FAIL = ("PASS", None, ""), ("FAIL", None, "max_abs 1 > 0")
 
 
 def words_on(*cases: str) -> tuple[str, ...]:
-    """Return the options of a run over these cases."""
     return ("--trt", GOOD, f"--repros={REPROS}", "--case", ",".join(cases))
 
 
@@ -118,7 +118,6 @@ def letting_go(project: Project, case: str, raising: str = "") -> Iterator[None]
 
 
 def let_go(project: Project, case: str, raising: str = "") -> None:
-    """Let a cell that waits go on, or raise what is said."""
     with letting_go(project, case, raising):
         pass
 
@@ -169,7 +168,6 @@ WORDS = words_on(*CASES)
 
 
 def start_waiting(project: Project) -> subprocess.Popen[str]:
-    """Start a run, and return once its second cell waits."""
     process = project.start(*WORDS)
     wait_until(lambda: RUN in waiting(project), 90, "the start of the cell that waits")
     return process
@@ -184,7 +182,6 @@ def check_trouble(done: Done) -> None:
 
 
 def check_next(project: Project) -> Done:
-    """The next run shows what an undisturbed one does."""
     let_go(project, RUN)
     done = project.run(*WORDS)
     assert (done.code, verdicts(done, *CASES)) == (0, [PASS, PASS, FAIL]), done.told

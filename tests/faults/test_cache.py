@@ -40,9 +40,7 @@ def test_a_damaged_file_of_no_case_is_not_linked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ended", ["build failed", "probe failed"])
-def test_on_a_full_disk_neither_builds_nor_the_probe_fail(
-    ended: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_full_disk_no_build_fails(ended: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe is played: a real one ends so only where the disk is filled at one moment of a build."""
 
     def attack(left: Left) -> None:

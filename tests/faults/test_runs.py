@@ -39,7 +39,6 @@ def mount(disk: Path, options: str) -> None:
 
 
 def fill(disk: Path) -> None:
-    """Leave no byte of a disk, which others may be writing to."""
     with (disk / "filled").open("wb") as file:
         while (left := os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize) > 0:
             with contextlib.suppress(OSError):

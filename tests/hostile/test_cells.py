@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from tests.calling import Done
 from tests.containers import conftest
-from tests.containers.conftest import GOOD, OUTPUT, Done, Project
+from tests.containers.conftest import GOOD, OUTPUT, Project
 from trtmatrix.launchers.launcher import disk_bytes
 
 HERE = Path(__file__).resolve().parent
 
 
 def load_attacks() -> dict[str, tuple[str, ...]]:
-    """Return the attacks by name, of each group."""
     spec = importlib.util.spec_from_file_location("attacks", HERE / "repros" / "attacks.py")
     assert spec is not None
     assert spec.loader is not None

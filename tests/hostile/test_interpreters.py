@@ -14,7 +14,7 @@ from builders import make_case, make_cell, make_repro
 from playing import make_a_plan, make_run
 from prepare.test_cases import loaded
 
-from tests.border.leaving import in_time, reason, shown
+from tests.border.leaving import in_time, nest, reason, shown
 from trtmatrix.common.border import remove_tree
 from trtmatrix.launchers.child_containers import ChildLauncher
 from trtmatrix.launchers.container import SCRATCH, Limits
@@ -76,7 +76,7 @@ def test_a_cell_that_fills_the_disk_is_ended_by_the_host(tmp_path: Path) -> None
     assert not list((tmp_path / "jobs").iterdir())
 
 
-def test_bytes_are_those_on_disk(tmp_path: Path) -> None:
+def test_bytes_are_those_on_disk_and_none_is_hidden_too_deep(tmp_path: Path) -> None:
     """A hole takes none, what lies beyond a file's end does, and a link is not followed."""
     (tmp_path / "work").mkdir()
     assert disk_bytes(tmp_path / "work", 1 << 30) == 0
@@ -90,17 +90,7 @@ def test_bytes_are_those_on_disk(tmp_path: Path) -> None:
     (tmp_path / "big").rename(tmp_path / "work" / "in" / "big")
     assert disk_bytes(tmp_path / "work", 1 << 30) >= 1 << 22
     assert disk_bytes(tmp_path / "work" / "gone", 1 << 30) == 0
-
-
-def test_a_folder_too_deep_to_look_into_hides_nothing(tmp_path: Path) -> None:
-    here = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        for _ in range(3000):
-            Path("d").mkdir()
-            os.chdir("d")
-    finally:
-        os.chdir(here)
+    nest(tmp_path, 3000)
     assert disk_bytes(tmp_path, 1 << 30) == (1 << 30) + 1
     remove_tree(tmp_path)  # pytest's own way of removing cannot
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from tests.bundles.conftest import containers_below
+from tests.calling import Done, Project
+from tests.waiting import wait_until
 from trtmatrix.common.archive import SUFFIX, write_archive
 
-ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "trtmatrix/test:latest"
 RECORDED = '{"product": "onnxruntime", "library": "1.31.1"%s}'
 
 
 def archive(folder: Path, recorded: str, body: str) -> Path:
-    """Write an archive whose script does something when it is run."""
     script = f"RECORDED: dict = {recorded}  # what was seen\n{body}\n"
     target = folder / f"hostile{SUFFIX}"
     files = {"repro.py": script.encode(), "image/build.sh": b"touch HOST/was-here\n", "ISSUE.md": b"# it\n"}
@@ -27,26 +22,24 @@ def archive(folder: Path, recorded: str, body: str) -> Path:
     return target
 
 
-def verify(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Verify an archive with a home and a temporary folder of its own."""
-    command = [sys.executable, "-m", "trtmatrix", "bundle", "verify", str(file), "--seconds=60", *words]
-    environment = {**os.environ, "TMPDIR": str(file.parent), "PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+def verify(file: Path, *words: str) -> Done:
+    words = ("bundle", "verify", str(file), "--seconds=60", *words)
+    return Project(file.parent, ()).call_bare(*words, TMPDIR=str(file.parent))
 
 
 def test_outside_of_containers_it_is_refused(tmp_path: Path) -> None:
     mark = tmp_path / "was-here"
     done = verify(archive(tmp_path, RECORDED % "", f"open({str(mark)!r}, 'w')"))
-    assert done.returncode == 2, done.stderr
-    assert "--trust" in done.stderr
+    assert done.code == 2, done.told
+    assert "--trust" in done.told
     assert not mark.exists()
 
 
 def test_no_requirement_is_smuggled_in(tmp_path: Path) -> None:
     recorded = '{"product": "onnxruntime", "library": "1.0 --index-url=http://127.0.0.1:1"}'
     done = verify(archive(tmp_path, recorded, ""), "--trust")
-    assert done.returncode == 2, done.stderr
-    assert "no version of ONNX Runtime" in done.stderr
+    assert done.code == 2, done.told
+    assert "no version of ONNX Runtime" in done.told
 
 
 def test_in_the_image_that_the_user_names_it_reaches_nothing(tmp_path: Path) -> None:
@@ -78,15 +71,12 @@ print("\\nrecorded: ")
 sys.exit(1)
 """
     done = verify(archive(tmp_path, RECORDED % "", body), f"--image={IMAGE}", "--json")
-    assert "REACHED" not in done.stdout, done.stdout
-    said = json.loads(done.stdout)["said"]
+    assert "REACHED" not in done.printed, done.printed
+    said = done.data["said"]
     assert said.count("held") == 5, said
-    assert "limit 1024" in said
-    assert f"limit {32 << 30}" in said
-    assert f"status CapBnd: {0:016x}" in said
-    assert "status NoNewPrivs: 1" in said
-    assert f"room {8 << 30} True" in said
-    assert f"file {8 << 30} {8 << 30}" in said
+    limits = "limit 1024", f"limit {32 << 30}", f"room {8 << 30} True", f"file {8 << 30} {8 << 30}"
+    for words in (*limits, f"status CapBnd: {0:016x}", "status NoNewPrivs: 1"):
+        assert words in said
     assert not mark.exists()
     assert not (tmp_path / "HOST").exists()
     assert containers_below(tmp_path) == []
@@ -94,13 +84,9 @@ sys.exit(1)
 
 def test_a_killed_verify_leaves_nothing_for_long(tmp_path: Path) -> None:
     file = archive(tmp_path, RECORDED % "", "import time\ntime.sleep(50)")
-    command = [sys.executable, "-m", "trtmatrix", "bundle", "verify", str(file), f"--image={IMAGE}"]
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "src")}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not containers_below(tmp_path):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    words = ("bundle", "verify", str(file), f"--image={IMAGE}")
+    process = Project(tmp_path, ()).start(*words, TMPDIR=str(tmp_path))
+    wait_until(lambda: containers_below(tmp_path), 120, "a container")
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert containers_below(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import signal
-import time
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 
 from tests.launchers.conftest import CHOSEN, REFERENCE, Project
 from tests.models.images import CURRENT_VERSION
+from tests.waiting import wait_until
 
 JOB = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "1", "SLURMD_NODENAME": "node1", "SLURM_CPUS_PER_TASK": "3",
@@ -35,7 +35,9 @@ def images(project: Project) -> set[str]:
 
 @pytest.mark.parametrize("lacking", ["", "1"])
 def test_a_cell_runs_in_apptainer_from_a_file(project: Project, lacking: str) -> None:
-    done = project.run("apptainer", own(project), APPTAINER_BIND="/", SINGULARITYENV_A="7", NO_NET=lacking)
+    done = project.call_run(
+        "apptainer", own(project), APPTAINER_BIND="/", SINGULARITYENV_A="7", NO_NET=lacking
+    )
     assert (done.code, "cannot start" in done.told) == (0, False), done.told
     (record,) = project.records()
     scalars = record["measurements"]["scalars"]
@@ -43,13 +45,13 @@ def test_a_cell_runs_in_apptainer_from_a_file(project: Project, lacking: str) ->
     assert (record["digests"]["image"], "host" in record["gpu"]) == (digest("squashed"), False)
     assert "10.7.0: memory and processes cannot be limited here: FATAL: no cgroups" in done.told
     assert ("the network cannot be taken away here: FATAL: this takes root" in done.told) == bool(lacking)
-    again = project.run("apptainer", own(project))
+    again = project.call_run("apptainer", own(project))
     assert (again.code, len(project.records())) == (0, 1)  # the same file: the record stands for it
 
 
 @pytest.mark.parametrize("newer", ["", "--container-unshare"])
 def test_a_cell_runs_by_pyxis_on_the_job_s_own_gpu(project: Project, newer: str) -> None:
-    done = project.run("pyxis", f"--image=10.7.0={REFERENCE}@{digest('x')}", **JOB, NEWER=newer)
+    done = project.call_run("pyxis", f"--image=10.7.0={REFERENCE}@{digest('x')}", **JOB, NEWER=newer)
     assert done.code == 0, done.told
     (record,) = project.records()
     scalars = record["measurements"]["scalars"]
@@ -61,7 +63,7 @@ def test_a_cell_runs_by_pyxis_on_the_job_s_own_gpu(project: Project, newer: str)
 
 
 def test_a_container_that_cannot_be_started_is_the_launcher_s_failure(project: Project) -> None:
-    assert project.run("apptainer", own(project, "broken")).code == 3
+    assert project.call_run("apptainer", own(project, "broken")).code == 3
     (record,) = project.records()
     assert record["ended"] == "launcher failed"
     told = record["detail"]
@@ -70,7 +72,8 @@ def test_a_container_that_cannot_be_started_is_the_launcher_s_failure(project: P
 
 
 def test_an_image_is_pulled_once_by_two_at_the_same_time(project: Project) -> None:
-    both = [project.start("run", "--engine=apptainer", *CHOSEN, results=f"results{n}") for n in range(2)]
+    words = ("run", *project.files, "--engine=apptainer", *CHOSEN)
+    both = [project.start(*words, f"--results={project.folder}/results{n}") for n in range(2)]
     told = [process.communicate(timeout=120)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0], told
     (pull,) = project.told()
@@ -82,7 +85,7 @@ def test_an_image_is_pulled_once_by_two_at_the_same_time(project: Project) -> No
 
 
 def test_a_pull_that_fails_says_why_and_leaves_nothing(project: Project) -> None:
-    done = project.run("apptainer", "--image=10.7.0=lab/nosuch:1")
+    done = project.call_run("apptainer", "--image=10.7.0=lab/nosuch:1")
     assert done.code == 3
     assert "lab/nosuch:1 cannot be had: FATAL: manifest unknown" in done.told
     assert "/bin/apptainer pull " in done.told
@@ -91,59 +94,46 @@ def test_a_pull_that_fails_says_why_and_leaves_nothing(project: Project) -> None
 
 def test_an_interrupted_run_leaves_no_container(project: Project) -> None:
     words = ("--engine=apptainer", "--trt=10.7.0", "--case=hangs", "--no-controls", own(project))
-    process = project.start("run", *words)
+    process, client = project.start("run", *project.files, *words), docker.from_env()
     mine: dict[str, str | list[str] | bool] = {"label": f"io.trtmatrix.standin={project.folder / 'bin'}"}
-    client, until = docker.from_env(), time.monotonic() + 60
-    while not list(project.folder.glob("cache/jobs/*/out/0.started.json")):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: list(project.folder.glob("cache/jobs/*/out/0.started.json")), 60, "the cell")
     assert client.containers.list(filters=mine)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
-    while client.containers.list(all=True, filters=mine):  # Docker removes it a moment later
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: not client.containers.list(all=True, filters=mine), 60, "Docker to remove it")
 
 
 def test_doctor_plan_and_table_ask_the_runtime(project: Project) -> None:
     (project.folder / "cache" / "images").mkdir(parents=True)
     (project.folder / "cache" / "images" / "damaged.json").write_text("[]")
     looked = project.call("doctor", "--engine=apptainer", own(project))
-    assert "Apptainer 1.3.4; containers get GPUs by: the runtime's own way" in looked.out
-    planned = project.run("apptainer", "--plan", own(project))
-    assert "/bin/apptainer exec --containall --cleanenv --no-home --no-privs --pwd=/tmp" in planned.out
-    assert "--bind=JOB/job:/opt/trtmatrix/job:ro" in planned.out
-    assert "CUDA_VISIBLE_DEVICES=GPU-1111-0" in planned.out
+    assert "Apptainer 1.3.4; containers get GPUs by: the runtime's own way" in looked.printed
+    planned = project.call_run("apptainer", "--plan", own(project))
+    assert "/bin/apptainer exec --containall --cleanenv --no-home --no-privs --pwd=/tmp" in planned.printed
+    assert "--bind=JOB/job:/opt/trtmatrix/job:ro" in planned.printed
+    assert "CUDA_VISIBLE_DEVICES=GPU-1111-0" in planned.printed
     assert project.call("table", "--engine=pyxis").code == 4
 
 
-@pytest.mark.parametrize(
-    ("engine", "gone", "reason"),
-    [
-        ("apptainer", "apptainer", "neither apptainer nor singularity is in PATH"),
-        ("pyxis", "enroot", "enroot is not in PATH"), ("pyxis", "", "this is no Slurm job"),
-        ("docker", "", "Docker does not answer: Port out of range 0-65535"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("engine", "gone", "reason"), [
+    ("apptainer", "apptainer", "neither apptainer nor singularity is in PATH"),
+    ("pyxis", "enroot", "enroot is not in PATH"), ("pyxis", "", "this is no Slurm job"),
+    ("docker", "", "Docker does not answer: Port out of range 0-65535"),
+])  # fmt: skip
 def test_a_runtime_that_is_not_here_is_told(project: Project, engine: str, gone: str, reason: str) -> None:
     (project.folder / "bin" / gone).unlink() if gone else None
-    done = project.run(engine, PATH=str(project.folder / "bin"), DOCKER_HOST="tcp://host:999999")
+    done = project.call_run(engine, PATH=str(project.folder / "bin"), DOCKER_HOST="tcp://host:999999")
     assert done.code == 3
     assert f"--engine {engine}: {reason}" in done.told
 
 
-@pytest.mark.parametrize(
-    ("engine", "image", "reason"),
-    [
-        ("apptainer", "10.7.0=own.sqsh", "takes files that end in .sif"),
-        ("pyxis", "10.9.9=lab/x:1", "10.9.9 is no version of matrix.yaml"),
-        ("apptainer", "10.7.0=/nowhere/own.sif", "/nowhere/own.sif cannot be read: No such file"),
-    ],
-)
-def test_an_image_that_cannot_be_meant_is_refused(
-    project: Project, engine: str, image: str, reason: str
-) -> None:
-    done = project.run(engine, f"--image={image}")
+@pytest.mark.parametrize(("engine", "image", "reason"), [
+    ("apptainer", "10.7.0=own.sqsh", "takes files that end in .sif"),
+    ("pyxis", "10.9.9=lab/x:1", "10.9.9 is no version of matrix.yaml"),
+    ("apptainer", "10.7.0=/nowhere/own.sif", "/nowhere/own.sif cannot be read: No such file"),
+])  # fmt: skip
+def test_an_image_of_another_kind_is_refused(project: Project, engine: str, image: str, reason: str) -> None:
+    done = project.call_run(engine, f"--image={image}")
     assert (done.code, reason in done.told) == (2, True), done.told
 
 

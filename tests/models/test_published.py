@@ -23,17 +23,15 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from projects import files_of, matrix_text
+from onnxmodels import FLOAT, INT64, make_model, node
+from projects import ROOT, files_of, matrix_text
 
 from tests.models import images
-from tests.models.conftest import REPOSITORY
 from tests.probe.pythons import cache_folder
 from trtmatrix.cli.entry import run
 
 OLDER, CURRENT = f"onnxruntime-{images.OLDER_VERSION}", f"onnxruntime-{onnxruntime.__version__}"
-LOWERED = 21
-"""The newest opset that the older release reads; its newest IR version is 10."""
-
+LOWERED = 21  # the newest opset that the older release reads; its newest IR version is 10
 PASS, FAIL, NONE = "PASS", "FAIL", "NO VERDICT"
 GO, ENOUGH, DONT = "go", "not enough evidence", "don't"
 RIGHT = (PASS, PASS, GO)
@@ -65,9 +63,7 @@ REFUSED: Mapping[str, str] = {
     "cast_FLOAT_to_BFLOAT16": "output output is bfloat16, which cannot be fed or compared",
     "reduce_sum_empty_set": "input data is float32 [2, 0, 4]: a dimension of size 0 has nothing to compute",
 }
-KEPT = frozenset({"attention_4d"})
-"""Models whose opset stays what it is."""
-
+KEPT = frozenset({"attention_4d"})  # models whose opset stays what it is
 Array = NDArray[Any]
 
 
@@ -82,7 +78,6 @@ class Published:
     atol: float
 
     def agrees(self, outputs: Mapping[str, Array]) -> bool:
-        """Whether all outputs are near the published ones and have their shapes."""
         return outputs.keys() == self.outputs.keys() and all(
             y.shape == outputs[name].shape
             and np.allclose(outputs[name], y, rtol=self.rtol, atol=self.atol, equal_nan=True)
@@ -97,7 +92,6 @@ def _images() -> None:
 
 @pytest.fixture(scope="session")
 def published() -> dict[str, Any]:
-    """Return ONNX's test cases by name."""
     from onnx.backend.test.case.node import collect_testcases
 
     with warnings.catch_warnings():
@@ -150,10 +144,9 @@ def write(folder: Path, name: str, known: Published) -> None:
 
 
 def call(project: Path, *words: str) -> tuple[int, str]:
-    """Call trtmatrix over the project; returns its exit code and what it printed."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        code = run([*words, *files_of(project, REPOSITORY / "repros")])
+        code = run([*words, *files_of(project, ROOT / "repros")])
     return int(code), printed.getvalue()
 
 
@@ -166,20 +159,17 @@ def upgrade(project: Path, before: str, after: str, *words: str) -> tuple[int, d
 
 @pytest.fixture(scope="module")
 def forward(project: Path, published: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Ask about all models at once, from the older release to the newer one."""
     for name in WORDS:
         write(project / "many", name, read(published[name], lowered=name not in KEPT))
     return upgrade(project, OLDER, CURRENT, f"--models={project / 'many'}")
 
 
 def records_of(project: Path, model: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a model's records in the order in which they were begun."""
     files = (project / "results").rglob(f"{model['repro']}/*/*.json")
     return sorted((json.loads(file.read_text()) for file in files), key=lambda one: str(one["started"]))
 
 
 def outputs_of(project: Path, record: Mapping[str, Any]) -> dict[str, Array]:
-    """Return what a version's first engine gave."""
     outputs = project / "cache" / "outputs"
     return {
         name: np.load(outputs / f"{kept['sha256']}.npz")["output"]
@@ -241,15 +231,9 @@ def test_a_mistake_costs_its_model_alone_and_what_cannot_be_fed_or_compared_says
 
 def test_a_run_says_why_a_model_is_inconclusive(project: Path) -> None:
     """A sum that ties in float32 and not in float64: the floor is as large as the index itself."""
-    x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [4, 2])
-    index = onnx.helper.make_tensor_value_info("index", onnx.TensorProto.INT64, [4, 1])
-    small = onnx.numpy_helper.from_array(np.array([[0, 1e-9]], np.float32), "small")
-    nodes = [
-        onnx.helper.make_node("Add", ["x", "small"], ["sum"]),
-        onnx.helper.make_node("ArgMax", ["sum"], ["index"], axis=1),
-    ]
-    graph = onnx.helper.make_graph(nodes, "ties", [x], [index], [small])
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    nodes, small = [node("Add", "x small", "sum"), node("ArgMax", "sum", "index", axis=1)], [[0, 1e-9]]
+    ends = {"x": (FLOAT, [4, 2])}, {"index": (INT64, [4, 1])}
+    model = make_model(nodes, *ends, {"small": np.array(small, np.float32)})
     known = Published(model=model, inputs={"x": np.ones((4, 2), np.float32)}, outputs={}, rtol=0, atol=0)
     write(project / "ties", "ties", known)
     words = [f"--model={project / 'ties' / 'ties.onnx'}", f"--inputs={project / 'ties' / 'ties.npz'}"]

@@ -19,7 +19,6 @@ class Session(onnxruntime.InferenceSession):  # type: ignore[misc] # without typ
     """A session that does to some models what TensorRT's parser and kernels have been seen to do."""
 
     def run(self, names: Any, feeds: Any, *more: Any) -> Any:
-        """Run as the real one, but for the models that stand in."""
         graph = self.get_modelmeta().graph_name
         if graph == CRASHES:
             print("Assertion `d.nbDims < 9` failed", flush=True)

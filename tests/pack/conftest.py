@@ -35,7 +35,6 @@ class FarHost:
     namespace: str
 
     def run(self, *command: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command there, with no variable of this process's and no network."""
         words = ["nsenter", f"--net=/run/netns/{self.namespace}", *command]
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "DOCKER_HOST": self.address}
         return subprocess.run(
@@ -43,7 +42,6 @@ class FarHost:
         )
 
     def images(self) -> dict[str, list[str]]:
-        """Return the engine's images with their names."""
         client = docker.DockerClient(base_url=self.address, timeout=60)
         return {str(image.id): list(image.tags) for image in client.images.list()}
 
@@ -78,7 +76,6 @@ def far() -> Iterator[FarHost]:
 
 
 def program(name: str) -> str:
-    """Return a program's path; a test host without it fails here, by name."""
     found = shutil.which(name)
     assert found is not None, f"{name} is not installed"
     return found
@@ -121,6 +118,5 @@ def untagged() -> Iterator[Untagged]:
 
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line on this side."""
     line = command(words[0], folder, REPROS, *words[1:])
     return subprocess.run(line, capture_output=True, text=True, check=False)

@@ -48,9 +48,7 @@ def script(pack: Path) -> list[str]:
     return ["sh", str(pack / "unpack"), f"--python={Path(sys.executable).resolve()}"]
 
 
-def test_a_spoilt_pack_is_refused_by_name_and_the_engine_sees_nothing(
-    pack: Path, far: FarHost, tmp_path: Path
-) -> None:
+def test_a_spoilt_pack_is_refused_and_the_engine_sees_none(pack: Path, far: FarHost, tmp_path: Path) -> None:
     spoilt = tmp_path / "spoilt"
     shutil.copytree(pack, spoilt)
     with (spoilt / "images.tar").open("r+b") as images:

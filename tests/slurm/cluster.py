@@ -161,7 +161,6 @@ class Cluster:
         }  # fmt: skip
 
     def start(self) -> None:
-        """Start the daemons and wait for all nodes."""
         key = self.folder / "munge" / "key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
@@ -177,7 +176,6 @@ class Cluster:
             self.wait_for_node(node.name, "idle")
 
     def _start(self, name: str, command: list[str]) -> None:
-        """Start a daemon that ends when we do, whatever ends us."""
         environment = {**os.environ, "SLURM_CONF": str(self.conf)}
         environment["PATH"] = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
         with (self.folder / "log" / f"{name}.told").open("ab") as told:
@@ -218,7 +216,6 @@ class Cluster:
         wait_until(is_so, SECONDS, f"{name} to be {state}", self.explain)
 
     def ask(self, *words: str, fail: bool = True) -> str:
-        """Run one of Slurm's commands and return what it prints."""
         done = subprocess.run(
             words, env=self.environment, capture_output=True, text=True, check=False, timeout=SECONDS
         )
@@ -237,11 +234,9 @@ class Cluster:
         return min(found)
 
     def queue(self) -> list[str]:
-        """Return the jobs that are waiting or running, a task a line: id, state, name, node."""
         return self.ask("squeue", "--noheader", "--array", "--format=%i %T %j %N").splitlines()
 
     def containers(self) -> list[Any]:
-        """Return the containers, running or not, that its jobs started."""
         found = client().containers.list(all=True, filters={"label": JOB_LABELS["SLURM_JOB_ID"]}, sparse=True)
         return [
             c
@@ -250,7 +245,6 @@ class Cluster:
         ]
 
     def explain(self) -> str:
-        """Return the last of the daemons' logs."""
         logs = sorted((self.folder / "log").glob("*"))
         return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-600:]}" for log in logs)
 
@@ -291,7 +285,6 @@ def start_cluster(*, epilog: Path | None = None) -> Iterator[Cluster]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on."""
     held = [socket.socket() for _ in range(count)]
     try:
         for each in held:

@@ -17,8 +17,7 @@ from bench.surfaces import need_compiler
 
 HERE = Path(__file__).resolve().parent
 NULL = os.makedev(1, 3)
-FIRST_MINOR, LAST_MINOR = 100, 900
-"""Where numbers of our own begin and end: no host has a hundred GPUs."""
+FIRST_MINOR, LAST_MINOR = 100, 900  # where numbers of our own begin and end: no host has a hundred GPUs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,6 @@ class Model:
 
     @property
     def slug(self) -> str:
-        """Its name in a cell's id."""
         return self.name.lower().replace(" ", "-")
 
 
@@ -63,7 +61,6 @@ class Devices:
     """Device files of our own below /dev; all of them go with :meth:`remove`."""
 
     def __init__(self) -> None:
-        """Have none yet."""
         self.files: list[Path] = []
 
     def make(self, count: int) -> tuple[int, ...]:
@@ -101,7 +98,6 @@ def make_nvml(folder: Path, minors: dict[str, tuple[int, ...]]) -> list[str]:
 
 
 def _line(node: Node, index: int, minor: int) -> str:
-    """Describe a board. Slurm gives a job the place of a device in gres.conf, and no minor number."""
     model, uuid = node.model, uuid5(NAMESPACE_DNS, f"{node.name}.{minor}")
     numbers = f"{model.compute.replace('.', '|')}|{model.memory}|{node.driver}|{minor}"
     return f"{node.name}|{index}|{model.name}|GPU-{uuid}|{numbers}\n"

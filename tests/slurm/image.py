@@ -14,9 +14,7 @@ from tests.probe.compiled import HERE, make_driver
 
 IMAGE = "trtmatrix/test-tensorrt:latest"
 STANDINS = HERE / "standins"
-VERSION = "10.7.0"
-"""What the stand-in is, where nothing else is said."""
-
+VERSION = "10.7.0"  # what the stand-in is, where nothing else is said
 DRIVER = "/usr/lib/x86_64-linux-gnu/"
 FILES = ("tensorrt.py", "standin_context.py")
 TEXT = f"FROM {CURRENT}\nCOPY {' '.join(FILES)} {SITE}/\nCOPY libcuda.so.1 {DRIVER}\n"

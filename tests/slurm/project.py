@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from projects import command, matrix_text, records_below
 
+from tests.calling import Done
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import H200, L4, Model
 from tests.slurm.image import IMAGE, VERSION
@@ -30,20 +30,6 @@ POLL = {"TRTMATRIX_SLURM_POLL": "0.5"}
 MATRIX = matrix_text((VERSION, IMAGE, VERSION))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """How a command ended: its code, the JSON that it printed, what it told."""
-
-    code: int
-    data: Mapping[str, Any]
-    told: str
-
-    @property
-    def cells(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """The cells of the tables by case and GPU."""
-        return {(cell["case"], cell["gpu"]): cell for cell in self.data["cells"]}
-
-
 class Project:
     """matrix.yaml, slurm.yaml, results, cache and shared folder of one person.
 
@@ -51,7 +37,6 @@ class Project:
     """
 
     def __init__(self, folder: Path, cluster: Cluster, shared: Path | None = None) -> None:
-        """Write matrix.yaml and slurm.yaml; ``shared``: a folder that another project has, too."""
         self.folder, self.cluster = folder, cluster
         self.results, self.cache = folder / "results", folder / "cache"
         self.shared, self.local = shared or folder / "shared", folder / "local"
@@ -72,7 +57,6 @@ class Project:
         (self.folder / "slurm.yaml").write_text(json.dumps(site, indent=1))  # JSON is YAML
 
     def command(self, *words: str, verb: str = "run") -> list[str]:
-        """Return the command line."""
         limits = ["--executor=slurm", f"--memory={1 << 30}", f"--output-size={64 << 20}"]
         return command(verb, self.folder, HERE / "repros", *(limits if verb == "run" else []), *words)
 
@@ -90,16 +74,13 @@ class Project:
             self.cluster.ask("scancel", *jobs)
 
     def run(self, *words: str, seconds: float = 120) -> Done:
-        """Run to the end."""
         return self.start(*words).wait(seconds)
 
     def submissions(self) -> list[Path]:
-        """Return the folders of all arrays that were submitted, in order."""
         found = [path.parent for path in self.shared.glob("runs/*/*/tasks.json")]
         return sorted(found, key=lambda path: (path.parent.name, int(path.name)))
 
     def cells(self) -> list[list[str]]:
-        """Return the cells of each of these arrays."""
         read = [json.loads((folder / "tasks.json").read_text())["tasks"] for folder in self.submissions()]
         return [sorted(cell for task in tasks for cell in task) for tasks in read]
 
@@ -109,21 +90,17 @@ class Project:
         return [line for line in self.cluster.queue() if line.split()[2] in names]
 
     def open_runs(self) -> list[Path]:
-        """Return the runs that are not closed."""
         return list(self.shared.glob("runs/*/run.json"))
 
     def containers(self) -> list[Any]:
-        """Return their containers, running or not."""
         return self.cluster.containers()
 
     def logs(self) -> str:
-        """Return what their tasks print."""
         return "".join(
             log.read_text() for folder in self.submissions() for log in sorted(folder.glob("*.log"))
         )
 
     def running(self) -> int:
-        """Return how many of them are running."""
         return sum(container.attrs["State"] == "running" for container in self.containers())
 
     def left(self) -> list[str]:
@@ -138,7 +115,6 @@ class Project:
         return first
 
     def records(self) -> list[dict[str, Any]]:
-        """Return all records."""
         return records_below(self.results)
 
 
@@ -146,7 +122,6 @@ class Client:
     """A run that was started; what it prints and tells goes to files."""
 
     def __init__(self, project: Project, name: str, command: list[str]) -> None:
-        """Start it."""
         self.printed, self.told_file = project.folder / f"{name}.printed", project.folder / f"{name}.told"
         with self.printed.open("w") as printed, self.told_file.open("w") as told:
             self.process = subprocess.Popen(
@@ -156,25 +131,19 @@ class Client:
 
     @property
     def told(self) -> str:
-        """What it has told until now."""
         return self.told_file.read_text(errors="replace")
 
     def wait(self, seconds: float = 60) -> Done:
-        """Wait for its end."""
         try:
             code = self.process.wait(timeout=seconds)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"not done after {seconds} s: {self.told[-3000:]}") from error
-        text = self.printed.read_text()
-        data = json.loads(text) if text else {}
-        return Done(code=code, data=data, told=self.told)
+        return Done(code=code, printed=self.printed.read_text(), told=self.told)
 
     def interrupt(self) -> None:
-        """Send what Ctrl-C sends, to all of its group."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:
-        """Take it away as a power cut does, if it is still there."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()

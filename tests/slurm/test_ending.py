@@ -87,9 +87,7 @@ def test_a_killed_client_leaves_jobs_that_the_next_one_follows(project: Project)
     assert set(Counter(record["cell"]["case"] for record in project.records()).values()) == {1}
 
 
-def test_clients_with_the_same_selection_share_one_run(
-    project: Project, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_clients_of_one_selection_share_one_run(project: Project, cluster: Cluster, tmp_path: Path) -> None:
     words = (*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
     other = Project(tmp_path / "other", cluster, project.shared)
     clients = [each.start(*words) for each in (project, other)]
@@ -101,9 +99,7 @@ def test_clients_with_the_same_selection_share_one_run(
     assert runs[0] == runs[1]  # the very same ones
 
 
-def test_another_selection_is_told_of_the_overlap_and_runs_nothing_twice(
-    project: Project, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_another_selection_runs_nothing_twice(project: Project, cluster: Cluster, tmp_path: Path) -> None:
     first = project.start(*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
     wait_until(project.submissions, 120, "a job", lambda: first.told)
     other = Project(tmp_path / "other", cluster, project.shared)
@@ -117,9 +113,7 @@ def test_another_selection_is_told_of_the_overlap_and_runs_nothing_twice(
     assert mine == [r["run"] for r in other.records() if r["cell"]["case"] == "sleep-2"]
 
 
-def test_what_a_dead_client_and_its_jobs_left_is_run_by_another_selection(
-    project: Project, cluster: Cluster, tmp_path: Path
-) -> None:
+def test_what_a_dead_client_left_is_run_by_others(project: Project, cluster: Cluster, tmp_path: Path) -> None:
     client = start(project)
     client.kill()
     cluster.ask("scancel", *(line.split()[0] for line in project.queue()))

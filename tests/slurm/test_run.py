@@ -8,10 +8,11 @@ import subprocess
 
 import pytest
 
+from tests.calling import Done
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import H200, L4, NODES, Model
 from tests.slurm.image import VERSION
-from tests.slurm.project import Done, Project
+from tests.slurm.project import Project
 
 WAYS = ("passes", "is-wrong", "faults", "after-faults", "hangs", "after-hangs")
 BOTH = pytest.mark.parametrize("model", [L4, H200], ids=lambda model: model.gres)
@@ -32,25 +33,18 @@ def done(project: Project) -> Done:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("case", "verdict", "cause"),
-    [
-        ("passes", "PASS", None), ("is-wrong", "FAIL", None), ("faults", "NO VERDICT", "crashed"),
-        ("hangs", "NO VERDICT", "time-out"), ("after-faults", "PASS", None), ("after-hangs", "PASS", None),
-    ],
-)  # fmt: skip
-def test_a_cell_ends_as_on_one_host(
-    done: Done, model: Model, case: str, verdict: str, cause: str | None
-) -> None:
+@pytest.mark.parametrize(("case", "verdict", "cause"), [
+    ("passes", "PASS", None), ("is-wrong", "FAIL", None), ("faults", "NO VERDICT", "crashed"),
+    ("hangs", "NO VERDICT", "time-out"), ("after-faults", "PASS", None), ("after-hangs", "PASS", None),
+])  # fmt: skip
+def test_a_cell_ends_as_here(done: Done, model: Model, case: str, verdict: str, cause: str | None) -> None:
     cell = done.cells[case, model.slug]
     assert (cell["verdict"], cell["cause"], cell["executed"]) == (verdict, cause, True), cell["reason"]
 
 
 @BOTH
 @pytest.mark.usefixtures("done")
-def test_a_cell_runs_on_a_node_with_its_gpu_and_sees_one_device(
-    project: Project, cluster: Cluster, model: Model
-) -> None:
+def test_a_cell_runs_on_a_node_with_its_one_device(project: Project, cluster: Cluster, model: Model) -> None:
     nodes = [node for node in NODES if node.model is model]
     first = project.first("passes", model)
     assert first["gpu"]["name"] == model.name
@@ -61,9 +55,7 @@ def test_a_cell_runs_on_a_node_with_its_gpu_and_sees_one_device(
 
 
 @pytest.mark.usefixtures("done")
-def test_an_array_a_version_and_gpu_is_one_sbatch_and_needs_no_accounting(
-    project: Project, cluster: Cluster
-) -> None:
+def test_an_array_a_version_and_gpu_is_one_sbatch_without_sacct(project: Project, cluster: Cluster) -> None:
     assert sorted(cells[0].partition("#")[2] for cells in project.cells()) == [H200.slug, L4.slug]
     lines = [(folder / "commands").read_text().splitlines() for folder in project.submissions()]
     assert [len(each) for each in lines] == [2, 2]

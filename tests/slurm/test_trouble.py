@@ -1,13 +1,16 @@
-"""What the site cannot do: refused at submit, or tried at most twice more; each time in words."""
+"""What the site cannot do, refused or tried at most twice more, in words; how it stands; a plan of a run."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import A100, H200, L4, Model
@@ -112,3 +115,28 @@ def test_a_controller_that_does_not_answer_is_waited_for(project: Project, clust
     done = client.wait(120)
     assert done.code == 0, done.told
     assert len(project.submissions()) == 1
+
+
+def doctor(project: Project, code: int) -> dict[str, dict[str, Any]]:
+    words = project.command("--executor=slurm", "--json", verb="doctor")
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=project.cluster.environment)
+    assert done.returncode == code, done.stdout + done.stderr
+    return {finding["what"]: finding for finding in json.loads(done.stdout)["findings"]}
+
+
+def test_doctor_of_a_site_that_is_well_but_for_one_gpu(project: Project) -> None:
+    project.write_site(models=(L4, H200, A100))
+    found = doctor(project, 3)
+    assert found["Slurm"]["found"].startswith("2")
+    assert found[L4.name]["level"] == found[H200.name]["level"] == "ok"
+    assert "Requested node configuration is not available" in found[A100.name]["found"]
+    assert str(project.shared) in found["shared folder"]["found"]
+
+
+def test_a_plan_submits_and_writes_no_run(project: Project) -> None:
+    done = project.run("--plan", f"--trt={VERSION}", "--no-controls")
+    assert done.code == 0, done.told
+    arrays = done.data["slurm"]
+    assert [array["gpu"] for array in arrays] == [H200.slug, L4.slug]
+    assert all(array["command"].startswith("sbatch --parsable") for array in arrays)
+    assert project.submissions() == []

@@ -7,13 +7,10 @@ from typing import Any, Dict, Iterator
 import numpy as np
 
 FACTS = {
-    "title": "attention without its scale",
-    "upstream": "example/example#1",
-    "url": "https://example.com/1",
-    "summary": "One head of attention, whose scale a defective runtime takes for 1.",
+    "title": "attention without its scale", "upstream": "example/example#1", "url": "https://example.com/1",
+    "summary": "One head of attention, whose scale a defective runtime takes for 1.", "expectations": [],
     "figure": {"measure": "max_abs", "label": "largest |y - float64|"},
-    "expectations": [],
-}
+}  # fmt: skip
 SIZE = 32
 
 
@@ -31,9 +28,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
 
     random = np.random.default_rng(params["seed"])
     feeds = {name: random.normal(size=(16, SIZE)).astype(np.float32) for name in "qkv"}
-    graph = Graph()
-    for name in feeds:
-        graph.input(name, np.float32, (16, SIZE))
+    graph = Graph(feeds)
     graph.node("Transpose", "k", perm=[1, 0], out="kt")
     graph.node("MatMul", "q", "kt", out="raw")
     graph.node("Mul", "raw", graph.constant(np.array(SIZE**-0.5, dtype=np.float32)), out="scores")

@@ -15,13 +15,10 @@ from typing import Any, Dict, Iterator
 import numpy as np
 
 FACTS = {
-    "title": "the view from inside",
-    "upstream": "example/example#2",
-    "url": "https://example.com/2",
-    "summary": "A cell that reports what it may do.",
+    "title": "the view from inside", "upstream": "example/example#2", "url": "https://example.com/2",
+    "summary": "A cell that reports what it may do.", "expectations": [],
     "figure": {"measure": "max_abs", "label": "largest |y - float64|"},
-    "expectations": [],
-}
+}  # fmt: skip
 
 
 def cases() -> Iterator[Dict[str, Any]]:
@@ -32,8 +29,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     from trtmatrix.authoring.graph import Graph
 
     x = np.arange(8, dtype=np.float32)
-    graph = Graph()
-    graph.input("x", np.float32, x.shape)
+    graph = Graph({"x": x})
     graph.node("Identity", "x", out="y")
     graph.output("y", np.float32, x.shape)
     return {"model": graph.model(), "inputs": {"x": x}, "reference": {"y": x.astype(np.float64)}}

@@ -9,13 +9,10 @@ from typing import Any, Dict, Iterator
 import numpy as np
 
 FACTS = {
-    "title": "trouble of the host",
-    "upstream": "example/example#1",
-    "url": "https://example.com/1",
-    "summary": "Cells whose files the host loses or changes.",
+    "title": "trouble of the host", "upstream": "example/example#1", "url": "https://example.com/1",
+    "summary": "Cells whose files the host loses or changes.", "expectations": [],
     "figure": {"measure": "max_abs", "label": "largest |y - float64|"},
-    "expectations": [],
-}
+}  # fmt: skip
 
 CHANGES = ("flipped", "half", "gone", "empty", "link", "pipe", "folder")
 FILES = {
@@ -37,9 +34,7 @@ RECORDS = ("record-half", "record-gone", "record-empty", "record-link", "record-
            "record-nan", "record-deep")  # fmt: skip
 """What happens to a cell's records between two runs."""
 
-RUN = "run"
-"""The cell that waits in the middle of a run that is disturbed as a whole."""
-
+RUN = "run"  # the cell that waits in the middle of a run that is disturbed as a whole
 FAULTS = (*BETWEEN, *MEANWHILE, *RECORDS)
 CASES = ("before-run", *(case for fault in (RUN, *FAULTS) for case in (fault, "after-" + fault)))
 
@@ -60,8 +55,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
 
     start = np.float32(params["start"])
     x = np.arange(8, dtype=np.float32) + start
-    graph = Graph()
-    graph.input("x", np.float32, x.shape)
+    graph = Graph({"x": x})
     outputs = {"y": 0, "wrong": 1} if params["after"] else {"y": 0}
     for name, more in outputs.items():
         graph.node("Add", "x", graph.constant(np.full(1, 2 * start + more, np.float32)), out=name)

@@ -21,13 +21,11 @@ from typing import Any, Callable, Dict, Iterator
 import numpy as np
 
 FACTS = {
-    "title": "attacks on what stands outside",
-    "upstream": "example/example#1",
-    "url": "https://example.com/1",
+    "title": "attacks on what stands outside", "upstream": "example/example#1",
+    "url": "https://example.com/1", "expectations": [],
     "summary": "Cells that attack their supervisor, their neighbours and the host.",
     "figure": {"measure": "max_abs", "label": "largest |y - float64|"},
-    "expectations": [],
-}
+}  # fmt: skip
 
 ROOT = Path("/opt/trtmatrix")
 
@@ -46,8 +44,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
 
     start = 8 * list(ATTACKS).index(params.get("after") or params["does"])
     x = np.arange(start, start + 8, dtype=np.float32)
-    graph = Graph()
-    graph.input("x", np.float32, x.shape)
+    graph = Graph({"x": x})
     outputs = {"right": 1, "wrong": 2} if "after" in params else {"y": 1}
     for name, added in outputs.items():
         graph.node("Add", "x", graph.constant(np.full(1, added, np.float32)), out=name)
@@ -69,13 +66,12 @@ def does(attack: Any) -> Any:
     """An attack that tells how many of its steps came through."""
 
     def attacks(outputs: Any, trt: Any) -> None:
-        trt.measure("reached", sum(map(succeeds, attack(outputs, trt))))
+        trt.measure("reached", sum(map(succeeds, attack(outputs, trt) or ())))
 
     return attacks
 
 
 def succeeds(step: Any) -> bool:
-    """Whether a step of an attack comes through."""
     try:
         return step() is not False
     except Exception as error:  # noqa: BLE001 - whatever it was that kept it
@@ -94,8 +90,7 @@ def changes(change: Callable[[], Any]) -> Any:
 
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-DENIED = (1, 13, 38)
-"""EPERM, EACCES and ENOSYS: any other error says that the kernel would have done it."""
+DENIED = (1, 13, 38)  # EPERM, EACCES and ENOSYS: any other error says that the kernel would have done it
 
 
 def asks(number: int, *words: Any) -> Any:
@@ -186,6 +181,10 @@ def poison(name: str) -> None:
     sys.modules[name] = type(sys)(name)
 
 
+def start_a_thread() -> None:
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+
+
 def forks() -> int:
     if child := os.fork():
         return child
@@ -217,15 +216,11 @@ CHANGES: Dict[str, Callable[[], Any]] = {
     "file-sizes": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
     "open-files": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)),
     "niceness": lambda: os.nice(19), "rounding": lambda: LIBC.fesetround(0x400),
-    "threads": lambda: threading.Thread(target=time.sleep, args=(60,), daemon=True).start(),
+    "threads": start_a_thread,
     "children": forks, "daemons": leaves_a_daemon, "output": lambda: setattr(sys, "stdout", None),
     "descriptors": lambda: [os.open("/dev/null", os.O_RDONLY) for _ in range(200)],
     "other-numpy": lambda: poison("numpy"), "other-product": lambda: poison("onnxruntime"),
 }  # fmt: skip
-
-
-def ends_hard(end: Callable[[], Any]) -> Any:
-    return lambda *_: end()
 
 
 def fork_for_ever() -> None:
@@ -250,10 +245,6 @@ def fill_memory_files() -> int:
     return file
 
 
-def start_a_thread() -> None:
-    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
-
-
 def make_files(folder: Path) -> None:
     for number in range(20_000):
         (folder / str(number)).touch()
@@ -268,12 +259,8 @@ def sink(folder: Path, deep: int = 2100) -> None:
 
 def nested() -> None:
     sys.setrecursionlimit(1 << 30)
-
-    def deeper() -> None:
-        deeper()
-
     threading.stack_size(1 << 16)
-    deeper()
+    nested()
 
 
 def stop_hearing() -> None:
@@ -307,7 +294,6 @@ ENDS: Dict[str, Callable[[], Any]] = {
 
 
 def header(descr: str, shape: str, data: bytes = b"\0" * 32) -> bytes:
-    """A ``.npy`` by its header."""
     said = ("{'descr': %s, 'fortran_order': False, 'shape': %s, }" % (descr, shape)).ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + len(said).to_bytes(2, "little") + said.encode() + data
 
@@ -350,7 +336,6 @@ def told(**fields: Any) -> bytes:
 
 
 def written(field: str, value: str) -> bytes:
-    """A result with a field as it is written."""
     return ('%s, "%s": %s}' % (json.dumps(RECORD)[:-1], field, value)).encode()
 
 
@@ -380,7 +365,7 @@ ODD = {
 """What is a result at first sight; none of them measured an output."""
 
 
-def do_forges_records(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_forges_records(outputs: Any, trt: Any) -> Any:
     def write_into(folder: Path) -> None:
         for index in range(100):
             (folder / ("%d.record.json" % index)).write_text(json.dumps(RECORD))
@@ -389,12 +374,12 @@ def do_forges_records(outputs: Any, trt: Any) -> Iterator[Any]:
     succeeds(lambda: write_into(ROOT / "out"))  # that it may: nobody reads it
 
 
-def do_knocks_at_the_host(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_knocks_at_the_host(outputs: Any, trt: Any) -> Any:
     for kind in (socket.SOCK_SEQPACKET, socket.SOCK_STREAM):
         yield lambda kind=kind: socket.socket(socket.AF_UNIX, kind).connect(str(ROOT / "job" / "socket"))
 
 
-def do_looks_into_the_supervisor(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_looks_into_the_supervisor(outputs: Any, trt: Any) -> Any:
     libc, supervisor = ctypes.CDLL(None, use_errno=True), os.getppid()
     yield lambda: os.open("/proc/%d/mem" % supervisor, os.O_RDWR)
     for number in range(1, 12):
@@ -406,7 +391,7 @@ def do_looks_into_the_supervisor(outputs: Any, trt: Any) -> Iterator[Any]:
         yield lambda number=number: libc.syscall(438, pidfd, number, 0) >= 0  # pidfd_getfd
 
 
-def do_swaps_the_run(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_swaps_the_run(outputs: Any, trt: Any) -> Any:
     frame: Any = sys._getframe()
     while "files" not in frame.f_locals:
         frame = frame.f_back
@@ -416,36 +401,32 @@ def do_swaps_the_run(outputs: Any, trt: Any) -> Iterator[Any]:
         return {"right": inputs["x"] + 1, "wrong": inputs["x"] + 1}
 
     engine.run.__code__ = run.__code__
-    return iter(())
 
 
-def do_swaps_the_product(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_swaps_the_product(outputs: Any, trt: Any) -> Any:
     import onnxruntime
 
     onnxruntime.InferenceSession.run = lambda _self, _names, feeds, *_: [feeds["x"] + np.float32(1)] * 2
-    return iter(())
 
 
-def do_swaps_the_measure(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_swaps_the_measure(outputs: Any, trt: Any) -> Any:
     sys.modules["trtprobe.answer"].measure_all.__code__ = (
         lambda outputs, _files: {"outputs": {name: {"max_abs": 0.0} for name in outputs}, "signatures": {}}
     ).__code__
     sys.modules["trtprobe.measure"].Sums.result.__code__ = (lambda _self, _count: {"max_abs": 0.0}).__code__
-    return iter(())
 
 
-def do_swaps_a_wrapped(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_swaps_a_wrapped(outputs: Any, trt: Any) -> Any:
     sys.modules["trtprobe.cell"]._compiled.__wrapped__.__code__ = (
         lambda _path, _modified, _size: compile("def run(p, f, t): return dict(f.reference)", "x", "exec")
     ).__code__
-    return iter(())
 
 
 TOO_MUCH = 9 << 30
 """More than any file system of a container has, and refused at once, not by the limit of memory."""
 
 
-def allocate(folder: Path, size: int, unlink: bool) -> bool:
+def allocate(folder: Path, unlink: bool, size: int = TOO_MUCH) -> bool:
     path = folder / "allocated"
     file = os.open(str(path), os.O_RDWR | os.O_CREAT)
     if unlink:
@@ -454,27 +435,16 @@ def allocate(folder: Path, size: int, unlink: bool) -> bool:
     return bool(ctypes.CDLL(None).fallocate64(file, 1, ctypes.c_int64(0), ctypes.c_int64(size)) == 0)
 
 
-def do_fills_the_disk(outputs: Any, trt: Any) -> Iterator[Any]:
-    for folder in (Path(), ROOT / "out", ROOT / "job", ROOT / "cases"):
-        yield lambda folder=folder: allocate(folder, TOO_MUCH, False)
+def do_leaves_setuid(outputs: Any, trt: Any) -> Any:
+    def leave(folder: Path) -> bool:
+        path = folder / "suid"
+        path.write_bytes(Path("/bin/sh").read_bytes())
+        path.chmod(0o6777)
+        nosuid = os.statvfs(str(path)).f_flag & os.ST_NOSUID
+        return bool(path.stat().st_mode & stat.S_ISUID) and not nosuid
 
-
-def do_fills_unseen(outputs: Any, trt: Any) -> Iterator[Any]:
-    for folder in (Path(), ROOT / "out"):
-        yield lambda folder=folder: allocate(folder, TOO_MUCH, True)
-
-
-def do_leaves_setuid(outputs: Any, trt: Any) -> Iterator[Any]:
     for folder in (Path(), ROOT / "out", ROOT / "job", Path("/tmp")):  # noqa: S108 - it is attacked
-
-        def leave(folder: Path = folder) -> bool:
-            path = folder / "suid"
-            path.write_bytes(Path("/bin/sh").read_bytes())
-            path.chmod(0o6777)
-            nosuid = os.statvfs(str(path)).f_flag & os.ST_NOSUID
-            return bool(path.stat().st_mode & stat.S_ISUID) and not nosuid
-
-        yield leave
+        yield lambda folder=folder: leave(folder)
 
 
 def channel() -> Any:
@@ -485,41 +455,33 @@ def channel() -> Any:
     return frame.f_locals["taker"].channel
 
 
-def do_hands_over_a_pipe(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_hands_over_a_pipe(outputs: Any, trt: Any) -> Any:
     os.mkfifo("pipe")
     channel().send({"build": 0, "output": "y"}, os.open("pipe", os.O_RDWR))
-    return iter(())
 
 
-def do_hands_over_nonsense(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_hands_over_nonsense(outputs: Any, trt: Any) -> Any:
     results = {"ended": "ran", "builds": 7}, {"ended": "ran", "detail": "", "builds": [7] * 9}
     for data in (b"", b"\x93NUMPY\1\0", b"[" * 30000, *(json.dumps(result).encode() for result in results)):
         for words in ({"build": 0, "output": "y"}, {"result": "final"}):
             channel().hand(words, lambda stream, data=data: stream.write(data))
-    return iter(())
 
 
-def do_hands_over_what_changes(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_hands_over_what_changes(outputs: Any, trt: Any) -> Any:
     file = os.memfd_create("x", os.MFD_ALLOW_SEALING)
     with open(file, "wb", closefd=False) as stream:
         np.save(stream, outputs["y"])
     channel().send({"build": 0, "output": "y"}, file)
-    return iter(())
 
 
-def do_names_a_path(outputs: Any, trt: Any) -> Iterator[Any]:
-    outputs["../../../../../../tmp/trtmatrix-was-here"] = outputs["y"]
-    return iter(())
-
-
-def do_names_another_cell(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_names_another_cell(outputs: Any, trt: Any) -> Any:
     cell = {"repro": "attacks", "case": "after-names-another-cell", "version": "9.9.9", "gpu": "h200"}
     record = json.dumps({**RECORD, "cell": cell, "product": "tensorrt"}).encode()
     channel().hand({"result": "final"}, lambda stream: stream.write(record))
     os._exit(0)
 
 
-def do_removes_all(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_removes_all(outputs: Any, trt: Any) -> Any:
     for folder in (ROOT / "job", ROOT / "cases", ROOT / "repros", ROOT / "trtprobe"):
         walk = os.walk(folder)  # passes over what the host takes away meanwhile
         paths = [Path(root, name) for root, folders, files in walk for name in (*folders, *files)]
@@ -527,34 +489,40 @@ def do_removes_all(outputs: Any, trt: Any) -> Iterator[Any]:
             yield lambda path=path: path.rmdir() if path.is_dir() else path.unlink()
 
 
-def do_links(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_links(outputs: Any, trt: Any) -> Any:
     for index in range(100):
         path = ROOT / "out" / str(index)
         if not path.exists():
             path.symlink_to("/etc")
-    return iter(())
 
 
-def do_shouts(outputs: Any, trt: Any) -> Iterator[Any]:
-    for number in range(3000):
-        channel().send({"done": number, "ready": number, "build": number, "taken": []})
-    return iter(())
-
-
-def do_kills_the_supervisor(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_kills_the_supervisor(outputs: Any, trt: Any) -> Any:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(10)
-    return iter(())
 
 
-def do_stops_the_supervisor(outputs: Any, trt: Any) -> Iterator[Any]:
+def do_stops_the_supervisor(outputs: Any, trt: Any) -> Any:
     os.kill(os.getppid(), signal.SIGSTOP)
     while True:
-        succeeds(lambda: allocate(ROOT / "out", 1 << 30, True))
+        succeeds(lambda: allocate(ROOT / "out", True, 1 << 30))
         time.sleep(1)
 
 
-OWN = {name[3:].replace("_", "-"): value for name, value in list(globals().items()) if name[:3] == "do_"}
+def do_shouts(outputs: Any, trt: Any) -> Any:
+    for number in range(3000):
+        channel().send({"done": number, "ready": number, "build": number, "taken": []})
+
+
+def fills(unlink: bool, *folders: Path) -> Any:
+    return lambda *_: [lambda folder=folder: allocate(folder, unlink) for folder in folders]
+
+
+OWN = {
+    **{name[3:].replace("_", "-"): value for name, value in list(globals().items()) if name[:3] == "do_"},
+    "fills-the-disk": fills(False, Path(), ROOT / "out", ROOT / "job", ROOT / "cases"),
+    "fills-unseen": fills(True, Path(), ROOT / "out"),
+    "names-a-path": lambda outputs, _: outputs.update({"../" * 6 + "tmp/trtmatrix-was-here": outputs["y"]}),
+}
 GROUPS: Dict[str, Dict[str, Any]] = {
     "own": {name: does(attack) for name, attack in OWN.items()},
     "asks": SYSCALLS, "reaches": REACHES,
@@ -562,7 +530,7 @@ GROUPS: Dict[str, Dict[str, Any]] = {
     "hands-over": {name: hands({"build": 0, "output": "y"}, data) for name, data in ARRAYS.items()},
     "tells": {name: hands({"result": "final"}, data) for name, data in RESULTS.items()},
     "tells-oddly": {name: hands({"result": "final"}, data) for name, data in ODD.items()},
-    "ends": {name: ends_hard(end) for name, end in ENDS.items()},
+    "ends": {name: lambda *_, end=end: end() for name, end in ENDS.items()},
 }  # fmt: skip
 ATTACKS: Dict[str, Any] = {
     (name if group in {"own", "ends"} else "%s-%s" % (group, name)): attack

@@ -32,8 +32,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     from trtmatrix.authoring.graph import Graph
 
     x = np.arange(8, dtype=np.float32) - 4
-    graph = Graph()
-    graph.input("x", np.float32, x.shape)
+    graph = Graph({"x": x})
     graph.node("Relu", "x", out="y")
     graph.output("y", np.float32, x.shape)
     model, ends = graph.model(), {"inputs": {"x": ["float32", [8]]}, "outputs": {"y": ["float32", [8]]}}

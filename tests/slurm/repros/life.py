@@ -12,13 +12,10 @@ from typing import Any, Dict, Iterator
 import numpy as np
 
 FACTS = {
-    "title": "cells on a cluster",
-    "upstream": "example/example#4",
-    "url": "https://example.com/4",
-    "summary": "Cells that pass, are wrong, crash, hang, and sleep.",
+    "title": "cells on a cluster", "upstream": "example/example#4", "url": "https://example.com/4",
+    "summary": "Cells that pass, are wrong, crash, hang, and sleep.", "expectations": [],
     "figure": {"measure": "max_abs", "label": "largest |y - float64|"},
-    "expectations": [],
-}
+}  # fmt: skip
 
 WAYS = ("passes", "is-wrong", "faults", "hangs")
 COMMON = {"limits": {"max_abs": 0.0}, "products": ["tensorrt"]}
@@ -42,8 +39,7 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
     from trtmatrix.authoring.graph import Graph
 
     x = np.arange(8, dtype=np.float32) - 4
-    graph = Graph()
-    graph.input("x", np.float32, x.shape)
+    graph = Graph({"x": x})
     graph.node("Relu", "x", out="y")
     graph.output("y", np.float32, x.shape)
     model = graph.model()
@@ -56,29 +52,15 @@ def prepare(params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    outputs = trt.build(files.model).run(files.inputs)
+    outputs: Dict[str, Any] = trt.build(files.model).run(files.inputs)
     found = [int(path.name[6:]) for path in Path("/dev").glob("nvidia*") if path.name[6:].isdigit()]
     trt.measure("devices", len(found))
     trt.measure("device", found[0] if found else -1)
-    return globals()[params["does"].replace("-", "_")](outputs, params) or outputs
-
-
-def passes(outputs: Any, params: Dict[str, Any]) -> None:
-    pass
-
-
-def is_wrong(outputs: Any, params: Dict[str, Any]) -> Any:
-    return {"y": outputs["y"] + 1}
-
-
-def faults(outputs: Any, params: Dict[str, Any]) -> None:
-    ctypes.string_at(0)
-
-
-def hangs(outputs: Any, params: Dict[str, Any]) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    time.sleep(600)
-
-
-def sleeps(outputs: Any, params: Dict[str, Any]) -> None:
-    time.sleep(1.5 if params["number"] < 600 else 600)
+    if params["does"] == "faults":
+        ctypes.string_at(0)
+    if params["does"] == "hangs":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(600)
+    if params["does"] == "sleeps":
+        time.sleep(1.5 if params["number"] < 600 else 600)
+    return {"y": outputs["y"] + 1} if params["does"] == "is-wrong" else outputs
