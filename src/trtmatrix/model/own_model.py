@@ -164,6 +164,11 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
         for number, sample in enumerate(shapes)
         for name, allowed in given.items() if not is_within(sample[name], allowed)
     ]  # fmt: skip
+    problems += [
+        f"--inputs {path}: samples have different numbers of {'values' if tensor.sets else 'dimensions'} in "
+        f"{tensor.name}, and an engine takes one"
+        for tensor in model.inputs if len({len(sample[tensor.name]) for sample in shapes}) > 1
+    ]  # fmt: skip
     if problems:
         raise UsageError("\n".join(problems[:20]))
     profile = {**profile_of(model.inputs, shapes), **given}
@@ -186,6 +191,8 @@ def _read_profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
             problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
         elif not tensor.is_dynamic or not fits_range(ranges, tensor):
             problems.append(f"--profile {text}: {name} is {tensor.text}")
+        elif not tensor.sets and min(ranges[0], default=1) < 1:
+            problems.append(f"--profile {text}: each dimension is at least 1")
     if problems:
         raise UsageError("\n".join(problems))
     return found
@@ -217,9 +224,13 @@ def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
             )
         if shapes not in wanted:
             wanted.append(shapes)
-    samples = [
-        draw_sample(model.inputs, shapes, model.tables, SEED + number) for number, shapes in enumerate(wanted)
-    ]
+    try:
+        samples = [
+            draw_sample(model.inputs, shapes, model.tables, SEED + number)
+            for number, shapes in enumerate(wanted)
+        ]
+    except (ValueError, OverflowError) as error:  # of NumPy
+        raise UsageError(f"--profile: no inputs of these shapes or values can be made: {error}") from error
     words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
     if not given and (guessed := [tensor.name for tensor in model.inputs if tensor.is_dynamic]):
         words += f"; {', '.join(guessed)}: a batch of 1"

@@ -353,6 +353,8 @@ def test_graphs_that_cannot_be_fed_are_refused(words: str, opened: Opened, tmp_p
     [
         (two_inputs(), "ids", "expected INPUT=MIN:OPT:MAX"), (two_inputs(), "ids=2x3:1x3:4x3", "must grow"),
         (two_inputs(), "ids=1:1x2:3", "different ranks"),
+        (two_inputs(), "ids=0x3", "at least 1"), (two_inputs(), "ids=-1x3", "at least 1"),
+        (two_inputs(), f"ids={'9' * 9}x{'9' * 12}", "can be made"),
         (two_inputs(), "idz=1x2", "its inputs are ids, mask"),
         (two_inputs(), "ids=1x2x3", "ids is int64 [batch, seq]"),
         (top_k(), "k=1x2", "--profile k=1x2: k is int64 [1] (TopK's k)"),
@@ -362,6 +364,15 @@ def test_graphs_that_cannot_be_fed_are_refused(words: str, opened: Opened, tmp_p
 def test_profiles_that_do_not_fit_are_refused(model: Any, profile: str, words: str, opened: Opened) -> None:
     given = ("--profile", profile) if profile else ()
     assert words in refused(opened, model, *given)
+
+
+def test_samples_of_several_ranks_are_refused(opened: Opened, tmp_path: Path) -> None:
+    model = make_model([node("Relu", "x", "y")], {"x": (FLOAT, [])}, {"y": (FLOAT, None)})
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    for rank in (1, 2):
+        npz(tmp_path / "in" / f"{rank}.npz", x=np.ones((1,) * rank, np.float32))
+    words = refused(opened, model, "--inputs", str(tmp_path / "in"))
+    assert "different numbers of dimensions in x" in words
 
 
 def test_a_profile_must_hold_the_samples(opened: Opened, tmp_path: Path) -> None:
