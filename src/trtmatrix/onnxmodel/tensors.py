@@ -94,7 +94,7 @@ def parse_profile(text: str) -> tuple[str, Range]:
 def fits_range(ranges: Range, tensor: Tensor) -> bool:
     """Whether an input may have these shapes; where it sets one, as many values."""
     if tensor.sets:
-        return fits_shape((len(ranges[0]),) if tensor.shape else (), tensor)
+        return len(ranges[0]) == 1 if tensor.shape == () else fits_shape((len(ranges[0]),), tensor)
     return all(fits_shape(shape, tensor) for shape in ranges)
 
 

@@ -124,6 +124,12 @@ def two_inputs() -> Any:
     return make_model(nodes, inputs, {"y": (FLOAT, ["batch", "seq", 8])}, weights)
 
 
+def counting() -> Any:
+    """The numbers from 0 up to an input."""
+    ends = {"zero": np.array(0), "one": np.array(1)}
+    return make_model([node("Range", "zero n one", "y")], {"n": (INT64, [])}, {"y": (INT64, None)}, ends)
+
+
 def top_k() -> Any:
     """Values and indices of the k + 1 largest, where k is an input."""
     nodes = [node("Add", "k one", "more"), node("TopK", "x more", "values indices")]
@@ -353,6 +359,8 @@ def test_graphs_that_cannot_be_fed_are_refused(words: str, opened: Opened, tmp_p
     [
         (two_inputs(), "ids", "expected INPUT=MIN:OPT:MAX"), (two_inputs(), "ids=2x3:1x3:4x3", "must grow"),
         (two_inputs(), "ids=1:1x2:3", "different ranks"),
+        (counting(), "n=", "n is int64 [] (Range's limit)"),
+        (counting(), "n=1x2", "n is int64 [] (Range's limit)"),
         (two_inputs(), "ids=0x3", "at least 1"), (two_inputs(), "ids=-1x3", "at least 1"),
         (two_inputs(), f"ids={'9' * 9}x{'9' * 12}", "can be made"),
         (two_inputs(), "idz=1x2", "its inputs are ids, mask"),
