@@ -14,8 +14,9 @@ import pytest
 
 from tests.bundles.archives import read_files
 from tests.bundles.conftest import WRONG, Made
-from trtmatrix.bugs.redact import Redactor, known_values
+from trtmatrix.bugs.redact import ALLOWED, Redactor, allowed_facts, known_values
 from trtmatrix.bugs.script import TEMPLATE
+from trtmatrix.judge.record import parse_record
 from trtmatrix.prepare.cases import CASE, SEAL, digest_known, sealed
 
 PLANTED: Mapping[str, tuple[str, ...]] = {
@@ -151,3 +152,11 @@ def test_what_a_maintainer_needs_stays(text: str) -> None:
     assert not {"root", "release", "16", "12.1.1"} & set(known), "words that everybody uses are no secrets"
     names = frozenset(["/attn/Softmax_output_0"])
     assert Redactor(known=known, keep=names).clean("ISSUE.md", text) == text
+
+
+def test_of_a_record_only_what_is_known_to_be_harmless_goes_out(spied: Made) -> None:
+    """The copy's record has private things in fields that go out as well as in others."""
+    facts = allowed_facts(parse_record(spied.record(WRONG).read_text(), "record.json"))
+    assert set(facts) <= set(ALLOWED)
+    assert {"cudnn", "torch", "libcuda", "host"} & set(facts) == set()
+    assert facts["library"] == "1.31.1"

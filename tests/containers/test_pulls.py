@@ -1,4 +1,4 @@
-"""Images that a run gets first: pulled from a real registry behind a slow line, or built by a script."""
+"""Images that a run gets first, pulled or built, and what preflight leaves out of it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.probe.compiled import make_driver
+from tests.probe.jobs import make_driver
 from tests.slurm.image import IMAGE
 
 COMMON = """\

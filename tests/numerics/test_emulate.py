@@ -1,4 +1,4 @@
-"""What every repro's emulate() promises: the reference in float64, a small part that stands for the whole."""
+"""What every repro's emulate() promises; graphs of controls are right or off by exactly their defect."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.probe.compiled import find_compiler, make_driver
+from tests.probe.jobs import find_compiler, make_driver
 from tests.probe.pythons import WANTED, environment_of, find_pythons
 
 

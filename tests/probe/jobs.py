@@ -1,4 +1,4 @@
-"""Jobs as the host writes them, and the supervisor as a process over them."""
+"""Jobs as the host writes them, the supervisor as a process over them, and what both are given by tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,61 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+from bench.surfaces import compile_library, need_compiler
+from onnx import helper
+from onnxmodels import FLOAT, make_model, node, saved_outside
 from projects import strict_json
 
 from tests.waiting import wait_until
+from trtmatrix.common.errors import MachineryError
 from trtmatrix.run.worker import Intake
 from trtprobe.files import write_json
 
 HERE = Path(__file__).resolve().parent
+
+
+def find_compiler() -> str | None:
+    try:
+        return need_compiler()
+    except MachineryError:
+        return None
+
+
+def make_driver(folder: Path) -> Path:
+    return compile_library(folder / "libcuda.so.1", (HERE / "standins" / "libcuda.c").read_text())
+
+
+Text = Mapping[str, Any] | None  # what the stand-in reads
+
+
+def relu_then(
+    operator: str = "Relu", *, opset: int = 17, domain: str = "", standin: Text = None,
+    shape: Sequence[int | str] = (2, 3),
+) -> onnx.ModelProto:  # fmt: skip
+    """Return a graph of two nodes, /net/first and /net/second, the second being of some operator."""
+    nodes = [
+        node("Relu", "x", "h", name="/net/first"),
+        node(operator, "h", "y", name="/net/second", domain=domain),
+    ]
+    ends = {"x": (FLOAT, shape)}, {"y": (FLOAT, shape)}
+    return _told(make_model(nodes, *ends, opset=opset, domains=[domain] if domain else []), standin)
+
+
+def add_weights(folder: Path, *, standin: Text = None, seed: int = 0) -> Path:
+    """Write ``model.onnx``, x + w, and its ``weights.bin`` beside it."""
+    weights = {"w": np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)}
+    ends = {"x": (FLOAT, (2, 3))}, {"y": (FLOAT, (2, 3))}
+    model = make_model([node("Add", "x w", "y", name="/add")], *ends, weights)
+    return saved_outside(_told(model, standin), folder / "model.onnx")
+
+
+def _told(model: onnx.ModelProto, standin: Text) -> onnx.ModelProto:
+    if standin is not None:  # metadata are a file's last field
+        helper.set_model_props(model, {"standin": "\n" + json.dumps(standin)})
+    return model
+
+
 PROBE = HERE.parents[1] / "src" / "trtprobe"
 STANDINS, REPROS = HERE / "standins", HERE / "repros"
 GRAPH = {"inputs": {"x": ["float32", [2, 3]]}, "outputs": {"y": ["float32", [2, 3]]}}

@@ -16,7 +16,7 @@ from bench.surfaces import PYTHON, read_bindings
 from tests.probe.jobs import PROBE, Job, Step
 from tests.probe.pythons import find_pythons
 from trtmatrix.api.section import read_surfaces
-from trtprobe.surface import find_note, read_surface
+from trtprobe.surface import read_surface
 
 SOURCE = '''
 __version__ = "9.9.9"
@@ -114,16 +114,6 @@ def test_a_surface_is_what_the_docstrings_say() -> None:
     kind = surface["classes"]["Kind"]["members"]
     assert kind["A"]["deprecated"] == "[DEPRECATED] Deprecated in TensorRT 9.1. Use B."
     assert "deprecated" not in kind["B"]
-
-
-@pytest.mark.parametrize(("doc", "note"), [
-    ("f()\n\n    [DEPRECATED] Use g.\n\n    More.", "[DEPRECATED] Use g."),
-    ("See :class:`A` . Deprecated in TensorRT 10.0.\n    :arg x: y", "Deprecated in TensorRT 10.0."),
-    ("This overrides the deprecated max_workspace_size.", ""),
-    ("Use the interface ([DEPRECATED] Deprecated in TensorRT 10.8).", ""),
-])  # fmt: skip
-def test_a_note_is_about_the_name_itself(doc: str, note: str) -> None:
-    assert find_note(doc) == note
 
 
 def test_the_supervisor_leaves_a_surface_where_asked_to(python: Path, driver: Path, tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from trtprobe.backends.base import PRECISIONS
 RELEASES = ("8.5.3.1", "8.6.1", "9.2.0.post12.dev5", "10.0.1", "10.7.0", "11.1.0")
 
 
+ATTENTION = [{"type": "MATRIX_MULTIPLY", "output": "s"}, {"type": "SOFTMAX", "output": "p"}]
+
+
 class NoCuda:
     """A driver that is there; nothing is run over it."""
 
@@ -61,8 +64,12 @@ def test_precision_and_level_are_each_release_s_own(open_release: Open, release:
     flags = {"tf32": {"TF32"}, "fp32": set[str](), "fp16-flag": {"TF32", "FP16"}}
     if release == "11.1.0":
         del flags["fp16-flag"]
-        with pytest.raises(ends.Unsupported, match="no FP16 flag"):
-            open_release(release).build(model(tmp_path), precision="fp16-flag")
+        gone: dict[str, dict[str, Any]] = {
+            "no FP16 flag": {"precision": "fp16-flag"}, "precision constraints": {"keep_fp32": ("Softmax",)},
+        }  # fmt: skip
+        for why, asked in gone.items():
+            with pytest.raises(ends.Unsupported, match=why):
+                open_release(release).build(model(tmp_path, layers=ATTENTION), **asked)
     for precision, wanted in flags.items():
         assert built(open_release(release), tmp_path, precision) & {"TF32", "FP16"} == wanted
     typed = {"FP16"} if release.startswith("8") else {"strong"}
@@ -79,11 +86,6 @@ def test_precision_and_level_are_each_release_s_own(open_release: Open, release:
         assert "level=3" in built(open_release(release), tmp_path, "tf32"), "the default is left alone"
 
 
-ATTENTION = [
-    {"type": "MATRIX_MULTIPLY", "output": "s"}, {"type": "SOFTMAX", "output": "p"},
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("release", RELEASES[:-1])
 def test_softmax_is_kept_in_float32_under_the_flag(open_release: Open, release: str, tmp_path: Path) -> None:
     backend = open_release(release)
@@ -94,11 +96,6 @@ def test_softmax_is_kept_in_float32_under_the_flag(open_release: Open, release: 
     backend.build(model(tmp_path, layers=ATTENTION), precision="fp16-flag")
     assert "FLOAT" not in backend.facts["layers"][0]
     assert "OBEY" not in backend.facts["layers"][0]
-
-
-def test_there_are_no_precision_constraints_in_11(open_release: Open, tmp_path: Path) -> None:
-    with pytest.raises(ends.Unsupported, match="precision constraints"):
-        open_release("11.1.0").build(model(tmp_path, layers=ATTENTION), keep_fp32=("Softmax",))
 
 
 @pytest.mark.parametrize(

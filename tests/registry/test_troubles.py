@@ -1,4 +1,4 @@
-"""What goes wrong on the way to a registry: cut, put off, sent on, damaged, and answers of no registry."""
+"""What a name stands for at a registry, and what goes wrong on the way to one or with its answers."""
 
 from __future__ import annotations
 

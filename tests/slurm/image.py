@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from tests.models.images import CURRENT, SITE, make_image
-from tests.probe.compiled import HERE, make_driver
+from tests.probe.jobs import HERE, make_driver
 
 IMAGE = "trtmatrix/test-tensorrt:latest"
 STANDINS = HERE / "standins"
