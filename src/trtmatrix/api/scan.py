@@ -210,6 +210,8 @@ def _read(file: Path, found: CodeFiles) -> bool:
     """Read a file if it can matter, or tell why not; False where it is of no kind that is scanned."""
     name = file.as_posix()
     try:
+        if file.exists() and not file.is_file():  # nobody may ever write to a pipe
+            return False
         with file.open("rb") as opened:
             beginning = b"" if file.suffix else opened.read(99)
             if not kind_of_file(name, str(beginning, "latin1")):

@@ -143,8 +143,9 @@ def test_links_large_and_unreadable_files_are_told(tmp_path: Path) -> None:
     assert found.texts == {f"{tmp_path}/bom.py": TRT, f"{tmp_path}/latin.py": f"{TRT}# caf\ufffd\n"}
     assert [name for name, _ in found.unread] == [f"{tmp_path}/large.py"]
     (tmp_path / "a.txt").write_text("x")
-    (_, first), (_, second) = read_code([tmp_path / "a.txt", tmp_path / "missing"]).unread
-    assert ["no kind" in first, "No such file" in second] == [True, True]
+    told = [why for _, why in read_code([tmp_path / n for n in ("a.txt", "pipe.py", "missing")]).unread]
+    assert ["no kind" in why for why in told] == [True, True, False]
+    assert "No such file" in told[2]
 
 
 @given(
