@@ -235,11 +235,8 @@ def _news(
         yield News(rank=0, word="CHECK", text=text)
     if not_run and not any(grid.measured for grid in grids):
         marked = any(mark.reported for grid in grids for mark in grid.marks)
-        text = (
-            "all " * (not not_run.startswith("1 "))
-            + not_run
-            + ("; marks with r are others' reports" if marked else "")
-        )
+        every = "" if not_run.startswith("1 ") else "all "
+        text = every + not_run + ("; marks with r are others' reports" if marked else "")
         yield News(rank=0, word="NOT RUN", text=text)
     for grid in grids:
         for repro, marks in grid.rows:
