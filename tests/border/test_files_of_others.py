@@ -114,7 +114,6 @@ def test_a_folder_with_digests_and_links_is_refused(target: str, place: Place, t
 
 
 def boasting(path: Path, size: int = 1 << 50) -> None:
-    """An archive whose member says that it has so many bytes unpacked."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("output.npy", header("'<f8'", f"({size // 8},)"))
         archive.writestr("x.npy", header("'<f8'", f"({size // 8},)"))

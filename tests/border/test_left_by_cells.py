@@ -58,7 +58,6 @@ def named(name: str) -> Attack:
 
 
 def header(descr: str, shape: str, data: bytes = b"\0" * 64) -> bytes:
-    """A ``.npy`` by its header."""
     said = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
     return b"\x93NUMPY\x01\x00" + len(said).to_bytes(2, "little") + said.encode() + data
 
@@ -201,7 +200,6 @@ class Here:
         self.intake.take()
 
     def left(self) -> set[str]:
-        """What the host has written, by path below ``out``; all else is as it was."""
         files = {path for path in self.folder.rglob("*") if path.is_file()} - self.before
         return {os.path.relpath(path, self.folder / "out") for path in files}
 

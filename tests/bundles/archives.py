@@ -14,7 +14,6 @@ Change = Callable[[bytes], bytes]
 
 
 def read_files(archive: Path) -> dict[str, bytes]:
-    """Return an archive's files by their names inside its one folder."""
     with tarfile.open(archive) as packed:
         return {
             member.name.partition("/")[2]: stream.read()

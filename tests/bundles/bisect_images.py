@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from tests.models.images import (
-    BASE,
-    DEFECT,
-    DEFECTIVE,
-    OLDER,
-    make_defective,
-    make_image,
-    make_older,
-    make_spoilt,
-)  # fmt: skip
+from tests.models import images
 
 RIGHT, AGAIN = "trtmatrix/test-right:latest", "trtmatrix/test-fixed:latest"
 BROKEN, FLAKY = "trtmatrix/test-broken:latest", "trtmatrix/test-flaky:latest"
 
-ROW = (OLDER, RIGHT, BROKEN, DEFECTIVE, FLAKY, AGAIN)  # right, right, cannot say, wrong, flaky, right again
+ROW = (
+    images.OLDER,
+    RIGHT,
+    BROKEN,
+    images.DEFECTIVE,
+    FLAKY,
+    AGAIN,
+)  # right, right, cannot say, wrong, flaky, right again
 ABORTS = """
 
 def InferenceSession(*args, **kwargs):
@@ -27,7 +25,7 @@ def InferenceSession(*args, **kwargs):
 
 EVERY_OTHER = f"""
 _Right = InferenceSession
-{DEFECT}
+{images.DEFECT}
 _Wrong, _sessions = InferenceSession, []
 
 
@@ -38,23 +36,22 @@ def InferenceSession(*args, **kwargs):
 
 
 def make_row() -> tuple[str, ...]:
-    make_older()
-    make_defective()
-    make_spoilt(RIGHT, "# an older one that is right\n")
-    make_spoilt(BROKEN, ABORTS)
-    make_spoilt(FLAKY, EVERY_OTHER)
-    make_spoilt(AGAIN, "# a newer one that is right\n")
+    images.make_older()
+    images.make_defective()
+    images.make_spoilt(RIGHT, "# an older one that is right\n")
+    images.make_spoilt(BROKEN, ABORTS)
+    images.make_spoilt(FLAKY, EVERY_OTHER)
+    images.make_spoilt(AGAIN, "# a newer one that is right\n")
     return ROW
 
 
 def make_sleeper() -> str:
-    """Return an image whose ONNX Runtime takes ten minutes to begin."""
     code = "\n\ndef InferenceSession(*args, **kwargs):\n    import time\n\n    time.sleep(600)\n"
-    return make_spoilt("trtmatrix/test-sleeper:latest", code)
+    return images.make_spoilt("trtmatrix/test-sleeper:latest", code)
 
 
 def make_empty() -> str:
     text = "FROM scratch\nCOPY nothing /\n"
-    return make_image(
-        "trtmatrix/test-empty:latest", BASE, text, lambda folder: (folder / "nothing").touch(), ""
+    return images.make_image(
+        "trtmatrix/test-empty:latest", images.BASE, text, lambda folder: (folder / "nothing").touch(), ""
     )

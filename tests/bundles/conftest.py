@@ -87,7 +87,6 @@ class Made:
         return self.call("make", name, *self.project.files, f"--to={target}", *words)
 
     def verify(self, archive: Path, *words: str) -> Done:
-        """Call ``bundle verify`` as somebody who has nothing but the archive."""
         return self.call("verify", str(archive), "--json", *words)
 
     def call(self, *words: str, **variables: str) -> Done:
@@ -110,7 +109,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def refused(made: Made, archive: Path, *words: str) -> dict[str, Any]:
-    """Verify an archive that must not be verified; returns the outcome."""
     done = made.verify(archive, *words)
     assert done.code == 1, done.told + done.printed
     assert not done.data["verified"]

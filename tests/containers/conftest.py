@@ -49,7 +49,6 @@ class Project:
         return command("run", self.folder, HERE / "repros", *places, *LIMITS, *words)
 
     def start(self, *words: str, prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """Start a run in a session of its own; what it tells goes to files."""
         with (self.folder / "told").open("w") as told, (self.folder / "printed").open("w") as printed:
             return subprocess.Popen(
                 [*prefix, *self.command(*words, "--json", "--full")], stdout=printed, stderr=told,
@@ -101,7 +100,6 @@ def identity(record: dict[str, Any]) -> str:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a run that is still there, and remove its containers."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -128,7 +126,6 @@ def project(tmp_path: Path) -> Project:
 
 @pytest.fixture
 def started(project: Project) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start runs that the test stops; what it leaves is removed."""
     running: list[subprocess.Popen[str]] = []
 
     def start(*words: str, of: Project = project) -> subprocess.Popen[str]:

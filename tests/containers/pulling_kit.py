@@ -48,7 +48,6 @@ class Bench:
         return self.name(tag, repository), pushed
 
     def push_under(self, *tags: str) -> list[str]:
-        """Push one image of random bytes under several tags; returns its names."""
         image = Image(platform=own_platform(), layers=({"layer": os.urandom(4096)},))
         for tag in tags:
             push_image(self.serving.host, "small/image", tag, image)
@@ -88,7 +87,6 @@ def want(name: str, *, locked: bool = False) -> Launch:
 
 @contextlib.contextmanager
 def open_bench(serving: Serving) -> Iterator[Bench]:
-    """Open the engine over a registry; what was pulled from it goes again."""
     with tempfile.TemporaryDirectory() as cache:
         bench = Bench(serving=serving, client=open_client(60), cache=Path(cache))
         try:

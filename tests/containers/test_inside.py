@@ -37,7 +37,6 @@ ENTRYPOINT ["/opt/nvidia/nvidia_entrypoint.sh"]
 
 @pytest.fixture(scope="module")
 def ngc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Build that image; it goes again, whatever becomes of the cell."""
     context = tmp_path_factory.mktemp("context")
     (context / "fails").write_text("#!/bin/sh\necho '== NVIDIA: this is a banner =='\nexit 1\n")
     (context / "fails").chmod(0o755)

@@ -15,7 +15,7 @@ from bench.throttle import Throttle
 from tests.containers.engines import COMMAND, KEEPS_LAYERS, WAITS_ITSELF
 from tests.containers.pulling_kit import Bench, open_bench, want
 from tests.registry.fronts import Asked, Front, Reply
-from tests.registry.registries import basic_auth, blob_file, make_htpasswd, serve_registry
+from tests.registry.registries import basic_auth, blob_file, serve_registry
 from tests.waiting import wait_until
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.launchers.images import Images
@@ -95,9 +95,7 @@ def test_a_tag_that_is_not_there_is_told_with_the_command_to_try(bench: Bench) -
 
 def test_who_is_not_logged_in_is_told_to(bench: Bench, tmp_path: Path) -> None:
     bench.push("secret")
-    with serve_registry(
-        bench.serving.storage.parent, auth=basic_auth(make_htpasswd(tmp_path / "users"))
-    ) as closed:
+    with serve_registry(bench.serving.storage.parent, auth=basic_auth(tmp_path / "users")) as closed:
         told = fails(bench, want(bench.name("secret", host=closed.host)))
     assert f"log in: docker login {closed.host}" in told
     assert bench.told == []

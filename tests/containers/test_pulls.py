@@ -33,7 +33,6 @@ MADE = "trtmatrix/test-made:1"
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Registry]:
-    """Serve two images of different content; fails where there is no docker-registry."""
     with open_registry() as opened:
         for tag in ("one", "two"):
             opened.push_with_ballast(tag, BALLAST)
@@ -42,7 +41,6 @@ def registry() -> Iterator[Registry]:
 
 @pytest.fixture
 def line(registry: Registry) -> Iterator[Throttle]:
-    """Open a slow line to the registry; images that came over it go again."""
     with Throttle(registry.port, RATE) as throttle:
         yield throttle
         forget(registry.client, *(registry.name(tag, throttle.port) for tag in ("one", "two")))
@@ -99,7 +97,6 @@ def made() -> Iterator[str]:
 
 
 def write_builder(project: Project, code: str) -> None:
-    """Put a stand-in for docker/wheels/build beside matrix.yaml."""
     script = project.folder / "docker" / "wheels" / "build"
     script.parent.mkdir(parents=True)
     script.write_text(f"import subprocess, sys\nprint(sys.argv[1:])\n{code}\n")

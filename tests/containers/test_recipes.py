@@ -128,7 +128,6 @@ def images(name: str) -> list[str]:
 
 
 def run_in(image: str, code: str) -> str:
-    """Run Python in an image as a user that it does not know, with nothing to write to and no network."""
     words = ["--rm", "--network=none", "--read-only", "--cap-drop=ALL", "--user=12345:12345"]
     return docker("run", *words, "--entrypoint=python3", image, "-c", code)
 
@@ -158,7 +157,6 @@ def recipes(tmp_path: Path) -> Recipes:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipes, subprocess.CompletedProcess[str]]:
-    """Build the version that can be built, from the index that its matrix.yaml names."""
     recipes = Recipes(tmp_path_factory.mktemp("built"))
     return recipes, recipes.build("9.2.0")
 

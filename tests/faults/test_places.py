@@ -15,7 +15,6 @@ RUN = f"{TRTMATRIX} run --trt onnxruntime --repro cumsum-axes"
 
 
 def shell(script: str, folder: Path, *prefix: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell in the project; ``$F`` is a folder to write to."""
     command = [*prefix, "/bin/sh", "-c", f"export F={folder} TRTMATRIX_CACHE={folder}/cache; {script}"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

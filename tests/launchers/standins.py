@@ -111,7 +111,6 @@ nvmlDeviceGetPowerManagementLimit = lambda index: 72000
 
 
 def make_standins(folder: Path) -> None:
-    """Write the commands into ``folder/bin``, and what stands for NVML into ``folder/nvml``."""
     (folder / "bin").mkdir()
     common = COMMON.format(python=sys.executable, image=IMAGE)
     for name, text in (("apptainer", APPTAINER), ("srun", SRUN), ("enroot", ENROOT)):

@@ -16,7 +16,6 @@ RTX = "tensorrt-rtx-1.7"
 
 
 def make_project(folder: Path, current: str = images.CURRENT) -> Project:
-    """Make a project of three versions; ``current``: the image of the newer ONNX Runtime."""
     columns = (
         (RTX, images.CURRENT, "1.7.1.116"), (OLDER, images.OLDER, images.OLDER_VERSION),
         (CURRENT, current, images.CURRENT_VERSION),

@@ -47,7 +47,6 @@ InferenceSession = _LosesScale
 
 
 def make_older() -> str:
-    """Return the image with an older ONNX Runtime, made now if it is not there."""
     text = f"FROM {BASE}\nCOPY site/ {SITE}/\n"
     return make_image(OLDER, BASE, text, lambda folder: _unpack(folder / "site"), "".join(WHEELS))
 

@@ -102,7 +102,6 @@ def published() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with matrix.yaml and a cache whose environment is made once."""
     folder = tmp_path_factory.mktemp("published")
     wheels = [f"onnxruntime=={images.OLDER_VERSION}", "numpy"]
     columns = (

@@ -23,7 +23,6 @@ NOX = [sys.executable, "-m", "nox", "-f", str(ROOT / "noxfile.py")]
 
 @pytest.fixture(scope="module", autouse=True)
 def _environments() -> None:
-    """Make the sessions' environments once; the tests then install nothing."""
     for session in ("matrix", "table", "image"):
         subprocess.run([*NOX, "--install-only", "-s", session], check=True, capture_output=True)
 

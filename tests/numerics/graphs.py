@@ -36,12 +36,10 @@ def contained(y: Array, reference: Array, wrong: Array) -> float:
 
 
 def members(params: Mapping[str, Any]) -> Iterator[Arithmetic]:
-    """The arithmetics in which an engine of a case may compute."""
     for precision in ALLOWED[params["precision"]]:
         yield from ENSEMBLE[precision].values()
 
 
 def floor_of(repro: Any, params: Mapping[str, Any], *, small: bool = False) -> float:
-    """The error of the worst right arithmetic in the output y."""
     reference = repro.emulate(params, FLOAT64, small=small)["y"]
     return max(relative(repro.emulate(params, a, small=small)["y"], reference) for a in members(params))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,15 +12,7 @@ import pytest
 from projects import ROOT
 
 from tests.numerics.graphs import floor_of, relative
-from trtmatrix.authoring.arithmetic import (
-    FLOAT64,
-    FP16,
-    FP16_BLOCKS,
-    TF32,
-    Arithmetic,
-    round_fp16,
-    round_tf32,
-)
+from trtmatrix.authoring.arithmetic import FLOAT64, FP16, FP16_BLOCKS, TF32, round_tf32
 from trtmatrix.authoring.attention import addend, compute
 from trtprobe.cell import load_repro
 
@@ -39,8 +32,7 @@ def test_blocks_of_fp16_round_after_each_block() -> None:
     ones = np.ones((1, 4096), dtype=np.float32)
     assert FP16.matmul(ones, ones.T).item() == 4096
     # 2048 + 1 is 2048 in float16: with blocks of one the sum stops there.
-    single = Arithmetic(working=np.float32, terms=1, accumulated=round_fp16)
-    assert single.matmul(ones, ones.T).item() == 2048
+    assert replace(FP16_BLOCKS, terms=1).matmul(ones, ones.T).item() == 2048
     assert FP16_BLOCKS.matmul(ones, ones.T).item() == 4096
 
 

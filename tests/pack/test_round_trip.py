@@ -44,7 +44,6 @@ def pack(untagged: Untagged, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def script(pack: Path) -> list[str]:
-    """The pack's script; the suite's Python is this test's own."""
     return ["sh", str(pack / "unpack"), f"--python={Path(sys.executable).resolve()}"]
 
 

@@ -176,7 +176,6 @@ class Job:
         }  # fmt: skip
 
     def start(self, python: Path, driver: Path, **environment: str) -> Probe:
-        """Start the supervisor with the stand-ins where it will find them."""
         command = [str(python), str(PROBE), "supervise", f"--job={self.folder / 'job'}"]
         command += [f"--cases={self.folder / 'cases'}", f"--repros={REPROS}", f"--out={self.work}"]
         with (self.folder / "log").open("wb") as log:
@@ -214,14 +213,12 @@ class Job:
         return (self.folder / "log").read_text(errors="replace")
 
     def wait_for(self, name: str, seconds: float = 20) -> str:
-        """Wait until a cell has left a file with a text in the job's folder, and return the text."""
         path = self.folder / name
         wait_until(lambda: path.exists() and path.read_text(), seconds, name, self.log)
         return path.read_text()
 
 
 def stand_in(driver: Path) -> dict[str, str]:
-    """Return the environment in which TensorRT and the CUDA driver are stand-ins."""
     return {
         "PYTHONPATH": str(STANDINS), "LD_LIBRARY_PATH": str(driver), "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "",

@@ -16,7 +16,6 @@ CACHE = "TRTMATRIX_TEST_CACHE"
 
 
 def cache_folder() -> Path:
-    """Return where environments and downloads are kept between runs."""
     default = Path(tempfile.gettempdir()) / f"trtmatrix-tests-{os.getuid()}"
     folder = Path(os.environ.get(CACHE, default)).resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +51,6 @@ def _version_of(python: Path) -> str:
 
 
 def environment_of(version: str) -> Path:
-    """Return the interpreter of an environment with the newest NumPy that this Python can have."""
     return environment(version, ("numpy",))
 
 

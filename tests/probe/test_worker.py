@@ -42,7 +42,6 @@ def run(
 
 
 def workers(job: Job) -> list[tuple[int, int]]:
-    """Return each cell's process and how many it had served before."""
     words = [job.record(cell)["worker"] for cell in job.cells]
     return [(word["number"], word["position"]) for word in words]
 

@@ -22,7 +22,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
 
 @pytest.fixture(autouse=True)
 def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep this host's logins, certificates and proxies out."""
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path / "docker"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in (*PROXIES, *map(str.upper, PROXIES), "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):

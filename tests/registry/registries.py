@@ -76,7 +76,6 @@ class Pushed:
 
 
 def push_image(host: str, repository: str, tag: str, *images: Image, oci: bool = True) -> Pushed:
-    """Push an image over plain HTTP; several, or none, become an index with an attestation beside them."""
     pushed = [_push_one(host, repository, image, oci=oci) for image in images]
     if len(pushed) == 1:
         manifest, kind = pushed[0][0], TYPES[oci][0]
@@ -165,14 +164,11 @@ def make_certificate(folder: Path, *names: str) -> tuple[Path, Path]:
     return certificate, key
 
 
-def make_htpasswd(file: Path, user: str = USER, password: str = PASSWORD) -> Path:
-    command = ["htpasswd", "-Bbn", "-C", "4", user, password]
+def basic_auth(file: Path) -> dict[str, Any]:
+    """Write who may use a registry, and return docker-registry's setting for that."""
+    command = ["htpasswd", "-Bbn", "-C", "4", USER, PASSWORD]
     file.write_bytes(subprocess.run(command, check=True, capture_output=True).stdout)
-    return file
-
-
-def basic_auth(htpasswd: Path) -> dict[str, Any]:
-    return {"htpasswd": {"realm": "a registry", "path": str(htpasswd)}}
+    return {"htpasswd": {"realm": "a registry", "path": str(file)}}
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:

@@ -22,7 +22,6 @@ from tests.registry.registries import (
     Pushed,
     basic_auth,
     make_certificate,
-    make_htpasswd,
     push_image,
     serve_registry,
 )
@@ -49,7 +48,6 @@ def write_config(content: object) -> None:
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pushed]:
-    """Push an image into a folder that registries with logins are then served over."""
     folder = tmp_path_factory.mktemp("kept")
     with serve_registry(folder) as serving:
         return folder, push_image(serving.host, IMAGE, "1", Image(), Image(platform="linux/arm64"))
@@ -62,7 +60,7 @@ def secured(
     """Serve it with TLS and Basic; the certificate is for a name that only the proxy knows."""
     folder = tmp_path_factory.mktemp("secured")
     pair = make_certificate(folder, "registry.test")
-    auth = basic_auth(make_htpasswd(folder / "htpasswd"))
+    auth = basic_auth(folder / "htpasswd")
     with serve_registry(kept[0], tls=pair, auth=auth) as serving:
         yield serving, pair[0]
 
@@ -225,7 +223,7 @@ def test_a_damaged_configuration_is_no_login(secured: tuple[Serving, Path], cont
 
 
 def test_a_login_goes_to_no_other_host(kept: tuple[Path, Pushed], tmp_path: Path) -> None:
-    auth = basic_auth(make_htpasswd(tmp_path / "htpasswd"))
+    auth = basic_auth(tmp_path / "htpasswd")
     with (
         serve_registry(kept[0], auth=auth) as serving,
         Front(serving.port) as front,

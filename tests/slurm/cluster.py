@@ -186,7 +186,6 @@ class Cluster:
             )  # fmt: skip
 
     def start_node(self, name: str) -> None:
-        """Start a node's slurmd as the first process of a namespace."""
         alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self._start(name, [*alone, "slurmd", "-D", "-f", str(self.conf), "-N", name])
 
@@ -210,7 +209,6 @@ class Cluster:
         process.wait()
 
     def wait_for_node(self, name: str, state: str) -> None:
-        """Wait until the controller says a state of a node, such as ``idle`` or ``down*``."""
         words = ("sinfo", "--noheader", f"--nodes={name}", "--format=%T")
         is_so = lambda: self.ask(*words, fail=False).startswith(state)  # noqa: E731
         wait_until(is_so, SECONDS, f"{name} to be {state}", self.explain)
@@ -249,7 +247,6 @@ class Cluster:
         return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-600:]}" for log in logs)
 
     def stop(self) -> None:
-        """Cancel all jobs and end the daemons; nothing is left."""
         if "slurmctld" in self.running:
             with contextlib.suppress(subprocess.TimeoutExpired, AssertionError):
                 self.ask("scancel", "--user=root", fail=False)

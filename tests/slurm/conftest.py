@@ -16,7 +16,6 @@ EPILOG = Path(__file__).resolve().parents[2] / "docker" / "slurm" / "epilog"
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Start the cluster, with our epilog; nothing of it is left at the end."""
     assert not lacking(), lacking()
     make_standin()
     with start_cluster(epilog=EPILOG) as started:
@@ -26,7 +25,6 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def project(tmp_path: Path, cluster: Cluster) -> Iterator[Project]:
-    """Return a project of one person; what a test that failed has left is taken away."""
     made = Project(tmp_path / "project", cluster)
     yield made
     made.end()

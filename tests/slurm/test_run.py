@@ -26,7 +26,6 @@ def project(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Proje
 
 @pytest.fixture(scope="module")
 def done(project: Project) -> Done:
-    """Run all ways in which a cell can end, on both models, in two tasks each."""
     done = project.run(*SELECTION)
     assert done.code == 0, done.told  # crashes and hangs are data, and no surprise
     return done

@@ -70,7 +70,6 @@ def test_draws_equal_torchs_bit_for_bit(seed: int, embed: int) -> None:
 
 
 def relus() -> dict[str, tuple[Any, dict[str, Any]]]:
-    """One case of each distinct graph of the two repros about streams."""
     found = {"streams": (STREAMS, next(iter(STREAMS.cases()))["params"])}
     for case in STREAMS_TORCH.cases():
         params = case["params"]

@@ -34,7 +34,6 @@ def processes(records: list[dict[str, Any]]) -> int:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
-    """Return the runs in the shared process, and in a process for each cell."""
     subprocess.run([str(ROOT / "docker" / "test" / "build")], check=True)
     folder = tmp_path_factory.mktemp("project")
     return run(folder, "worker"), run(folder, "process")

@@ -167,7 +167,6 @@ def do_builds(params: Dict[str, Any], files: Any, trt: Any) -> Any:
 
 
 def do_trials(params: Dict[str, Any], files: Any, trt: Any) -> Any:
-    """Count in each process, and leave its number."""
     pids = Path(params["marks"], params["pids"])
     with pids.open("a") as stream:
         stream.write(f"{os.getpid()} ")
