@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import signal
@@ -107,24 +108,33 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def interruptible() -> Iterator[None]:
     """Have signals raise :class:`KeyboardInterrupt` in the main thread, and again where that was swallowed.
 
-    A hang-up that is ignored (nohup) stays so. Python raises at whatever line it is: in a callback of a fork,
-    of a weak reference, or in a finalizer that goes nowhere but to ``sys.unraisablehook``
-    (https://docs.python.org/3/library/signal.html, "Note on Signal Handlers and Exceptions").
+    Ctrl-C or a hang-up that is ignored (nohup) stays so. Python raises at whatever line it is: in a callback
+    of a fork, of a weak reference, or in a finalizer that goes nowhere but to ``sys.unraisablehook``
+    (https://docs.python.org/3/library/signal.html, "Note on Signal Handlers and Exceptions"). One that comes
+    right after another is not heard: it would cut short what the first has begun to end.
     """
-    signal.signal(signal.SIGTERM, _interrupt)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _interrupt)
-    before = sys.unraisablehook
+    before, heard = sys.unraisablehook, -math.inf
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        nonlocal heard
+        if time.monotonic() - heard > SAME_SECONDS:
+            heard = time.monotonic()
+            raise HungUp if number == signal.SIGHUP else KeyboardInterrupt
 
     def again(unraisable: sys.UnraisableHookArgs) -> None:
+        nonlocal heard
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             before(unraisable)
             return
+        heard = -math.inf
         number = signal.SIGHUP if issubclass(unraisable.exc_type, HungUp) else signal.SIGTERM
         timer = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
         timer.daemon = True
         timer.start()
 
+    for number in SIGNALS:
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
     sys.unraisablehook = again
     try:
         yield
@@ -170,8 +180,3 @@ def ending(hurry: threading.Event) -> Iterator[Callable[[], None]]:
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         raise
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    del frame
-    raise HungUp if number == signal.SIGHUP else KeyboardInterrupt

@@ -54,6 +54,18 @@ def test_an_interruption_that_was_swallowed_comes_again(name: str, raised: str) 
     assert (done.stdout.strip(), done.stderr) == (raised, "")
 
 
+def test_a_second_signal_at_once_does_not_cut_short_what_the_first_ends() -> None:
+    lines = (
+        "import signal", "from trtmatrix.common.errors import interruptible", "with interruptible():",
+        " try:", "  signal.raise_signal(signal.SIGTERM)", " except KeyboardInterrupt:",
+        "  signal.raise_signal(signal.SIGINT)", "  print('ended whole')",
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("ended whole\n", "")
+
+
 def is_gone(process: int) -> bool:
     for _ in range(500):
         try:
