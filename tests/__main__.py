@@ -5,8 +5,6 @@ allows. ``--require-all``: all of them, and one that cannot run is a failure, as
 named at the end with the reason. Names after the options select suites; ``--list`` shows them.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Projects over which the real command line is called as users call it, and how that ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

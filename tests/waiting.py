@@ -1,7 +1,5 @@
 """Waiting until something holds that a daemon, a job or another process is to bring about."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

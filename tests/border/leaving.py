@@ -1,7 +1,5 @@
 """Cells beside each other: one passes, one is wrong, and what the third leaves is a test's."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

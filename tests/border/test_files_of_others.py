@@ -1,7 +1,5 @@
 """Results, merge folders, packs, models and samples of others: one clear line each, and the rest is read."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What a cell leaves or hands to the host costs that cell alone: beside it one passes and one fails."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator

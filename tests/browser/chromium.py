@@ -1,7 +1,5 @@
 """The Chromium of the host, driven by Playwright: no browser is downloaded."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Pages on disk, opened in Chromium; what they log or ask for is kept, and must be nothing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """``python -m tests.browser.screenshots``: makes the screenshots in docs again, of real records."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """The filter of the matrix: by mouse, by keyboard, from the address; what it shows, counts and says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Every page: nothing leaves it, nothing is cut, all can be reached and read, by anybody."""
 
-from __future__ import annotations
-
 import io
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Takes archives apart and puts them together again, changed."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tarfile

@@ -1,7 +1,5 @@
 """Six small images in the order in which a failure comes and goes; one cannot run it, one is flaky."""
 
-from __future__ import annotations
-
 from tests.models import images
 
 RIGHT, AGAIN = "trtmatrix/test-right:latest", "trtmatrix/test-fixed:latest"

@@ -3,8 +3,6 @@
 No other test names these versions: the containers that were started of them are known by that.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A model of three layers, of which the second is an attention whose scale an image with a defect loses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """bisect over six real images, one of which cannot run and one is flaky, by the real command line."""
 
-from __future__ import annotations
-
 import contextlib
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """The script of an archive says what the judge says, for every kind of graph of the suite."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

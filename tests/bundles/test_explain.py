@@ -1,7 +1,5 @@
 """``upgrade --explain`` by the real command line, in real containers, whose starts are counted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

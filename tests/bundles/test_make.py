@@ -1,7 +1,5 @@
 """``bundle make`` and ``verify`` by the real command line: what is in an archive, and what is refused."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """``minimise`` by the real command line, in real containers, with an image that loses attention's scale."""
 
-from __future__ import annotations
-
 import json
 import signal
 from dataclasses import replace

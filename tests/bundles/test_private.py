@@ -1,7 +1,5 @@
 """Nothing private of host, environment, logs or graphs is in an archive, which still shows the failure."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ TRTMATRIX_TEST_CDI_ENGINE is the engine's address, TRTMATRIX_TEST_CDI_SPECS the 
 specifications (.ci/run starts such an engine). The stand-in GPU is /dev/zero under another name.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A project in a folder of its own, and the real command line over it. Without an engine all tests fail."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

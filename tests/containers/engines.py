@@ -1,7 +1,5 @@
 """Where engines differ, as far as the tests here must know; DOCKER_HOST chooses the one that they all use."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """Small images at a real registry, and what makes a real engine pull them: without Python inside."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

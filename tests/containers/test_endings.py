@@ -1,7 +1,5 @@
 """However a cell ends: it gets its record, and the next cell finds nothing left of it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 The last is in an image with the traits of NVIDIA's own too, which are made for root and a shell.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

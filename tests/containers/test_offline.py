@@ -3,8 +3,6 @@
 A process of ours, of pip's or of uv's that opened another would be seen, whatever it is written in.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What can happen to a pull, by a real engine from a real registry; which images stay after their cells."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Images that a run gets first, pulled or built, and what preflight leaves out of it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Images from wheels, built for real: from small stand-ins for NVIDIA's wheels, on a base like NVIDIA's."""
 
-from __future__ import annotations
-
 import io
 import json
 import shutil

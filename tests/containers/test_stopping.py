@@ -1,7 +1,5 @@
 """Whatever stops a run: no container stays, every record is whole, and the next run goes on."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The image of the real containers."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """How the files of cells are disturbed, and when."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

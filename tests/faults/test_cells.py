@@ -4,8 +4,6 @@ All cells run in real containers, three times: undisturbed; after and while thei
 disturbed; and after some of their records are: the command that finds damaged ones sets them aside and ends.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

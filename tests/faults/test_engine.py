@@ -3,8 +3,6 @@
 Containers and engine are real. Between client and engine stands a socket that can be cut or fall silent.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

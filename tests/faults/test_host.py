@@ -1,7 +1,5 @@
 """Trouble of this host ends a command with a clear line and code 3; a changed cache is not believed."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Outputs, a cache or results that cannot be written: what is said, the exit code, nothing left behind."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

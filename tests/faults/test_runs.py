@@ -3,8 +3,6 @@
 Containers and engine are real.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Each attack costs its own cell alone: of the next one, right is measured as right and wrong as wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import stat
 import subprocess

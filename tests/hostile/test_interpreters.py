@@ -1,7 +1,5 @@
 """Attacks on the host's disk where no container has a file system of its own: the host ends them."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """``bundle verify`` of archives that attack: nothing runs on the host, and nothing is left."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A project with two versions, and the stand-ins first in PATH. No engine of Docker's answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

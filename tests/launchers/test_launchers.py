@@ -1,7 +1,5 @@
 """Cells through Apptainer and pyxis by the command line; the runtimes are stand-ins (standins.py)."""
 
-from __future__ import annotations
-
 import io
 import signal
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The exported models, the images, and a project of them; without torch or an engine all fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path

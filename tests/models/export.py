@@ -4,8 +4,6 @@ Each gets a folder: ``model.onnx`` and ``inputs/*.npz``, a file a sample. Opset 
 TensorRT 8.5 on take (LayerNormalization is opset 17's, and 8.5 has no importer for it).
 """
 
-from __future__ import annotations
-
 import argparse
 import warnings
 from collections.abc import Callable, Mapping, Sequence

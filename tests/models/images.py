@@ -3,8 +3,6 @@
 They are made from the test image's own base, so `docker/test/build` comes first.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Four exported models and what goes wrong with such, from one real release to another in containers."""
 
-from __future__ import annotations
-
 import runpy
 import subprocess
 import sys

@@ -5,8 +5,6 @@ no container is needed. All models are cells of one run. What is newer than the 
 opset lowered, unless the word is about that.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

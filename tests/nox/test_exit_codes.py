@@ -1,7 +1,5 @@
 """Every exit code comes through nox as it is, and the sessions are what the README says."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

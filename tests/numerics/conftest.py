@@ -1,7 +1,5 @@
 """What the repros of a module of tests remember goes after them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

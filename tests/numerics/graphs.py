@@ -1,7 +1,5 @@
 """Graphs run as they are written, and how far outputs lie from a reference and along a defect."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """deformable-plugin: the reference means what it says, graphs compute it, defects are told from noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path

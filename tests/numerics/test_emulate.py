@@ -1,7 +1,5 @@
 """What every repro's emulate() promises; graphs of controls are right or off by exactly their defect."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

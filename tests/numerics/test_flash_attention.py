@@ -1,7 +1,5 @@
 """Core attention: graphs and reference agree, noise is told from defects, the speedup is a fair race."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

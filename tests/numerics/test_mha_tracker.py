@@ -1,7 +1,5 @@
 """The tracker's module: graphs, noise, defects and controls, and the rows that move buffers about."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

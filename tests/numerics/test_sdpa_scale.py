@@ -1,7 +1,5 @@
 """sdpa-scale: the figure of the report from emulated arithmetic, its run over a stand-in for the product."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

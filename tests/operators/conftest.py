@@ -1,7 +1,5 @@
 """A project whose ONNX Runtime is an image in which some models crash, hang or come out wrong."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

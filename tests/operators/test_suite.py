@@ -1,7 +1,5 @@
 """ONNX's tests through real containers: ONNX Runtime, TensorRT-RTX, and models that crash or hang."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A host without a network: a second engine with storage of its own, in a network namespace without one."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

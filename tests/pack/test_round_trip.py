@@ -1,7 +1,5 @@
 """From a host with a network to one without: packed here, unpacked there by a bare Python, and run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

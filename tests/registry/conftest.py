@@ -1,7 +1,5 @@
 """A registry without a login, an empty configuration of Docker's, and no proxy but the test's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Registries on loopback and images to put into them, made by hand: no engine is needed."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

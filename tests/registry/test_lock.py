@@ -1,7 +1,5 @@
 """``lock`` by the command line against a real registry: what is written, what moved, what cannot be asked."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

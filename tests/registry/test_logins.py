@@ -1,7 +1,5 @@
 """Logins and tokens: Docker's own configuration, Basic over TLS, a token service, and who is told nothing."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

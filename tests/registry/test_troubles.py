@@ -1,7 +1,5 @@
 """What a name stands for at a registry, and what goes wrong on the way to one or with its answers."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

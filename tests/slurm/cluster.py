@@ -5,8 +5,6 @@ of a node that loses its power. All of them are our children, end with us even w
 below one folder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -1,7 +1,5 @@
 """One real cluster for all tests of Slurm, and a project of its own for each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The GPUs are fake, which is said here: a character device that swallows what is 
 stand-in for NVML that answers for them (nvml.c). All else of the cluster is real.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

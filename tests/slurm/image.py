@@ -4,8 +4,6 @@ No TensorRT runs without a GPU. With the stand-ins (tests/probe/standins) a cell
 is placed on a GPU, is run by the ordinary probe in an ordinary container: built and run over NumPy.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs that are ended: by Ctrl-C, by scancel, by KILL. No job, no container stays; what is done is kept."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter

@@ -1,7 +1,5 @@
 """A run on two types of GPU: placed by type, every end told as on one host, all in one table; then served."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

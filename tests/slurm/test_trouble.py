@@ -1,7 +1,5 @@
 """What the site cannot do, refused or tried at most twice more, in words; how it stands; a plan of a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

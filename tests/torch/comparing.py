@@ -1,7 +1,5 @@
 """Exports of torch, and all that an ONNX model says, so that two can be compared up to names of tensors."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Each case of deformable-plugin is torch's own export of its module, and each reference grid_sample's."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

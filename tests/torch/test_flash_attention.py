@@ -1,7 +1,5 @@
 """Each case of flash-attention is torch's own export, and each reference what torch computes in float64."""
 
-from __future__ import annotations
-
 import pytest
 from tests.torch.comparing import REPROS, Array, agree, distinct, exported, same, tensors
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """Each case of gemm-mha-v2 is torch's own export of its module, and each reference torch's in float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tracker's graphs and reference are torch's; rows that export inside the image run with this torch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

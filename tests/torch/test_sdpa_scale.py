@@ -3,8 +3,6 @@
 Lengths are cut, but for the reported case; heads, types and constants are the cases' own.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Builds small, valid objects of the core for tests: name what matters, the rest has a default."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType

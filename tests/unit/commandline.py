@@ -1,7 +1,5 @@
 """What a command line asks for, as the options that a command gets."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from trtmatrix.cli.options import make_parser, read_options

@@ -1,7 +1,5 @@
 """Keeps the unit tests from starting containers or installing anything by accident."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import venv

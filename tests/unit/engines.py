@@ -1,7 +1,5 @@
 """A stand-in for a container engine: it answers on a socket, and keeps what it was asked."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

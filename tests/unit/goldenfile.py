@@ -1,7 +1,5 @@
 """Compares a text with the accepted one, and says how to accept a change."""
 
-from __future__ import annotations
-
 import difflib
 import os
 from pathlib import Path

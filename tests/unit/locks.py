@@ -1,7 +1,5 @@
 """Builds small, valid locks for tests: name what matters, the rest has a default."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trtmatrix.plan.lockfile import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform

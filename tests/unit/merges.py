@@ -1,7 +1,5 @@
 """Two projects of one repro: records are measured in one, packed, and merged into the other."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

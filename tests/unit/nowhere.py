@@ -1,7 +1,5 @@
 """A host without GPU, engine and records of its own, over the shipped matrix, repros and records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Small ONNX models for tests of a user's own model, and what runs a graph on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

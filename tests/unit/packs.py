@@ -1,7 +1,5 @@
 """Packs of a few bytes, as ``pack`` writes them, and a command that stands in for an engine's."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Reads a page of ours: its tags and texts, the policy, and that every tag is closed in its turn."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """A launcher whose probe is played: it speaks the job's protocol, and its engines come out as a test says."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """Projects in folders of their own: matrix.yaml of a few words, and the command line over such a project."""
 
-from __future__ import annotations
-
 import json
 import sys
 import zipfile

@@ -3,8 +3,6 @@
 The first has odd characters, long texts, NaN and None: in its findings, the API and a model of one's own.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import is_dataclass, replace
 from functools import cache, partial

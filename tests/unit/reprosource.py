@@ -1,7 +1,5 @@
 """The text of a repro file, what becomes of it with changes, and a project of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

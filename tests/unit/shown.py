@@ -1,7 +1,5 @@
 """The entries that the renderers are tested with: a sample that has everything, and random ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds questions about an upgrade from small entries: name what matters, the rest has a default."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

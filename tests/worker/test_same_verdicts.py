@@ -1,7 +1,5 @@
 """Over repros that are quick: one warm process gives what fresh processes give, from fewer builds."""
 
-from __future__ import annotations
-
 import subprocess
 from collections import Counter
 from pathlib import Path

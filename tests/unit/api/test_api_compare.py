@@ -1,7 +1,5 @@
 """The difference of two surfaces: each rule on small ones, and NVIDIA's own against what is known of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a move does to code: the section, its text, the gate by exit code, and SARIF."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

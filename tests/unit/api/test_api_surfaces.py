@@ -1,7 +1,5 @@
 """Surfaces: kept whole in the package, found by version, read again, and taken from inside images."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The scan of code finds what it must in the corpus and in small pieces, and nothing that it must not."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The benchmarks of verdicts, speed and very many records: intervals, goals, made-up engines, memory."""
 
-from __future__ import annotations
-
 import json
 import math
 import tracemalloc

@@ -1,7 +1,5 @@
 """The calibration that is installed is the present code's, and holds what the ensemble gives."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

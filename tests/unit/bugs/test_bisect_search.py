@@ -1,7 +1,5 @@
 """The search for the edges of a failure, over made-up histories: it ends in time and claims what is there."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """The command bisect: what it asks and when, how it ends, what it refuses, what it says, and --exec."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Bundles: what is private, when a failure counts as come back, and the archive that is kept."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """In which way a cell fails: each kind, all published failures, garbage, and what counts as the same."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What minimise keeps and refuses: real graphs, Polygraphy's real reducer, and versions that are made up."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

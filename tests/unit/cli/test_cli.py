@@ -1,7 +1,5 @@
 """The command line's last resort, its small parsers, and the JSON Schema that is committed."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable

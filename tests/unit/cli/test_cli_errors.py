@@ -1,7 +1,5 @@
 """Bad input ends with exit code 2, says what to do, shows no traceback and writes nothing."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 from hashlib import sha256

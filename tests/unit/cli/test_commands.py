@@ -1,7 +1,5 @@
 """What commands import and start, as little as can be; what they write, say and end with."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Every command in the README and the documents is understood as pasted, and run where a host can."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """The command upgrade: what it refuses, prints and writes, the exit code, and golden reports."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Exit codes, what ends however deaf it is, and what is remembered by content."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

@@ -1,7 +1,5 @@
 """Progress: a block that fits a terminal, a line now and then without one, and every line in the log."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import os

@@ -1,7 +1,5 @@
 """Archives that may come from anyone: what could harm is refused."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import tarfile

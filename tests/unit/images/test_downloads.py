@@ -1,7 +1,5 @@
 """What is still to be pulled: layers count once, those that are here not at all; and the disk it takes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What moved since a lock was written, by every kind of finding; what an image says of itself."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from goldenfile import check_golden

@@ -1,7 +1,5 @@
 """``pack --records`` and ``merge`` by the command line: a round trip, conflicts, what is kept out."""
 
-from __future__ import annotations
-
 import gzip
 import tarfile
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What goes into a pack: images, and files that git tracks; and what cannot be packed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from dataclasses import replace

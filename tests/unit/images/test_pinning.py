@@ -1,7 +1,5 @@
 """What is not locked is told once and loudly, or refused; the lock is written whole or not at all."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

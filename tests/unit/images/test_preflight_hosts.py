@@ -1,7 +1,5 @@
 """Every rule of preflight on hosts that keep it and that break it, and docs/hosts.md, which lists them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A pack that is not as it was made is refused by name, before an engine or the disk sees any of it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

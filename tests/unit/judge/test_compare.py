@@ -1,7 +1,5 @@
 """Records, expectations and exclusions to entries; what is believed of them, surprises and their advice."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which verdicts are seen again, alone, before they are believed; and that this ends."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

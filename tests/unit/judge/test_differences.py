@@ -1,7 +1,5 @@
 """How far two versions are apart: over samples, block by block, with what cannot be compared told."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The judge: every way to end, what one engine's numbers say, and a tolerance of the user's own."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

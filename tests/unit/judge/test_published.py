@@ -1,7 +1,5 @@
 """The published records, judged again from what is stored: no GPU, no outputs, the same verdicts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

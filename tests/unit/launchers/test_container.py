@@ -1,7 +1,5 @@
 """What a container is given, and that it is given nothing else."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

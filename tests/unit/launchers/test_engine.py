@@ -1,7 +1,5 @@
 """What is found out about a container engine over its socket, Docker or Podman, and its way to the GPU."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import socket

@@ -1,7 +1,5 @@
 """GPU names as users and NVML write them, and which GPUs a Slurm job has."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Images that are not here: had once, by a pull or a build; how often a pull that fails is tried."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator

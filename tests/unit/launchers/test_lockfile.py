@@ -1,7 +1,5 @@
 """What is pinned: images by matrix.lock, wheels by their locks and indexes, all that a Dockerfile takes."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

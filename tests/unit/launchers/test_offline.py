@@ -1,7 +1,5 @@
 """``--offline``: what is refused, with which words; what a wheelhouse lacks."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

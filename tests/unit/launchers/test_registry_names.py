@@ -1,7 +1,5 @@
 """Images by their names, as registries, runtimes and tars write them; and how registries are asked."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

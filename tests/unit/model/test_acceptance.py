@@ -1,7 +1,5 @@
 """The deployer's own acceptance: what a script is given, what it may say, what is said of a wrong one."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """The search over real graphs for the layer that makes ONNX Runtime wrong, and integers that are ties."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A user's models become repros: ids by content, profiles, precisions, lists, and clear words where not."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from functools import cache

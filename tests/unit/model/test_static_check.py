@@ -1,7 +1,5 @@
 """A model's file held against the rules of the repros: what is found in it, what not, and how it is told."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """References in float64, by whoever computes a node in float64; what nobody does is computed in float32."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Records of the suite as tests need them."""
 
-from __future__ import annotations
-
 from trtmatrix.records.operators import OperatorRecord, Row, Verdict
 from trtmatrix.suite.model import Product
 

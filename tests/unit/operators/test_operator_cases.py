@@ -1,7 +1,5 @@
 """The forms of ONNX's tests: the lowest opset at which a node means the same, small inputs as constants."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command operators over stored records: what it prints and writes, and what it says of a model."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

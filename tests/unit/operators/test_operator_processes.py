@@ -1,7 +1,5 @@
 """The processes that run models inside of a version, and a launch of them: handed out, taken and believed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What ``run --plan`` prints, what a run fetches and keeps, and why cells are run again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Prepared cases: made once, found by content, in processes of their own; what the host emulates of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Records on disk: whole or not at all, never overwritten, damaged ones set aside."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -4,8 +4,6 @@ Launchers are stand-ins: they play a probe whose engines come out as a test says
 two boards that are busy at once. What must happen together waits for each other, with a limit.
 """
 
-from __future__ import annotations
-
 import io
 import threading
 import time

@@ -1,7 +1,5 @@
 """slurm.yaml and its page; how cells are cut into tasks; GPUs of nodes in plans and in what is run again."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

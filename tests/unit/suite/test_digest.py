@@ -1,7 +1,5 @@
 """Digests of code: the same under every Python, deaf to what no run can see, and to nothing else."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cells: each once, only what was selected, whatever the order of what they are made of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """matrix.yaml and repros: what is right reads, and each mistake is told with file, line and remedy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text, Markdown and the page: whole, safe, no wider than they may be; plots and colours."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The answer on one screen: golden screens, their bounds, and what must never look otherwise than it is."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What each number of an output says, and engine plans that cells share."""
 
-from __future__ import annotations
-
 import math
 import struct
 from pathlib import Path

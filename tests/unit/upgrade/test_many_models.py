@@ -1,7 +1,5 @@
 """Many models in one report, the worst of which decides; baselines, JUnit, and figures of both versions."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Sequence

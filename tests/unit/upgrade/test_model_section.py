@@ -1,7 +1,5 @@
 """What a report tells of the user's own model: reference, floor, samples, cases at both versions."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from dataclasses import replace

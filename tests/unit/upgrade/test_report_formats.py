@@ -1,7 +1,5 @@
 """An upgrade report as one screen, text, Markdown, page and JSON: whole, safe, no larger than it may be."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The answer from small sets of evidence, with a model and code of one's own, and facts of both versions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
