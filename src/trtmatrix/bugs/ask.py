@@ -48,7 +48,6 @@ from trtmatrix.suite.model import (
 from trtmatrix.suite.plan import HeldImage, Isolation, Pull, find_image, registry_name
 from trtmatrix.upgrade.question import DOOR, file_options, model_options
 
-STORED = frozenset({Evidence.MEASURED, Evidence.RECORDED})
 NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
 
 FOLDER = "bisect"
@@ -262,7 +261,7 @@ def stored_reply(
     changed since; a PASS also needs as many engines as are asked for. Where the cell cannot run here, what is
     recorded answers, and without a record it cannot say. ``current``: the digests that a record must have.
     """
-    outcome = entry.outcome if entry.evidence in STORED else None
+    outcome = entry.outcome if entry.evidence.is_record else None
     if outcome is None:
         if can_run:
             return None

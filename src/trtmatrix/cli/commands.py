@@ -26,7 +26,7 @@ from trtmatrix.plan.survey import Survey, digests_now, entries_of, take_survey
 from trtmatrix.records.store import find_recorded_versions, read_records
 from trtmatrix.run.perform import Options, Result, find_reasons, perform
 from trtmatrix.suite.cells import Selection, select_cases, select_repros, select_versions
-from trtmatrix.suite.model import Evidence, Exclusion, Gpu, Product, is_release
+from trtmatrix.suite.model import Exclusion, Gpu, Product, is_release
 from trtmatrix.suite.plan import Pull, make_plan
 
 if TYPE_CHECKING:  # where no cluster is asked for, none of its code is imported
@@ -319,12 +319,16 @@ def check_command(options: CheckOptions) -> ExitCode:
 
 def write_files(options: ReportOptions, entries: Sequence[Entry]) -> None:
     """Write the files asked for."""
+    again, stored = options.command("report"), not isinstance(options, RunOptions)
     for file in options.output:
-        write_output(file, render(file.suffix, entries, again=options.command("report")))
+        write_output(file, render(file.suffix, entries, again=again, recorded=stored))
 
 
-def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
-    """Return the tables in the format of a file's suffix; ``again``: the command that makes the page."""
+def render(suffix: str, entries: Sequence[Entry], *, again: str = "", recorded: bool = False) -> str:
+    """Return the tables in the format of a file's suffix; ``again``: the command that makes the page.
+
+    ``recorded``: what was recorded elsewhere counts too, for JUnit as for the exit code.
+    """
     from trtmatrix.judge.noise import read_calibration
     from trtmatrix.tables import markdown, page, render_data, render_text
 
@@ -335,7 +339,7 @@ def render(suffix: str, entries: Sequence[Entry], *, again: str = "") -> str:
         case ".json":
             return render_data.render_json(entries, generated=now)
         case ".xml":
-            return render_data.render_junit(entries)
+            return render_data.render_junit(entries, recorded=recorded)
         case ".txt":
             return render_text.render_text(entries)
         case ".html":
@@ -422,7 +426,7 @@ def _stored_entries(
 
 def _shown_code(entries: Sequence[Entry]) -> tuple[ExitCode, int, int]:
     """Return the exit code of what is shown from records, of how many cells, of which so many surprise."""
-    shown = [entry for entry in entries if entry.evidence in {Evidence.MEASURED, Evidence.RECORDED}]
+    shown = [entry for entry in entries if entry.evidence.is_record]
     surprises = sum(entry.surprise for entry in shown)
     code = ExitCode.SURPRISE if surprises else ExitCode.AS_EXPECTED
     return code if shown else ExitCode.NOTHING, len(shown), surprises

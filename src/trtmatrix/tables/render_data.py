@@ -81,25 +81,28 @@ def _number(value: float | None) -> float | str | None:
     return None if value is None else write_number(value)
 
 
-def render_junit(entries: Sequence[Entry]) -> str:
+def render_junit(entries: Sequence[Entry], *, recorded: bool = False) -> str:
     """Return JUnit XML: a suite a table, a test case a cell.
 
-    As the exit code has it: a surprise that was measured here is a failure, trouble with the
-    machinery an error. What was not run here or has no verdict is skipped, with the reason.
+    As the exit code has it: a surprise is a failure, trouble with the machinery an error. What has no verdict
+    or was not measured here is skipped, with the reason. ``recorded``: records from elsewhere count too.
     """
     from trtmatrix.tables.page import templates
 
     suites = []
     for table in make_tables(entries):
-        cases = [(e.cell.repro.id, str(e.cell.id), describe(e), _result(e)) for e in table.entries()]
+        cases = [
+            (e.cell.repro.id, str(e.cell.id), describe(e), _result(e, recorded)) for e in table.entries()
+        ]
         suites.append((table.title, cases))
     return templates().get_template("junit.xml").render(suites=suites)
 
 
-def _result(entry: Entry) -> tuple[str, str, str] | None:
+def _result(entry: Entry, recorded: bool) -> tuple[str, str, str] | None:
     """Return what a test case ended in (element, message, type), or nothing where it is as expected."""
     outcome = entry.outcome
-    if entry.evidence is not Evidence.MEASURED or outcome is None:
+    counts = entry.evidence.is_record if recorded else entry.evidence is Evidence.MEASURED
+    if not counts or outcome is None:
         known = f"{EVIDENCE_MEANINGS[entry.evidence]}: {full_words(outcome)}; " if outcome else ""
         return "skipped", f"{known}{why_not_run(entry)}", ""
     why = f"{full_words(outcome)}: {outcome.reason}".removesuffix(": ")

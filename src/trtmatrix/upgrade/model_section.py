@@ -36,8 +36,6 @@ from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
 
-SHOWN = (Evidence.MEASURED, Evidence.RECORDED)
-
 
 def make_model_section(
     context: Context, entries: Sequence[Entry], before: str, after: str, options: ModelOptions,
@@ -124,7 +122,7 @@ def make_samples(
     not above the case's useful limit, else as relative L2 error. What is NaN where it must not be is
     infinitely wrong.
     """
-    for entry in (entry for entry in entries if entry.evidence in SHOWN):
+    for entry in (entry for entry in entries if entry.evidence.is_record):
         floors, errors = dict[str, dict[int, float]](), dict[str, dict[int, float]]()
         for record in (record for record in entry.records if record.ended == RAN):
             subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
@@ -197,7 +195,7 @@ class KeptOutputs:
         """The model's outputs, each with its names in records by sample."""
         self.kept: dict[str, Mapping[str, Mapping[str, str]]] = {}
         """What the newest record that kept any has of each version's outputs."""
-        shown, lacking = {e.cell.version.name: e for e in entries if e.evidence in SHOWN}, []
+        shown, lacking = {e.cell.version.name: e for e in entries if e.evidence.is_record}, []
         for version in versions:
             entry = shown.get(version)
             if entry is None or entry.record is None:
@@ -300,7 +298,7 @@ def explain_failing(
 
     for entry in entries:
         fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
-        if not fails or entry.evidence not in SHOWN or entry.record is None:
+        if not fails or not entry.evidence.is_record or entry.record is None:
             continue
         try:
             found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))

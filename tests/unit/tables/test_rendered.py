@@ -178,6 +178,8 @@ ENDED: list[tuple[Entry, list[str]]] = [
 def test_only_a_surprise_measured_here_fails_and_only_trouble_with_the_machinery_is_an_error() -> None:
     for entry, tags in ENDED:
         assert [child.tag for child in only_case(entry) if child.tag != "properties"] == tags, entry
+    recorded = make_entry(value=1373.4, evidence=Evidence.RECORDED)
+    assert "<failure" in render_junit([recorded], recorded=True)
 
 
 def test_characters_that_xml_forbids_are_left_out() -> None:
