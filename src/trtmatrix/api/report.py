@@ -127,7 +127,7 @@ def _changes(section: ApiSection, sources: dict[str, int]) -> Iterator[Line]:
         mine = sorted((c for c in section.changes if c.kind is kind), key=lambda change: change.name)
         if mine:
             yield from ((0, ""), (0, kind.value.upper()))
-        if kind is ChangeKind.ADDED:
+        if mine and kind is ChangeKind.ADDED:
             yield 2, ", ".join(change.name for change in mine)
             continue
         for change in mine:

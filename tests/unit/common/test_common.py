@@ -1,4 +1,4 @@
-"""Exit codes, what ends however deaf it is, and what is remembered by content."""
+"""Exit codes, what ends however deaf it is, what is remembered by content; the guard of these tests."""
 
 import itertools
 import os
@@ -6,9 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+import venv
+from collections.abc import Callable
 from pathlib import Path
 
+import docker
 import pytest
+from conftest import RealWorldTouched
 
 from trtmatrix.common.errors import PRECEDENCE, ExitCode, combine_exit_codes
 from trtmatrix.common.paths import KEPT, recall
@@ -108,3 +112,16 @@ def test_the_oldest_files_go(tmp_path: Path) -> None:
             os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns - 10**9))
     assert [recalled(tmp_path, "new", content=str(number)) for number in (KEPT + 4, 0)] == ["old", "new"]
     assert len(list((tmp_path / "known").iterdir())) == KEPT
+
+
+REAL: list[Callable[[], object]] = [
+    lambda: subprocess.run([sys.executable, "-m", "pip", "--version"], check=False),
+    lambda: subprocess.run(["/usr/bin/docker", "ps"], check=False),
+    lambda: docker.from_env(environment={}), lambda: venv.create("env"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("start", REAL)
+def test_the_guard_stops_what_is_real(start: Callable[[], object]) -> None:
+    with pytest.raises(RealWorldTouched):
+        start()
