@@ -58,8 +58,7 @@ def printable(text: str) -> str:
 
 def one_line(text: str, limit: int = 300) -> str:
     """Return a text as one printable line: no control characters, white space run together."""
-    printable = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
-    line = " ".join(printable.split())
+    line = " ".join((text if text.isprintable() else printable(text)).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
