@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -21,16 +22,18 @@ from trtmatrix.plan.survey import choose_gpu, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import CONTROLS, unlisted_version
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
-from trtmatrix.suite.model import CPU, NO_GPU, Product
+from trtmatrix.suite.model import CPU, NO_GPU, Product, Verdict
 from trtmatrix.suite.plan import Engine, Launch, Pull
 from trtmatrix.tables.render_text import print_text, terminal_width
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.gate import compare_with, render_junit
+from trtmatrix.upgrade.performance import make_performance
 from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
+MORE = "beyond a limit by so few engines that as many and one more of each version are built to make sure"
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
@@ -160,7 +163,8 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
     """Run the user's models, unless told not to, and return what is known of each.
 
     All are cells of one launch a version, which take turns: engines of both versions are built and timed in
-    one session. Where both are one version, twice as many are built, and compared with each other.
+    one session. Where both are one version, twice as many are built, and compared with each other. A model
+    that seems slower or larger than its limit is built and timed more often before that is believed.
     """
     from trtmatrix.run.perform import Options, perform
 
@@ -185,10 +189,36 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
         stored = survey.stored
         entries = entries_of(mine, survey, survey.stored)
         builds = CONFIRMING_BUILDS * (3 - len(names))
+        how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
         if not options.no_run:
-            how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
             entries = perform(mine, survey, how).entries
+        if again := [] if options.no_run else _unsure(opened, entries, question):
+            print(f"trtmatrix: {MORE}: {', '.join(again)}", file=sys.stderr)
+            selection = replace(mine.selection, repros=tuple(again))
+            mine = replace(mine, selection=selection)
+            others = [entry for entry in entries if entry.cell.repro.id not in again]
+            survey = take_survey(mine, Pull.NEVER)
+            more = perform(mine, survey, replace(how, rebuilds=builds + 1)).entries
+            entries = [*others, *(entry for entry in more if entry.cell.repro.id in again)]
     return tuple(_look_at(one, entries, stored, options, context, question) for one in opened)
+
+
+def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Question) -> list[str]:
+    """Return the repros of models that are right, and that more engines must show to be beyond a limit."""
+    from trtmatrix.model.own_model import model_repro
+
+    names, unsure = (question.before.name, question.after.name), []
+    for one in opened:
+        repro = model_repro(one.context).repro.id if one.context else ""
+        mine = Entries([entry for entry in entries if entry.cell.repro.id == repro])
+        wrong = any(
+            e.outcome and e.outcome.verdict is Verdict.FAIL
+            for e in mine.all
+            if e.cell.version.name == names[1]
+        )
+        if not wrong and any(e.more_engines for e in make_performance(mine, *names, one.wanted.max_slowdown)):
+            unsure.append(repro)
+    return unsure
 
 
 def _look_at(

@@ -261,6 +261,10 @@ def _tell_performance(
             if len(mine) == 1:
                 text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, {over}"
             yield FactLine(topic=topic, text=text, weight=weight, known=known)
+        if open_ := [line for line in mine if line.more_engines and not line.beyond_limit]:
+            cases = counted(len(open_), "case")
+            text = f"{measure}: {cases} perhaps beyond {limit:g}×, {worst(open_)}: too few engines to tell"
+            yield FactLine(topic=topic, text=text, known=known)
         silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
         if silent and measure == "latency":
             cases = counted(len(silent), "case")

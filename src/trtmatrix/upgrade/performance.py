@@ -16,15 +16,21 @@ from trtmatrix.upgrade.report import PerformanceLine, Spread
 
 LEAST_ENGINES = 3
 """Engines a side, below which nothing is decided."""
-LEVEL = 0.05
-"""The largest p-value of the rank test; complete separation of 3 and 3 engines has exactly this one."""
+LEVEL, SURE = 0.05, 0.005
+"""The largest p-value of the rank test, and the largest that needs nothing beside it.
+
+Complete separation of 3 and 3 engines has the first, which chance alone gives one figure in twenty."""
+ROOM, MORE_ROOM = 1.0, 3.0
+"""How far apart the sides must be otherwise, in widths of the wider one: to be beyond a limit, and to be
+called worse or better, which nothing measures again."""
 SAME_CLOCKS = 0.05
 """How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
 LEAST_CHANGE = 1 + SAME_CLOCKS
 """What a time must differ by to be told apart: clocks that count as the same may differ by as much."""
 RULE = (
     f"at least {LEAST_ENGINES} engines a side, a one-sided exact Mann-Whitney test on their medians with "
-    f"p ≤ {LEVEL:g}, and 95% of the runs of the typical engine beyond the other side's median"
+    f"p ≤ {LEVEL:g}, 95% of the runs of the typical engine beyond the other side's median, and p ≤ {SURE:g} "
+    f"or sides {MORE_ROOM:g} times as far apart as either is wide"
 )
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
@@ -75,17 +81,22 @@ def _ways(first: int, second: int, pairs: int) -> int:
     return _ways(first - 1, second, pairs - second) + _ways(first, second - 1, pairs)
 
 
-def p_value_beyond(before: Sequence[Figure], after: Sequence[Figure], limit: float = 1.0) -> float | None:
+def p_value_beyond(
+    before: Sequence[Figure], after: Sequence[Figure], limit: float = 1.0, room: float = -math.inf
+) -> float | None:
     """Return the p-value of ``after`` being more than ``limit`` times ``before``, or None where it is not.
 
-    It is where :data:`RULE` holds, with ``before`` multiplied by the limit.
+    It is where :data:`RULE` holds, with ``before`` multiplied by the limit. ``room``: how many times as far
+    apart as either is wide the sides must be, where the p-value is not :data:`SURE`; distances are ratios.
     """
     if min(len(before), len(after)) < LEAST_ENGINES:
         return None
-    scaled = [each.median * limit for each in before]
-    p_value = rank_p_value(scaled, [each.median for each in after])
-    beyond = statistics.median(each.low for each in after) > statistics.median(scaled)
-    return p_value if p_value <= LEVEL and beyond else None
+    sides = low, high = [each.median * limit for each in before], [each.median for each in after]
+    p_value = rank_p_value(low, high)
+    beyond = statistics.median(each.low for each in after) > statistics.median(low)
+    wide = max(math.log(max(side) / min(side)) for side in sides)
+    sure = p_value <= SURE or math.log(min(high) / max(low)) > room * wide
+    return p_value if p_value <= LEVEL and beyond and sure else None
 
 
 def why_not_compared(before: Sequence[Figure], after: Sequence[Figure], *, clocked: bool) -> str:
@@ -170,15 +181,18 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         why_not = conditions or why_not_compared(before, after, clocked=measure in TIMES)
         least = LEAST_CHANGE if measure in TIMES else 1.0
         pairs = [] if why_not else [(before, after), (after, before)]
-        found = (p_value_beyond(*pair, least) for pair in pairs)
+        found = (p_value_beyond(*pair, least, MORE_ROOM) for pair in pairs)
         p_value = next((value for value in found if value is not None), None)
         clocks = [[figure.sm_mhz for figure in side if figure.sm_mhz is not None] for side in sides]
         clocked = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
         known = "; ".join(filter(None, (clocked, warmth, BY_TURNS if turns else "")))
-        beyond = not why_not and p_value_beyond(before, after, limit) is not None
+        matters = not why_not and _median(after) - _median(before) > MATTERS.get(measure, 0.0)
+        seems = p_value_beyond(before, after, limit) if matters else None
+        beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
+        p_value = beyond if p_value is None else p_value
         yield replace(
             line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
-            beyond_limit=beyond and _median(after) - _median(before) > MATTERS.get(measure, 0.0),
+            beyond_limit=beyond is not None, more_engines=seems is not None and seems > SURE,
             clocks=known or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
 

@@ -160,7 +160,10 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class PerformanceLine:
-    """One figure of one case; ``ratio``: after ÷ before of the medians; ``why_not``: why not comparable."""
+    """One figure of one case; ``ratio``: after ÷ before of the medians; ``why_not``: why not comparable.
+
+    ``more_engines``: it seems beyond the limit, and more engines than these would make sure of it.
+    """
 
     repro: str
     case: str
@@ -172,6 +175,7 @@ class PerformanceLine:
     told_apart: bool
     p_value: float | None = None
     beyond_limit: bool = False
+    more_engines: bool = False
     clocks: str = ""
     why_not: str = ""
 

@@ -12,12 +12,19 @@ from xml.etree.ElementTree import fromstring as read_xml
 import pytest
 from bench import latency
 from builders import make_case, make_cell, make_entry, make_record, make_repro, make_version
+from nowhere import ROOT
+from onnxmodels import mlp, saved
+from projects import files_of
 from upgrades import NEW, OLD, ask, entries_for, own
 
+from trtmatrix.cli.entry import run
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.record import record_from
 from trtmatrix.model.outcomes import CheckOutcome
+from trtmatrix.plan.context import Context
+from trtmatrix.plan.survey import Survey
+from trtmatrix.run.perform import Options, Result
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import Compute
 from trtmatrix.suite.model import Cause, Known
@@ -226,6 +233,45 @@ def test_a_labelled_set_of_latencies_is_told_apart_as_its_labels_say() -> None:
         mine = [counts[name] for name, kind in latency.KINDS.items() if kind.slower is slower]
         called = sum(number for _, number, _ in mine) / sum(pairs for pairs, _, _ in mine)
         assert called >= 0.99 if slower else called <= 0.01
+
+
+def test_real_engines_of_one_version_are_hardly_ever_told_apart() -> None:
+    """Drawn from 35 engines of each model that one GPU built; the rank test alone tells 4% of pairs apart."""
+    engines = json.loads(latency.REAL.read_text())
+    assert len(engines) == 8
+    for name, (spread, _, called, slower, surely, _) in latency.draw_pairs(engines, 500).items():
+        assert (spread > 1.1, called <= 0.015, slower <= 0.02, surely <= 0.004) == (True,) * 4, name
+
+
+def test_a_model_that_seems_too_slow_is_timed_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only what three engines leave open is, and then all of its engines decide; there is no GPU here."""
+    often: list[tuple[int, list[str]]] = []
+    wide = (1.0, 1.3, 0.9, 1.25, 1.4, 1.1, 1.2)
+    times = {"chance": (1.6, 1.7, 1.9, *wide[3:]), "slow": (1.6, 1.9, 1.7, 1.8, 1.5, 2.0, 1.65), "same": wide}
+
+    def name_of(repro: str) -> str:
+        return repro.partition("-")[0]
+
+    def perform(context: Context, survey: Survey, how: Options) -> Result:
+        models = context.selection.repros
+        often.append((how.rebuilds, sorted(map(name_of, models))))
+        count = sum(number for number, _ in often)
+        cells = [cell for cell in survey.cells if cell.repro.id in models]
+        new = (times[name_of(cell.repro.id)] if cell.version.name == NEW else wide for cell in cells)
+        entries = [timed(cell, engines[:count]) for cell, engines in zip(cells, new, strict=True)]
+        return Result(entries=tuple(entries), served=frozenset())
+
+    monkeypatch.setattr("trtmatrix.run.perform.perform", perform)
+    models = [f"--models={saved(mlp(), tmp_path / f'{name}.onnx')}" for name in times]
+    words = [f"--matrix={ROOT / 'matrix.yaml'}", *files_of(tmp_path, ROOT / "repros")[1:], *models]
+    code = run(["upgrade", f"--from={OLD}", f"--to={NEW}", "--gpu=H200", "--json", *words])
+    told = json.loads(capsys.readouterr().out)
+    assert often == [(3, ["chance", "same", "slow"]), (4, ["chance", "slow"])]
+    beyond = {name_of(line["repro"]): line["beyond_limit"] for line in told["performance"]}
+    assert (code, beyond) == (ExitCode.DONT, {"chance": False, "same": False, "slow": True})
+    assert {model["name"] for model in told["models"] if model["decision"] == "don't"} == {"slow"}
 
 
 # Many models in one report: each answers for itself, the worst decides, a baseline or JUnit is a gate.
