@@ -50,7 +50,7 @@ FACTS = {
             "versions": ">=8.5,<8.6.1",
             "verdict": "FAIL",
             "basis": "assumed",
-            "note": "wrong on an H200 at 8.5.1.7, 8.5.2.2 and 8.6.0 in three builds of three",
+            "note": "wrong on an H200 at 8.5.1.7, 8.5.2.2, 8.5.3.1 and 8.6.0 in three builds of three",
         },
         {
             "cases": ["layernorm-typed", "block-typed"],
@@ -97,6 +97,7 @@ FACTS = {
             "at": [
                 {"versions": "==8.5.1.7", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": "==8.5.2.2", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": "==8.5.3.1", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5,<8.6.1", "effect": "wrong", "basis": "assumed"},
             ],

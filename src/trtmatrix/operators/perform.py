@@ -36,6 +36,8 @@ STARTS = 3
 """How often the probe is started for what is left, where it ends before."""
 PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
 """Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
+ON_GPU = 5
+"""Processes that run cases on a GPU: more only make each slower (docs/operators.md, "Time")."""
 OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
 STEPS = "operator cases"
@@ -46,7 +48,7 @@ def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
     cores = len(os.sched_getaffinity(0)) // side_by_side
     room = free_memory() // PROCESS_HOST // side_by_side
     told = re.match(r"(\d+) GiB", gpu.variant)
-    on_gpu = (int(told[1]) << 30) // PROCESS_GPU if told else cores
+    on_gpu = min(ON_GPU, (int(told[1]) << 30) // PROCESS_GPU) if told else cores
     return max(1, min(cores, room, on_gpu))
 
 
