@@ -262,9 +262,12 @@ def _tell_performance(
                 text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, {over}"
             yield FactLine(topic=topic, text=text, weight=weight, known=known)
         if open_ := [line for line in mine if line.more_engines and not line.beyond_limit]:
-            cases = counted(len(open_), "case")
-            text = f"{measure}: {cases} perhaps beyond {limit:g}×, {worst(open_)}: too few engines to tell"
-            yield FactLine(topic=topic, text=text, known=known)
+            text = f"{counted(len(open_), 'case')} perhaps beyond {limit:g}×, {worst(open_)}"
+            if len(mine) == 1:
+                text = f"{ratio_words(measure, mine[0].ratio or 0)}, perhaps beyond {limit:g}×"
+            text = f"{measure}: {text}: too few engines to tell"
+            lacking = Weight.LACKING if weight is Weight.AGAINST else Weight.NOTE
+            yield FactLine(topic=topic, text=text, weight=lacking, known=known)
         silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
         if silent and measure == "latency":
             cases = counted(len(silent), "case")

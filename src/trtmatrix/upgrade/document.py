@@ -185,8 +185,10 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
 
 COLUMNS = ("latency", "build time", "engine size", "device memory")
 """Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
-FIGURES = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit"
+FIGURES = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit, ? perhaps"
 """What the row of a model holds."""
+SHORT = {"end-to-end latency": "end to end", "end-to-end latency with a CUDA graph": "graph"}
+"""Measures in a column of another: the speed that decides stands in that of the latency."""
 MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
 
@@ -203,7 +205,10 @@ def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, brief: b
     for model in sorted(upgrade.models, key=lambda model: order.index(model.decision)):
         sides = [line.before for line in model.cases], [line.after for line in model.cases]
         errors = (" ".join(map(_error_words, ends)) for ends in sides)
-        ratios = (_ratio_words(figures.get((model.repro, name)), spread=not brief) for name in measures)
+        lines = [_shown_line(figures, model.repro, name) for name in measures]
+        ratios = (
+            _ratio_words(line, name, spread=not brief) for line, name in zip(lines, measures, strict=True)
+        )
         answer: str = model.decision or MISTAKE
         answer = words_of(answer).removesuffix(" evidence") if brief else answer
         rows.append((model.name, answer, *errors, *ratios))
@@ -225,14 +230,29 @@ def _error_words(side: Side) -> str:
     return side.cause.value if side.cause else side.verdict.value if side.verdict else "·"
 
 
-def _ratio_words(line: PerformanceLine | None, *, spread: bool) -> str:
-    """Return a figure after ÷ before, with the ``spread`` of its engines where they differ."""
+def _shown_line(
+    figures: Mapping[tuple[str, str], PerformanceLine], repro: str, measure: str
+) -> PerformanceLine | None:
+    """Return a model's figure of a measure; for its latency the speed that is beyond the limit, if any."""
+    names = SPEEDS if measure == "latency" else (measure,)
+    lines = [line for name in names if (line := figures.get((repro, name)))]
+    beyond = [line for line in lines if line.beyond_limit] + [line for line in lines if line.more_engines]
+    return beyond[0] if beyond else figures.get((repro, measure))
+
+
+def _ratio_words(line: PerformanceLine | None, column: str, *, spread: bool) -> str:
+    """Return a figure after ÷ before, with the ``spread`` of its engines where they differ.
+
+    It is named where it is not that of the column.
+    """
     if line is None or line.ratio is None or line.before is None or line.after is None:
         return "·"
     low, high = (end / line.before.median for end in (line.after.low, line.after.high))
     differ = spread and f"{low:.2f}" != f"{high:.2f}"
     text = f"{line.ratio:.2f}×" + (f" {low:.2f} to {high:.2f}" if differ else "")
-    return f"({text})" if line.why_not else f"{text} !" if line.beyond_limit else text
+    text += f" {SHORT.get(line.measure, line.measure)}" if line.measure != column else ""
+    mark = " !" if line.beyond_limit else " ?" if line.more_engines else ""
+    return f"({text})" if line.why_not else f"{text}{mark}"
 
 
 def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:

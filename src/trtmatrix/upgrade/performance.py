@@ -14,8 +14,8 @@ from trtmatrix.judge.record import RAN, Record
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.report import PerformanceLine, Spread
 
-LEAST_ENGINES = 3
-"""Engines a side, below which nothing is decided."""
+LEAST_ENGINES, ENOUGH_ENGINES = 3, 5
+"""Engines a side, below which nothing is decided, and from which on the rank test alone can be sure."""
 LEVEL, SURE = 0.05, 0.005
 """The largest p-value of the rank test, and the largest that needs nothing beside it.
 
@@ -190,9 +190,10 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         seems = p_value_beyond(before, after, limit) if matters else None
         beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
         p_value = beyond if p_value is None else p_value
+        few = min(len(before), len(after)) < ENOUGH_ENGINES
         yield replace(
             line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
-            beyond_limit=beyond is not None, more_engines=seems is not None and seems > SURE,
+            beyond_limit=beyond is not None, more_engines=few and seems is not None,
             clocks=known or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
 

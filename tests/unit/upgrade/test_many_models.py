@@ -370,6 +370,24 @@ def test_a_column_is_whole_or_said_to_be_left_out(width: int) -> None:
     assert text.count("2.00×") == text.count(" ! ") - 1 == 2 * (4 - len(left))
 
 
+@pytest.mark.parametrize(
+    ("marks", "latency"),
+    [({}, "1.50×"), ({"beyond_limit": True}, "1.20× graph !"), ({"more_engines": True}, "1.20× graph ?")],
+)
+def test_the_speed_that_decides_stands_in_a_model_s_row(marks: dict[str, Any], latency: str) -> None:
+    upgrade = answer(model("m", "good3", "good3"))
+    same = Spread(median=1.0, low=1.0, high=1.0, count=3)
+    lines = [
+        PerformanceLine(
+            repro="m", case="c", measure=name, unit="ms", before=same, after=replace(same, median=ratio),
+            ratio=ratio, told_apart=False, **(marks if ratio == 1.2 else {}),
+        )
+        for name, ratio in (("latency", 1.5), ("end-to-end latency with a CUDA graph", 1.2))
+    ]  # fmt: skip
+    (row,) = model_table(replace(upgrade, performance=tuple(lines)), brief=True).rows
+    assert row[4] == latency
+
+
 SHAPE = "input x: the engine does not take the shape [3]; it was built for [2]"
 
 
