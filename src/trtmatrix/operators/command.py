@@ -82,10 +82,7 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         new, code = _run(context, options, suite, cases, stored)
     wanted = {version.name for version in select_versions(context.matrix, context.selection)}
     known = {(record.gpu, record.version): record for record in [*stored, *new]}
-    shown = (
-        replace(record, rows={n: row for n, row in record.rows.items() if is_chosen(row, options.which)})
-        for record in known.values() if record.version in wanted
-    )  # fmt: skip
+    shown = (_chosen(record, options.which) for record in known.values() if record.version in wanted)
     overview = make_overview([record for record in shown if record.rows])
     for file in options.output:
         write_output(file, WRITERS[file.suffix](overview))
@@ -97,6 +94,14 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         of = f" of {', '.join(options.which)}" if options.which else ""
         print(f"there is no record{of} at any of these versions: nox -s operators -- --trt VERSION runs one")
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
+
+
+def _chosen(record: OperatorRecord, patterns: Sequence[str]) -> OperatorRecord:
+    """Return a record of the cases that are asked about."""
+    if not patterns:
+        return record
+    rows = {name: row for name, row in record.rows.items() if is_chosen(row, patterns)}
+    return replace(record, rows=rows, facts={**record.facts, "cases": len(rows)})
 
 
 def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
@@ -149,7 +154,8 @@ def _run(
     check_writable({"--results": context.project.local, "--cache": context.project.cache})
     survey = take_survey(context, Pull.NAMED)
     whole = len(cases) == len(suite.cases)
-    done = {(r.gpu, r.version) for r in stored if r.suite == suite.digest and whole and not options.rerun}
+    mine = [r for r in stored if r.suite == suite.digest and whole and not options.rerun]
+    done = {(record.gpu, record.version) for record in mine if not record.missing}
     launches = tuple(it for it in survey.plan.here if (it.gpu.slug, it.version.name) not in done)
     survey = replace(survey, plan=replace(survey.plan, launches=launches))
     for item in survey.plan.excluded:
@@ -163,14 +169,20 @@ def _run(
     survey = make_ready(context, survey, how)
     before = {(record.gpu, record.version): record for record in stored}
     records: list[OperatorRecord] = []
+
+    def keep(fresh: OperatorRecord) -> None:
+        earlier = before.get((fresh.gpu, fresh.version))
+        records.append(record := fresh.after(earlier))
+        if whole and (not record.missing or earlier is None or earlier.missing):
+            progress.note(f"{record.version}: {write_record(context.project.local, record)}")
+        if record.missing and not run.stop.is_set():
+            many = f"{counted(record.missing, 'case')} without a result; the next run tries them again"
+            lost = next(row.detail for row in record.rows.values() if row.verdict is Verdict.NOTHING)
+            progress.note(f"{record.version}: {many}: {lost}")
+
     with closing(open_progress(log=context.project.local / "last-operators.txt")) as progress:
         run = make_run(context, survey, how, progress)
-        for fresh in run_launches(run, survey.plan, suite, cases, options.workers, options.seconds):
-            records.append(fresh.after(before.get((fresh.gpu, fresh.version))))
-            if whole:
-                progress.note(f"{fresh.version}: {write_record(context.project.local, records[-1])}")
-            if lost := [row for row in fresh.rows.values() if row.verdict is Verdict.NOTHING]:
-                many = f"{counted(len(lost), 'case')} without a result; --rerun runs all of them again"
-                progress.note(f"{fresh.version}: {many}: {lost[0].detail}")
-                code = ExitCode.MACHINERY
+        begun = [record for record in mine if record.missing]
+        run_launches(run, survey.plan, suite, cases, options.workers, options.seconds, begun, keep)
+    code = ExitCode.MACHINERY if any(record.missing for record in records) and whole else code
     return records, ExitCode.MACHINERY if run.not_ready else code

@@ -6,9 +6,9 @@ import os
 import queue
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,14 @@ def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
 
 
 def run_launches(
-    run: Run, plan: Plan, suite: Suite, cases: Sequence[Case], workers: int, seconds: float
-) -> Iterator[OperatorRecord]:
-    """Run the cases on each launch and yield each record as it is made; what cannot be run is noted.
+    run: Run, plan: Plan, suite: Suite, cases: Sequence[Case], workers: int, seconds: float,
+    begun: Sequence[OperatorRecord], keep: Callable[[OperatorRecord], None],
+) -> None:  # fmt: skip
+    """Run the cases on each launch and ``keep`` each record, also what there is of one that is interrupted.
 
-    Launches on the GPU go side by side, one a board of their model; those on the CPU one after another.
-    ``workers``: processes of each; 0 for as many as there is room for. ``seconds``: what a case may take.
+    Launches on the GPU go side by side, one a board of their model; those on the CPU one after another. What
+    cannot be run is noted. ``workers``: processes of each; 0 for as many as there is room for. ``seconds``:
+    what a case may take. ``begun``: records in which cases are missing, which are gone on with.
     """
     launches, slots = plan.here, dict[str, queue.Queue[Gpu]]()
     for board in (*plan.boards, CPU):
@@ -67,7 +69,7 @@ def run_launches(
     if run.images is not None:
         run.images.expect(launches)
 
-    def work(launch: Launch) -> OperatorRecord | None:
+    def work(launch: Launch) -> None:
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
         board = slot.get()
         try:
@@ -76,11 +78,11 @@ def run_launches(
                 run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
                 workers=workers or count_workers(mine.gpu, at_once), archive=ZipFile(suite.file),
             )  # fmt: skip
-            return session.run_all(cases)
+            if (record := session.run_all(cases, begun)).rows:
+                keep(record)
         except MachineryError as error:
             run.progress.note(f"{launch.version.name}: {error}")
             run.leave_out(launch, str(error).partition("\n")[0])
-            return None
         finally:
             slot.put(board)
             if run.images is not None:
@@ -89,8 +91,7 @@ def run_launches(
     with ending(run.hurry) as interrupted, ThreadPoolExecutor(len(plan.boards) + 1) as threads:
         try:
             for future in as_completed([threads.submit(work, launch) for launch in launches]):
-                if (record := future.result()) is not None:
-                    yield record
+                future.result()
         except BaseException as error:
             run.stop.set()
             if isinstance(error, KeyboardInterrupt):
@@ -142,44 +143,59 @@ class _Session:
     wrong: str = ""  # the library, where it is another than is pinned
     case_seconds: float = 0.0
 
-    def run_all(self, cases: Sequence[Case]) -> OperatorRecord:
+    def run_all(self, cases: Sequence[Case], begun: Sequence[OperatorRecord]) -> OperatorRecord:
         """Run all cases; what cannot be had of the probe in some starts has no result.
 
         Single nodes come first, since most of what crashes has several: where a process dies, the one that
-        takes its place confirms a wrong result before it serves others, so that is wanted by then.
+        takes its place confirms a wrong result before it serves others, so that is wanted by then. Of an
+        interrupted run only what had ended comes back; a record of one of the same is gone on with.
         :class:`MachineryError` of another library than is pinned.
         """
         launch, started, began = self.ready.launch, utc_now(), time.monotonic()
+        earlier = next((it for it in begun if it.what_ran == self._record({}).what_ran), None)
+        known, asked = earlier.rows if earlier else {}, len(cases)
+        self.rows |= {name: row for name, row in known.items() if row.verdict is not Verdict.NOTHING}
+        cases = [case for case in cases if case.name not in self.rows]
         note = f"{launch.version.name}: {len(cases):,} cases in {self.workers} processes"
-        self.run.progress.note(note)
+        self.run.progress.note(note + (f"; {len(self.rows):,} are known" if self.rows else ""))
         self.run.progress.more(STEPS, len(cases))
         self._add(sorted(cases, key=lambda case: not case.operator))
-        for _ in range(STARTS):
-            if self.waiting and not self.wrong:
-                self._start()
+        with suppress(Stopped):
+            for _ in range(STARTS):
+                if self.waiting and not self.wrong:
+                    self._start()
         if self.wrong:
             raise MachineryError(f"{self.wrong}: nothing is recorded")
-        for task in list(self.waiting.values()):
+        for task in list(self.waiting.values()) if not self.run.stop.is_set() else []:
             self._keep(task, row_of(task.case, Verdict.NOTHING, self.trouble))
-        gpu, builders = launch.gpu, sum(self.builders.values())
-        board = {
-            "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
-            "uuid_sha256": gpu.uuid_hash,
-        }  # fmt: skip
+        builders = sum(self.builders.values())
         seconds = {
             "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
             "bound": (builders + self.case_seconds) / count_processes(self.workers),
+        }  # fmt: skip
+        facts: dict[str, Any] = {
+            "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "observed": self.observed, "cases": asked,
+            "workers": self.workers, "processes": len(self.builders), "starts": self.starts,
+        }  # fmt: skip
+        if earlier is not None:
+            was = earlier.facts
+            seconds = {name: value + was["seconds"][name] for name, value in seconds.items()}
+            facts |= {name: facts[name] + was[name] for name in ("processes", "starts")}
+            facts |= {"started": was["started"], "observed": self.observed or was["observed"]}
+        return self._record({**facts, "seconds": {name: round(value, 2) for name, value in seconds.items()}})
+
+    def _record(self, facts: Mapping[str, Any]) -> OperatorRecord:
+        """Return what has ended, with what ran and further facts."""
+        launch, gpu = self.ready.launch, self.ready.launch.gpu
+        board = {
+            "name": gpu.name, "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
+            "uuid_sha256": gpu.uuid_hash,
         }  # fmt: skip
         return OperatorRecord(
             version=launch.version.name, product=launch.version.product,
             gpu=gpu.slug if gpu.present else CPU.slug, onnx=self.suite.onnx, suite=self.suite.digest,
             rows=self.rows,
-            facts={
-                "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "gpu": board if gpu.present else {},
-                "digests": dict(self.ready.digests), "observed": self.observed, "workers": self.workers,
-                "processes": len(self.builders), "starts": self.starts,
-                "seconds": {key: round(value, 2) for key, value in seconds.items()},
-            },
+            facts={"gpu": board if gpu.present else {}, "digests": dict(self.ready.digests), **facts},
         )  # fmt: skip
 
     def _add(self, cases: Iterable[Case], first: Verdict | None = None) -> list[_Task]:

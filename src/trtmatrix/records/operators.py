@@ -122,6 +122,12 @@ class OperatorRecord:
         return tuple(name for name, row in self.rows.items() if row.before is not None)
 
     @property
+    def missing(self) -> int:
+        """How many cases of the suite have no result, since a run was interrupted or the host had trouble."""
+        nothing = self.counts[Verdict.NOTHING]
+        return nothing + max(0, int(self.facts.get("cases", len(self.rows))) - len(self.rows))
+
+    @property
     def place(self) -> Path:
         """Where it lies in a tree of results."""
         return Path(self.gpu, self.version, FILE)
@@ -220,13 +226,15 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
 def publish_records(results: Path) -> list[Path]:
     """Copy what was measured here to where git sees it; returns the files that are new or changed.
 
-    Raises as :func:`read_operator_records` does.
+    A run that was interrupted stays here until it is whole. Raises as :func:`read_operator_records` does.
     """
     read_operator_records(results)
     new = []
     for file in sorted((results / "local").glob(f"*/*/{FILE}")):
         target = results / file.relative_to(results / "local")
         content = read_file(file, LARGEST)
+        if parse_record(content).missing:
+            continue
         if not target.is_file() or read_file(target, LARGEST) != content:
             with whole_file(target) as out:
                 out.write(content)
