@@ -123,8 +123,9 @@ def read_engines(records: Path) -> dict[str, list[list[float]]]:
 def draw_pairs(engines: Mapping[str, list[list[float]]], drawn: int = DRAWN) -> dict[str, tuple[float, ...]]:
     """Return for each figure the largest median ÷ the least, and what share of pairs drawn of it is called.
 
-    Wrongly: apart by the rank test alone; worse or better; slower beyond the limit, by three engines a side,
-    and by the seven that are built where three say so. Rightly: slower, where one side is made 1.5 times so.
+    Wrongly: apart by the rank test alone; worse or better, as a run says it; slower beyond the limit, by
+    three engines a side, and by the seven that are built where three say so. Rightly: slower, where one side
+    is made 1.5 times so.
     """
     rng, shares = np.random.default_rng(0), {}
     for name, values in engines.items():
@@ -136,16 +137,21 @@ def draw_pairs(engines: Mapping[str, list[list[float]]], drawn: int = DRAWN) -> 
                 for side, f in ((chosen[:MORE], 1.0), (chosen[MORE:], 1.0), (chosen[MORE:], 1.5))
             ]
             before, after, _ = (side[:ENGINES] for side in sides)
-            ways = ((before, after), (after, before))
+            more = p_value_beyond(before, after, LIMIT) is not None
+            pair = (sides[0], sides[1]) if more else (before, after)
             counts += (
-                any(p_value_beyond(*way, LEAST_CHANGE) is not None for way in ways),
-                any(p_value_beyond(*way, LEAST_CHANGE, MORE_ROOM) is not None for way in ways),
+                _is_apart(before, after, LEAST_CHANGE, None),
+                _is_apart(*pair, LEAST_CHANGE, MORE_ROOM) or p_value_beyond(*pair, LIMIT, ROOM) is not None,
                 p_value_beyond(before, after, LIMIT, ROOM) is not None,
                 *(_is_slower(sides[0], after) for after in sides[1:]),
             )
         medians = [median for _, median in values]
         shares[name] = (max(medians) / min(medians), *(float(count) / drawn for count in counts))
     return shares
+
+
+def _is_apart(one: list[Figure], other: list[Figure], limit: float, room: float | None) -> bool:
+    return any(p_value_beyond(*way, limit, room) is not None for way in ((one, other), (other, one)))
 
 
 def _is_slower(before: list[Figure], after: list[Figure]) -> bool:

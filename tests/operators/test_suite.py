@@ -66,18 +66,16 @@ def test_what_is_wrong_beside_others_and_right_alone_is_flaky(spoilt: dict[str, 
 
 def test_two_runs_of_the_whole_suite_agree_and_every_form_of_a_right_test_is_right(project: Project) -> None:
     """The first is interrupted; the next goes on with it."""
-    process, log = (
-        project.start("operators", *project.files, f"--trt={ORT}"),
-        project.results / "local/last-operators.txt",
-    )
+    process = project.start("operators", *project.files, f"--trt={ORT}")
+    log = project.results / "local/last-operators.txt"
     wait_until(lambda: log.is_file() and log.read_text().count(": right") > 300, 200, "300 cases are right")
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
-    assert "no result" in project.call("operators", f"--trt={ORT}", "--no-run").printed
+    assert project.call("operators", f"--trt={ORT}", "--no-run").code == 4  # it is no record yet
     first = project.measured(f"--trt={ORT}")
     cases = first["cases"]
     known = int(re.findall(r"([\d,]+) are known", log.read_text())[0].replace(",", ""))
-    assert (known >= 300, first["facts"]["starts"], first["facts"]["cases"]) == (True, 2, len(cases))
+    assert (known >= 300, first["facts"]["starts"]) == (True, 2)
     assert first["counts"]["right"] > 2000
     right = {name for name, case in cases.items() if case["verdict"] == "right"}
     assert not [name for name in cases if name.partition("@")[0] in right and name not in right]

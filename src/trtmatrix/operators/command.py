@@ -19,7 +19,13 @@ from trtmatrix.operators.verdicts import is_chosen
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
-from trtmatrix.records.operators import OperatorRecord, Verdict, read_operator_records, write_record
+from trtmatrix.records.operators import (
+    OperatorRecord,
+    Verdict,
+    read_operator_records,
+    read_parts,
+    write_record,
+)
 from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of
@@ -82,7 +88,10 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         new, code = _run(context, options, suite, cases, stored)
     wanted = {version.name for version in select_versions(context.matrix, context.selection)}
     known = {(record.gpu, record.version): record for record in [*stored, *new]}
-    shown = (_chosen(record, options.which) for record in known.values() if record.version in wanted)
+    shown = (
+        replace(record, rows={n: row for n, row in record.rows.items() if is_chosen(row, options.which)})
+        for record in known.values() if record.version in wanted
+    )  # fmt: skip
     overview = make_overview([record for record in shown if record.rows])
     for file in options.output:
         write_output(file, WRITERS[file.suffix](overview))
@@ -94,14 +103,6 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         of = f" of {', '.join(options.which)}" if options.which else ""
         print(f"there is no record{of} at any of these versions: nox -s operators -- --trt VERSION runs one")
     return code if overview.records else combine_exit_codes({code, ExitCode.NOTHING})
-
-
-def _chosen(record: OperatorRecord, patterns: Sequence[str]) -> OperatorRecord:
-    """Return a record of the cases that are asked about."""
-    if not patterns:
-        return record
-    rows = {name: row for name, row in record.rows.items() if is_chosen(row, patterns)}
-    return replace(record, rows=rows, facts={**record.facts, "cases": len(rows)})
 
 
 def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
@@ -154,8 +155,12 @@ def _run(
     check_writable({"--results": context.project.local, "--cache": context.project.cache})
     survey = take_survey(context, Pull.NAMED)
     whole = len(cases) == len(suite.cases)
+    local = context.project.local
     mine = [r for r in stored if r.suite == suite.digest and whole and not options.rerun]
-    done = {(record.gpu, record.version) for record in mine if not record.missing}
+    done = {(record.gpu, record.version) for record in mine if not record.counts[Verdict.NOTHING]}
+    begun = (
+        [*read_parts(local), *(record for record in mine if record.counts[Verdict.NOTHING])] if whole else []
+    )
     launches = tuple(it for it in survey.plan.here if (it.gpu.slug, it.version.name) not in done)
     survey = replace(survey, plan=replace(survey.plan, launches=launches))
     for item in survey.plan.excluded:
@@ -171,18 +176,21 @@ def _run(
     records: list[OperatorRecord] = []
 
     def keep(fresh: OperatorRecord) -> None:
-        earlier = before.get((fresh.gpu, fresh.version))
-        records.append(record := fresh.after(earlier))
-        if whole and (not record.missing or earlier is None or earlier.missing):
-            progress.note(f"{record.version}: {write_record(context.project.local, record)}")
-        if record.missing and not run.stop.is_set():
-            many = f"{counted(record.missing, 'case')} without a result; the next run tries them again"
-            lost = next(row.detail for row in record.rows.values() if row.verdict is Verdict.NOTHING)
-            progress.note(f"{record.version}: {many}: {lost}")
+        part = len(fresh.rows) < len(cases)
+        record = fresh if part else fresh.after(before.get((fresh.gpu, fresh.version)))
+        kept = f"{record.version}: {write_record(local, record, part=part)}" if whole else ""
+        if kept:
+            progress.note(f"{kept}: {len(record.rows):,} of {len(cases):,} cases" if part else kept)
+        lost = [row for row in record.rows.values() if row.verdict is Verdict.NOTHING]
+        if lost:
+            again = "; the next run tries them again" if whole else ""
+            many = f"{counted(len(lost), 'case')} without a result{again}"
+            progress.note(f"{record.version}: {many}: {lost[0].detail}")
+        records.append(record)
 
-    with closing(open_progress(log=context.project.local / "last-operators.txt")) as progress:
+    with closing(open_progress(log=local / "last-operators.txt")) as progress:
         run = make_run(context, survey, how, progress)
-        begun = [record for record in mine if record.missing]
         run_launches(run, survey.plan, suite, cases, options.workers, options.seconds, begun, keep)
-    code = ExitCode.MACHINERY if any(record.missing for record in records) and whole else code
+    if any(record.counts[Verdict.NOTHING] for record in records):
+        code = ExitCode.MACHINERY
     return records, ExitCode.MACHINERY if run.not_ready else code

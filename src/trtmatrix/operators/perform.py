@@ -7,7 +7,7 @@ import queue
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from trtmatrix.operators.cases import Case, Suite
 from trtmatrix.operators.verdicts import judge, row_of
 from trtmatrix.prepare.case_pool import free_memory
 from trtmatrix.records.operators import OperatorRecord, Row, Verdict
-from trtmatrix.run.tasks import Run, utc_now
+from trtmatrix.run.tasks import Run, finish, utc_now
 from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Launch, Plan
@@ -70,6 +70,8 @@ def run_launches(
         run.images.expect(launches)
 
     def work(launch: Launch) -> None:
+        if run.stop.is_set():
+            return
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
         board = slot.get()
         try:
@@ -78,7 +80,7 @@ def run_launches(
                 run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
                 workers=workers or count_workers(mine.gpu, at_once), archive=ZipFile(suite.file),
             )  # fmt: skip
-            if (record := session.run_all(cases, begun)).rows:
+            if (record := session.run_all(cases, begun)).rows and session.builders:
                 keep(record)
         except MachineryError as error:
             run.progress.note(f"{launch.version.name}: {error}")
@@ -90,8 +92,7 @@ def run_launches(
 
     with ending(run.hurry) as interrupted, ThreadPoolExecutor(len(plan.boards) + 1) as threads:
         try:
-            for future in as_completed([threads.submit(work, launch) for launch in launches]):
-                future.result()
+            finish([threads.submit(work, launch) for launch in launches])
         except BaseException as error:
             run.stop.set()
             if isinstance(error, KeyboardInterrupt):
@@ -153,7 +154,7 @@ class _Session:
         """
         launch, started, began = self.ready.launch, utc_now(), time.monotonic()
         earlier = next((it for it in begun if it.what_ran == self._record({}).what_ran), None)
-        known, asked = earlier.rows if earlier else {}, len(cases)
+        known = earlier.rows if earlier else {}
         self.rows |= {name: row for name, row in known.items() if row.verdict is not Verdict.NOTHING}
         cases = [case for case in cases if case.name not in self.rows]
         note = f"{launch.version.name}: {len(cases):,} cases in {self.workers} processes"
@@ -174,14 +175,14 @@ class _Session:
             "bound": (builders + self.case_seconds) / count_processes(self.workers),
         }  # fmt: skip
         facts: dict[str, Any] = {
-            "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "observed": self.observed, "cases": asked,
+            "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "observed": self.observed,
             "workers": self.workers, "processes": len(self.builders), "starts": self.starts,
         }  # fmt: skip
         if earlier is not None:
             was = earlier.facts
-            seconds = {name: value + was["seconds"][name] for name, value in seconds.items()}
-            facts |= {name: facts[name] + was[name] for name in ("processes", "starts")}
-            facts |= {"started": was["started"], "observed": self.observed or was["observed"]}
+            seconds = {name: value + float(was["seconds"].get(name, 0)) for name, value in seconds.items()}
+            facts |= {name: facts[name] + int(was.get(name, 0)) for name in ("processes", "starts")}
+            facts["started"] = was.get("started", facts["started"])
         return self._record({**facts, "seconds": {name: round(value, 2) for name, value in seconds.items()}})
 
     def _record(self, facts: Mapping[str, Any]) -> OperatorRecord:

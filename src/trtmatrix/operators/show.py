@@ -140,13 +140,10 @@ class Overview:
 
     def tables(self) -> Iterator[tuple[str, list[str], list[list[str]]]]:
         """Yield the title, heads and rows of each table: counts, what is wrong, what changed."""
-        some = {v for record in self.records for v in record.counts}
-        some |= {Verdict.NOTHING} if any(record.missing for record in self.records) else set()
-        shown = [verdict for verdict in HEADS if verdict in some]
+        shown = [v for v in HEADS if any(record.counts[v] for record in self.records)]
         rows = []
         for name, record in zip(self.names, self.records, strict=True):
-            counts = [record.missing if v is Verdict.NOTHING else record.counts[v] for v in shown]
-            counts.append(len(record.flaky))
+            counts = [record.counts[v] for v in shown] + [len(record.flaky)]
             took = duration(record.facts["seconds"]["wall"])
             rows.append([name, *(str(count or "·") for count in counts), took])
         yield "Versions", ["", *(HEADS[v] for v in shown), "flaky", "took"], rows

@@ -10,6 +10,7 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -23,6 +24,8 @@ from trtmatrix.common.text import one_line, parse_json, to_json
 from trtmatrix.suite.model import Product, release_of
 
 FILE = "operators.json.gz"
+PART = "operators.part.json.gz"
+"""What an interrupted run has left beside it, for the next one to go on with; nothing else reads it."""
 SCHEMA = 1
 LARGEST, UNPACKED = 1 << 22, 1 << 26
 """Bytes of such a file, and of what is in it."""
@@ -122,12 +125,6 @@ class OperatorRecord:
         return tuple(name for name, row in self.rows.items() if row.before is not None)
 
     @property
-    def missing(self) -> int:
-        """How many cases of the suite have no result, since a run was interrupted or the host had trouble."""
-        nothing = self.counts[Verdict.NOTHING]
-        return nothing + max(0, int(self.facts.get("cases", len(self.rows))) - len(self.rows))
-
-    @property
     def place(self) -> Path:
         """Where it lies in a tree of results."""
         return Path(self.gpu, self.version, FILE)
@@ -151,12 +148,23 @@ class OperatorRecord:
         return replace(self, rows=rows)
 
 
-def write_record(root: Path, record: OperatorRecord) -> Path:
-    """Write a record in the place of an earlier one; returns its file."""
-    target = root / record.place
+def write_record(root: Path, record: OperatorRecord, *, part: bool = False) -> Path:
+    """Write a record in the place of an earlier one; returns its file. A ``part`` is one to go on with."""
+    target = root / record.place.with_name(PART if part else FILE)
     with whole_file(target) as out:
         out.write(gzip.compress(record_text(record).encode(), mtime=0))
+    if not part:
+        target.with_name(PART).unlink(missing_ok=True)
     return target
+
+
+def read_parts(root: Path) -> list[OperatorRecord]:
+    """Return what interrupted runs have left; what cannot be read is of no use, and left."""
+    found = []
+    for file in sorted(root.glob(f"*/*/{PART}")):
+        with suppress(*NO_RECORD, OSError):
+            found.append(parse_record(read_file(file, LARGEST)))
+    return found
 
 
 def record_text(record: OperatorRecord) -> str:
@@ -226,15 +234,13 @@ def read_operator_records(results: Path) -> list[OperatorRecord]:
 def publish_records(results: Path) -> list[Path]:
     """Copy what was measured here to where git sees it; returns the files that are new or changed.
 
-    A run that was interrupted stays here until it is whole. Raises as :func:`read_operator_records` does.
+    Raises as :func:`read_operator_records` does.
     """
     read_operator_records(results)
     new = []
     for file in sorted((results / "local").glob(f"*/*/{FILE}")):
         target = results / file.relative_to(results / "local")
         content = read_file(file, LARGEST)
-        if parse_record(content).missing:
-            continue
         if not target.is_file() or read_file(target, LARGEST) != content:
             with whole_file(target) as out:
                 out.write(content)

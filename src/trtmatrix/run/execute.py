@@ -10,7 +10,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,7 +19,7 @@ from trtmatrix.judge.compare import sample_cells
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan import order
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue, Turns
+from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue, Turns, finish
 from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
@@ -63,8 +63,7 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
             if executor and away:
                 futures.append(threads.submit(executor.run, away, run, seconds))
             _start_making_ready(here, schedule, run)
-            for future in as_completed(futures):
-                future.result()
+            finish(futures)
         except BaseException as error:
             person = isinstance(error, KeyboardInterrupt) and not isinstance(error, HungUp)
             if not person:

@@ -6,6 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -40,6 +41,10 @@ def utc_now() -> datetime:
 def new_run_id(now: datetime) -> str:
     """Return an id that sorts by time and that no other run has."""
     return f"{now.strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
+
+
+WAKE_SECONDS = 0.2
+"""How late a signal may be heard that another thread got."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,6 +100,18 @@ class Task:
             "files": files, "keep_outputs": self.keep, "alone": self.alone,
             "own_engines": self.single, "dangerous": case.dangerous,
         }  # fmt: skip
+
+
+def finish(futures: Iterable[Future[Any]]) -> None:
+    """Wait for all, and raise what one raises as soon as it does; for the main thread.
+
+    A signal may reach any thread of the process, and wakes no main thread that waits without an end.
+    """
+    pending = set(futures)
+    while pending:
+        done, pending = wait(pending, timeout=WAKE_SECONDS, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
 
 
 class Turns:

@@ -12,7 +12,7 @@ from trtmatrix.api import section as api_section
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import check_outputs, write_output
-from trtmatrix.judge.compare import CONFIRMING_BUILDS
+from trtmatrix.judge.compare import CONFIRMING_BUILDS, count_engines
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.launchers.gpu import find_gpus
@@ -33,7 +33,7 @@ from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
-MORE = "beyond a limit by so few engines that as many and one more of each version are built to make sure"
+MORE = "slower or larger than its limit by too few engines to be sure; more of each version are built"
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
@@ -192,32 +192,38 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
         how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
         if not options.no_run:
             entries = perform(mine, survey, how).entries
-        if again := [] if options.no_run else _unsure(opened, entries, question):
-            print(f"trtmatrix: {MORE}: {', '.join(again)}", file=sys.stderr)
-            selection = replace(mine.selection, repros=tuple(again))
-            mine = replace(mine, selection=selection)
-            others = [entry for entry in entries if entry.cell.repro.id not in again]
+        if again := {} if options.no_run else _unsure(opened, entries, question):
+            print(f"trtmatrix: {MORE}: {', '.join(again.values())}", file=sys.stderr)
+            doubted = [entry for entry in entries if entry.cell.repro.id in again]
+            mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)))
+            # More than any of them has, or a side that has more, as after an interrupt, would be left alone.
+            most = max(count_engines(entry.records) for entry in doubted)
             survey = take_survey(mine, Pull.NEVER)
-            more = perform(mine, survey, replace(how, rebuilds=builds + 1)).entries
-            entries = [*others, *(entry for entry in more if entry.cell.repro.id in again)]
+            here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
+            survey = replace(survey, plan=replace(survey.plan, launches=here))
+            more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
+            new = {entry.cell.id: entry for entry in more if entry.cell.repro.id in again}
+            entries = [new.get(entry.cell.id, entry) for entry in entries]
     return tuple(_look_at(one, entries, stored, options, context, question) for one in opened)
 
 
-def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Question) -> list[str]:
-    """Return the repros of models that are right, and that more engines must show to be beyond a limit."""
+def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Question) -> dict[str, str]:
+    """Return the repros of models that more engines must show to be beyond a limit, with the models' names.
+
+    Those that can be built here, and are not wrong anyway.
+    """
     from trtmatrix.model.own_model import model_repro
 
-    names, unsure = (question.before.name, question.after.name), []
+    names, unsure = (question.before.name, question.after.name), dict[str, str]()
     for one in opened:
-        repro = model_repro(one.context).repro.id if one.context else ""
-        mine = Entries([entry for entry in entries if entry.cell.repro.id == repro])
-        wrong = any(
-            e.outcome and e.outcome.verdict is Verdict.FAIL
-            for e in mine.all
-            if e.cell.version.name == names[1]
-        )
-        if not wrong and any(e.more_engines for e in make_performance(mine, *names, one.wanted.max_slowdown)):
-            unsure.append(repro)
+        repro = model_repro(one.context).repro if one.context else None
+        mine = [e for e in entries if repro and e.cell.repro.id == repro.id and e.cell.version.name in names]
+        if repro is None or any(
+            e.excluded or (e.outcome and e.outcome.verdict is Verdict.FAIL) for e in mine
+        ):
+            continue
+        if any(e.more_engines for e in make_performance(Entries(mine), *names, one.wanted.max_slowdown)):
+            unsure[repro.id] = repro.title.removeprefix("your model ")
     return unsure
 
 

@@ -33,10 +33,13 @@ from trtmatrix.upgrade.report import (
 
 ASKED = "your model, on a host that can run both versions"
 JUDGED = "your model ran: what would be right"
+TIMED = "your model is perhaps slower: more engines tell"
 MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
 """Topics of reasons beside the findings and the hardware."""
 APART = ", measured in different runs"
 """Said of a time whose engines were not built and timed by turns."""
+TOO_FEW = ": too few engines to tell"
+"""Said of a figure that more engines may show to be beyond its limit."""
 FLOORS = "floors"
 """The unit of a sample's figure in noise floors."""
 SHOWN, SOURCES = 6, 3
@@ -53,7 +56,7 @@ def decide(question: Question) -> Upgrade:
     models = tuple(_decide_on_model(own, lines) for own, lines in zip(question.owns, mine, strict=True))
     lacking = [*_ask_of_model(question, models), *make_lacking(question, findings)]
     if options.models:
-        lacking = [item for item in lacking if item.what in {ASKED, JUDGED}]
+        lacking = [item for item in lacking if item.what in {ASKED, JUDGED, TIMED}]
     notes = set(Weight) if options.models else {Weight.LACKING} if models else set()
     findings = tuple(replace(f, weight=Weight.NOTE) if f.weight in notes else f for f in findings)
     hardware = make_hardware(before, after, question.gpu, question.matrix)
@@ -159,14 +162,15 @@ def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterato
     """Yield how to run models where they have not run, or to judge them where they can say nothing."""
     command = question.options.command.replace(" --no-run", "")
     limited = typed(question.options.model, "atol", "rtol", "check")
-    for what, more in ((JUDGED, " --check accept.py"), (ASKED, "")):
-        for model in models:
-            sides = [side for line in model.cases for side in (line.before, line.after)]
-            ran = bool(sides) and all(side.verdict is not None for side in sides) and not limited
-            lacks = any(reason.weight is Weight.LACKING for reason in model.reasons)
-            if lacks and ran == (what is JUDGED):
-                yield Lacking(what=what, command=command + more)
-                break
+    found: dict[str, Lacking] = {}
+    for model in models:
+        sides = [side for line in model.cases for side in (line.before, line.after)]
+        ran = bool(sides) and all(side.verdict is not None for side in sides) and not limited
+        for reason in model.reasons:
+            if reason.weight is Weight.LACKING:
+                what = TIMED if reason.text.endswith(TOO_FEW) else JUDGED if ran else ASKED
+                found[what] = Lacking(what=what, command=command + " --check accept.py" * (what is JUDGED))
+    yield from (found[what] for what in (JUDGED, TIMED, ASKED) if what in found)
 
 
 def _summarise(question: Question, upgrade: Upgrade) -> str:
@@ -265,7 +269,7 @@ def _tell_performance(
             text = f"{counted(len(open_), 'case')} perhaps beyond {limit:g}×, {worst(open_)}"
             if len(mine) == 1:
                 text = f"{ratio_words(measure, mine[0].ratio or 0)}, perhaps beyond {limit:g}×"
-            text = f"{measure}: {text}: too few engines to tell"
+            text = f"{measure}: {text}{TOO_FEW}"
             lacking = Weight.LACKING if weight is Weight.AGAINST else Weight.NOTE
             yield FactLine(topic=topic, text=text, weight=lacking, known=known)
         silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]

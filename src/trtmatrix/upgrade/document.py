@@ -187,7 +187,10 @@ COLUMNS = ("latency", "build time", "engine size", "device memory")
 """Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
 FIGURES = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit, ? perhaps"
 """What the row of a model holds."""
-SHORT = {"end-to-end latency": "end to end", "end-to-end latency with a CUDA graph": "graph"}
+SHORT = {
+    "end-to-end latency": "end to end", "end-to-end latency with a CUDA graph": "graph",
+    THROUGHPUT: "an item",
+}  # fmt: skip
 """Measures in a column of another: the speed that decides stands in that of the latency."""
 MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
@@ -236,8 +239,8 @@ def _shown_line(
     """Return a model's figure of a measure; for its latency the speed that is beyond the limit, if any."""
     names = SPEEDS if measure == "latency" else (measure,)
     lines = [line for name in names if (line := figures.get((repro, name)))]
-    beyond = [line for line in lines if line.beyond_limit] + [line for line in lines if line.more_engines]
-    return beyond[0] if beyond else figures.get((repro, measure))
+    beyond = [line for line in lines if line.beyond_limit] or [line for line in lines if line.more_engines]
+    return max(beyond, key=lambda line: line.ratio or 0, default=figures.get((repro, measure)))
 
 
 def _ratio_words(line: PerformanceLine | None, column: str, *, spread: bool) -> str:
@@ -248,6 +251,8 @@ def _ratio_words(line: PerformanceLine | None, column: str, *, spread: bool) -> 
     if line is None or line.ratio is None or line.before is None or line.after is None:
         return "·"
     low, high = (end / line.before.median for end in (line.after.low, line.after.high))
+    if line.measure == THROUGHPUT:  # as the time that an item takes
+        low, high = 1 / high, 1 / low
     differ = spread and f"{low:.2f}" != f"{high:.2f}"
     text = f"{line.ratio:.2f}×" + (f" {low:.2f} to {high:.2f}" if differ else "")
     text += f" {SHORT.get(line.measure, line.measure)}" if line.measure != column else ""

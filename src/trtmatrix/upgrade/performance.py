@@ -30,7 +30,7 @@ LEAST_CHANGE = 1 + SAME_CLOCKS
 RULE = (
     f"at least {LEAST_ENGINES} engines a side, a one-sided exact Mann-Whitney test on their medians with "
     f"p ≤ {LEVEL:g}, 95% of the runs of the typical engine beyond the other side's median, and p ≤ {SURE:g} "
-    f"or sides {MORE_ROOM:g} times as far apart as either is wide"
+    f"or sides {MORE_ROOM:g} times as far apart as either is wide (beyond the limit: once)"
 )
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
@@ -82,20 +82,21 @@ def _ways(first: int, second: int, pairs: int) -> int:
 
 
 def p_value_beyond(
-    before: Sequence[Figure], after: Sequence[Figure], limit: float = 1.0, room: float = -math.inf
+    before: Sequence[Figure], after: Sequence[Figure], limit: float = 1.0, room: float | None = None
 ) -> float | None:
     """Return the p-value of ``after`` being more than ``limit`` times ``before``, or None where it is not.
 
     It is where :data:`RULE` holds, with ``before`` multiplied by the limit. ``room``: how many times as far
-    apart as either is wide the sides must be, where the p-value is not :data:`SURE`; distances are ratios.
+    apart as either is wide the sides must be (as ratios), where the p-value is not :data:`SURE`; None: it is
+    not asked.
     """
-    if min(len(before), len(after)) < LEAST_ENGINES:
-        return None
     sides = low, high = [each.median * limit for each in before], [each.median for each in after]
+    if min(len(before), len(after)) < LEAST_ENGINES or not math.isfinite(max(low)):
+        return None
     p_value = rank_p_value(low, high)
     beyond = statistics.median(each.low for each in after) > statistics.median(low)
     wide = max(math.log(max(side) / min(side)) for side in sides)
-    sure = p_value <= SURE or math.log(min(high) / max(low)) > room * wide
+    sure = room is None or p_value <= SURE or math.log(min(high) / max(low)) > room * wide
     return p_value if p_value <= LEVEL and beyond and sure else None
 
 
@@ -190,10 +191,10 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         seems = p_value_beyond(before, after, limit) if matters else None
         beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
         p_value = beyond if p_value is None else p_value
-        few = min(len(before), len(after)) < ENOUGH_ENGINES
+        few = min(len(before), len(after)) < ENOUGH_ENGINES and (measure in TIMES or beyond is None)
         yield replace(
             line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
-            beyond_limit=beyond is not None, more_engines=few and seems is not None,
+            beyond_limit=beyond is not None, more_engines=few and seems is not None and seems > SURE,
             clocks=known or "clocks under load not recorded", why_not=why_not,
         )  # fmt: skip
 

@@ -81,12 +81,7 @@ def test_a_small_blind_run_misses_no_goal() -> None:
 
 def test_a_goal_holds_at_its_limit_and_never_for_what_is_no_number() -> None:
     """As the least, and as the most."""
-    for value, met in (
-        (4.0, [True, True]),
-        (3.99, [False, True]),
-        (4.01, [True, False]),
-        (math.nan, [False] * 2),
-    ):
+    for value, met in {4.0: [1, 1], 3.99: [0, 1], 4.01: [1, 0], math.nan: [0, 0]}.items():
         assert [Goal(what="x", value=value, limit=4.0, at_least=least).met for least in (True, False)] == met
 
 

@@ -1,5 +1,6 @@
 """Exit codes, what ends however deaf it is, what is remembered by content; the guard of these tests."""
 
+import contextlib
 import itertools
 import os
 import signal
@@ -56,27 +57,38 @@ def test_an_interruption_that_was_swallowed_comes_again(name: str, raised: str) 
     assert (done.stdout.strip(), done.stderr) == (raised, "")
 
 
-def test_a_second_signal_at_once_does_not_cut_short_what_the_first_ends() -> None:
-    lines = (
-        "import signal", "from trtmatrix.common.errors import interruptible", "with interruptible():",
-        " try:", "  signal.raise_signal(signal.SIGTERM)", " except KeyboardInterrupt:",
-        "  signal.raise_signal(signal.SIGINT)", "  print('ended whole')",
-    )  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
-    )
+TWICE = """
+import signal
+from trtmatrix.common.errors import interruptible
+with interruptible():
+    try: signal.raise_signal(signal.SIGTERM)
+    except KeyboardInterrupt: signal.raise_signal(signal.SIGINT); print("ended whole")
+"""
+ELSEWHERE = """
+import os, signal, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from trtmatrix.run.tasks import finish
+submit = ThreadPoolExecutor().submit
+submit(lambda: (time.sleep(0.3), signal.pthread_kill(threading.get_ident(), signal.SIGINT)))
+try: finish([submit(time.sleep, 30)])
+except KeyboardInterrupt: os._exit(os.write(1, b"ended whole\\n") - 12)
+"""
+
+
+@pytest.mark.parametrize("program", [TWICE, ELSEWHERE])
+def test_a_second_signal_cuts_nothing_short_and_one_that_another_thread_got_is_heard(program: str) -> None:
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
     assert (done.stdout, done.stderr) == ("ended whole\n", "")
 
 
 def is_gone(process: int) -> bool:
     for _ in range(500):
-        try:
-            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.02)
+                continue
+        return True
     return False
 
 

@@ -233,14 +233,11 @@ def test_a_labelled_set_of_latencies_is_told_apart_as_its_labels_say() -> None:
         mine = [counts[name] for name, kind in latency.KINDS.items() if kind.slower is slower]
         called = sum(number for _, number, _ in mine) / sum(pairs for pairs, _, _ in mine)
         assert called >= 0.99 if slower else called <= 0.01
-
-
-def test_real_engines_of_one_version_are_hardly_ever_told_apart() -> None:
-    """Drawn from 35 engines of each model that one GPU built; the rank test alone tells 4% of pairs apart."""
-    engines = json.loads(latency.REAL.read_text())
-    assert len(engines) == 8
-    for name, (spread, _, called, slower, surely, _) in latency.draw_pairs(engines, 500).items():
-        assert (spread > 1.1, called <= 0.015, slower <= 0.02, surely <= 0.004) == (True,) * 4, name
+    # Drawn from 35 real engines of each model; the rank test alone tells 4% of such pairs apart.
+    for spread, _, apart, beyond, surely, _ in latency.draw_pairs(
+        json.loads(latency.REAL.read_text()), 500
+    ).values():
+        assert (spread > 1.1, apart <= 0.015, beyond <= 0.02, surely <= 0.004) == (True,) * 4
 
 
 def test_a_model_that_seems_too_slow_is_timed_more_often(
@@ -254,21 +251,22 @@ def test_a_model_that_seems_too_slow_is_timed_more_often(
     def name_of(repro: str) -> str:
         return repro.partition("-")[0]
 
+    def engines_of(cell: Cell) -> Sequence[float]:  # of the old version there is one from before
+        count = sum(number for number, _ in often)
+        return times[name_of(cell.repro.id)][:count] if cell.version.name == NEW else wide[: count + 1]
+
     def perform(context: Context, survey: Survey, how: Options) -> Result:
         models = context.selection.repros
         often.append((how.rebuilds, sorted(map(name_of, models))))
-        count = sum(number for number, _ in often)
-        cells = [cell for cell in survey.cells if cell.repro.id in models]
-        new = (times[name_of(cell.repro.id)] if cell.version.name == NEW else wide for cell in cells)
-        entries = [timed(cell, engines[:count]) for cell, engines in zip(cells, new, strict=True)]
-        return Result(entries=tuple(entries), served=frozenset())
+        cells = (cell for cell in survey.cells if cell.repro.id in models)
+        return Result(entries=tuple(timed(cell, engines_of(cell)) for cell in cells), served=frozenset())
 
     monkeypatch.setattr("trtmatrix.run.perform.perform", perform)
     models = [f"--models={saved(mlp(), tmp_path / f'{name}.onnx')}" for name in times]
     words = [f"--matrix={ROOT / 'matrix.yaml'}", *files_of(tmp_path, ROOT / "repros")[1:], *models]
     code = run(["upgrade", f"--from={OLD}", f"--to={NEW}", "--gpu=H200", "--json", *words])
     told = json.loads(capsys.readouterr().out)
-    assert often == [(3, ["chance", "same", "slow"]), (4, ["chance", "slow"])]
+    assert often == [(3, ["chance", "same", "slow"]), (5, ["chance", "slow"])]
     beyond = {name_of(line["repro"]): line["beyond_limit"] for line in told["performance"]}
     assert (code, beyond) == (ExitCode.DONT, {"chance": False, "same": False, "slow": True})
     assert {model["name"] for model in told["models"] if model["decision"] == "don't"} == {"slow"}
@@ -370,22 +368,24 @@ def test_a_column_is_whole_or_said_to_be_left_out(width: int) -> None:
     assert text.count("2.00×") == text.count(" ! ") - 1 == 2 * (4 - len(left))
 
 
-@pytest.mark.parametrize(
-    ("marks", "latency"),
-    [({}, "1.50×"), ({"beyond_limit": True}, "1.20× graph !"), ({"more_engines": True}, "1.20× graph ?")],
-)
-def test_the_speed_that_decides_stands_in_a_model_s_row(marks: dict[str, Any], latency: str) -> None:
-    upgrade = answer(model("m", "good3", "good3"))
-    same = Spread(median=1.0, low=1.0, high=1.0, count=3)
-    lines = [
-        PerformanceLine(
-            repro="m", case="c", measure=name, unit="ms", before=same, after=replace(same, median=ratio),
-            ratio=ratio, told_apart=False, **(marks if ratio == 1.2 else {}),
-        )
-        for name, ratio in (("latency", 1.5), ("end-to-end latency with a CUDA graph", 1.2))
-    ]  # fmt: skip
-    (row,) = model_table(replace(upgrade, performance=tuple(lines)), brief=True).rows
-    assert row[4] == latency
+MARKS: dict[str, Any] = {"": {}, "!": {"beyond_limit": True}, "?": {"more_engines": True}}
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_the_speed_that_decides_stands_in_a_model_s_row(mark: str) -> None:
+    upgrade, one = answer(model("m", "good3", "good3")), Spread(median=1.0, low=1.0, high=1.0, count=3)
+    facts: dict[str, Any] = {
+        "repro": "m",
+        "case": "c",
+        "unit": "ms",
+        "before": one,
+        "after": one,
+        "told_apart": False,
+    }
+    plain = PerformanceLine(measure="latency", ratio=1.5, **facts)
+    graph = PerformanceLine(measure="end-to-end latency with a CUDA graph", ratio=1.2, **facts, **MARKS[mark])
+    (row,) = model_table(replace(upgrade, performance=(plain, graph)), brief=True).rows
+    assert row[4] == (f"1.20× graph {mark}" if mark else "1.50×")
 
 
 SHAPE = "input x: the engine does not take the shape [3]; it was built for [2]"
@@ -473,6 +473,10 @@ def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
         "m: latency, measured in different runs: 2.00× as much, significantly beyond 1.1×",
         "odd: mistake: gone",
     )
+    perhaps = Entries([timed(OLD_CELL, (1.0, 1.3, 0.9)), timed(NEW_CELL, (1.6, 1.7, 2.1))])
+    softer, base = answer(replace(quick, entries=perhaps)), accepted(tmp_path, replace(quick, entries=slow))
+    assert (softer.decision, compare_with(softer, base).new) == (ENOUGH, ())
+    assert [item.what for item in softer.lacking] == ["your model is perhaps slower: more engines tell"]
 
 
 @pytest.mark.parametrize(
