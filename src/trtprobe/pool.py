@@ -153,15 +153,17 @@ class Pool:
     def make_ready(self, alone: bool, repro: str) -> None:
         """Wait until a process for a repro's cell is ready; what that takes is not held against the cell.
 
-        ``alone``: it is a fresh one. A worker that crashes or hangs before it is ready is ended, and none is
-        warmed up any more: the cell takes the blame. Raises :class:`Stopped` where the host is gone.
+        ``alone``: it is a fresh one, which may have warmed up meanwhile. A worker that crashes or hangs
+        before it is ready is ended, and none is warmed up any more: the cell takes the blame. Raises
+        :class:`Stopped` where the host is gone.
         """
         old = self._worker
-        if old is not None and (alone or old.is_over or old.only not in {"", repro}):
+        if old is not None and ((alone and old.position) or old.is_over or old.only not in {"", repro}):
             self._end(old)
         for _ in range(2):
             worker = self._worker or self._start(alone)
             if self._is_ready(worker):
+                worker.alone = alone
                 return
             if worker.warm:
                 print("a worker did not become ready: no other is warmed up", flush=True)
@@ -211,6 +213,7 @@ class Pool:
             self._ballast = b""
         goes_on = cut is None and worker.done is not None and not worker.why
         ended = worker.why or self._why_end(worker, cut, before)
+        ended = ended or ("it was for this cell alone" if worker.alone else "")
         if ended:
             self._end(worker)
         killed, code = oom_kills() - before, 0 if goes_on else worker.process.code

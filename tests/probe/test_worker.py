@@ -83,14 +83,14 @@ def test_cells_come_while_others_run(driver: Path, tmp_path: Path) -> None:
     process = job.start(MAIN, driver, STANDIN_BUILDERS=str(tmp_path / "builders"))
     job.wait_for("builders")
     assert not list(job.out.iterdir()), "the worker warms up before there is a cell"
-    for index in range(3):
-        job.add(index, PASS)
+    for index in range(5):
+        job.add(index, replace(PASS, alone=index > 2))
         job.wait_for(f"out/{index}.record.json")
-        time.sleep(0.1)
-        assert process.poll() is None
+        time.sleep(0.5)
+        assert (process.poll(), builders(job) == 1 or index > 2) == (None, True)
     job.end()
     assert process.wait(timeout=10) == 0
-    assert builders(job) == 1
+    assert [job.record(index)["worker"]["number"] for index in range(5)] == [0, 0, 0, 1, 2], "none is wasted"
 
 
 def test_a_cell_alone_has_a_fresh_process_and_no_other_beside_it(driver: Path, tmp_path: Path) -> None:
