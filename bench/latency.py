@@ -106,29 +106,32 @@ def measure(pairs: int, seed: int = 0) -> dict[str, tuple[int, int, int]]:
     return counts
 
 
-def read_engines(records: Path) -> dict[str, list[list[float]]]:
-    """Return the 5% quantile and the median (ms) of each engine, by model and figure, from records."""
+def read_engines(records: Path) -> tuple[str, dict[str, list[list[float]]]]:
+    """Return what was measured where, and the 5% quantile and median (ms) of each engine of each figure."""
     found: dict[str, list[list[float]]] = {}
+    about: dict[str, None] = {}
     for file in sorted(records.rglob("*.json")):
         data = json.loads(file.read_bytes())
         if not isinstance(data, dict) or "cell" not in data or data["cell"]["repro"] == "controls":
             continue
+        gpu, what = data["gpu"], f"{data['product']} {data['cell']['version']}"
+        about[f"{what} on an {gpu['name']}, driver {gpu['driver']}, {data['started'][:10]}"] = None
         for name, key in TIMED.items():
             if figure := (data.get("engine") or {}).get(key):
                 model = data["cell"]["repro"].rpartition("-")[0]
                 found.setdefault(f"{model}, {name}", []).append([figure["low_ms"], figure["median_ms"]])
-    return found
+    return "; ".join(about), found
 
 
-def draw_pairs(engines: Mapping[str, list[list[float]]], drawn: int = DRAWN) -> dict[str, tuple[float, ...]]:
-    """Return for each figure the largest median ÷ the least, and what share of pairs drawn of it is called.
+def draw_pairs(drawn: int = DRAWN) -> dict[str, tuple[float, ...]]:
+    """Return for each real figure the largest median ÷ the least, and what share of pairs drawn is called.
 
     Wrongly: apart by the rank test alone; worse or better, as a run says it; slower beyond the limit, by
     three engines a side, and by the seven that are built where three say so. Rightly: slower, where one side
     is made 1.5 times so.
     """
     rng, shares = np.random.default_rng(0), {}
-    for name, values in engines.items():
+    for name, values in json.loads(REAL.read_text())["engines"].items():
         counts = np.zeros(5)
         for _ in range(drawn):
             chosen = [values[i] for i in rng.permutation(len(values))[: 2 * MORE]]
@@ -167,10 +170,8 @@ def main() -> None:
     parser.add_argument("--records", type=Path, metavar="FOLDER")
     args = parser.parse_args()
     if args.records is not None:
-        lines = (
-            f"{json.dumps(name)}: {json.dumps(it)}" for name, it in sorted(read_engines(args.records).items())
-        )
-        REAL.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        about, engines = read_engines(args.records)
+        REAL.write_text(json.dumps({"about": about, "engines": engines}, sort_keys=True) + "\n")
     counts = measure(args.pairs)
     print("| made as | pairs | called slower beyond 1.1× | not comparable |\n| --- | --- | --- | --- |")
     for name, (share, slower, left) in counts.items():
@@ -180,7 +181,7 @@ def main() -> None:
         print(f"\n{word}: {sum(m[1] for m in mine)} of {sum(m[0] for m in mine)}", end="")
     print("\n\n| engines of one version | largest ÷ least | apart by rank alone | worse or better ", end="")
     print("| slower beyond 1.1× | by seven engines | 1.5× slower found |\n|" + " --- |" * 7)
-    for name, (spread, *shares) in draw_pairs(json.loads(REAL.read_text())).items():
+    for name, (spread, *shares) in draw_pairs().items():
         print(f"| {name} | {spread:.2f}× | {' | '.join(f'{share:.2%}' for share in shares)} |")
 
 

@@ -158,9 +158,8 @@ def _run(
     local = context.project.local
     mine = [r for r in stored if r.suite == suite.digest and whole and not options.rerun]
     done = {(record.gpu, record.version) for record in mine if not record.counts[Verdict.NOTHING]}
-    begun = (
-        [*read_parts(local), *(record for record in mine if record.counts[Verdict.NOTHING])] if whole else []
-    )
+    begun = read_parts(local) if whole else []
+    begun += [record for record in mine if record.counts[Verdict.NOTHING]]
     launches = tuple(it for it in survey.plan.here if (it.gpu.slug, it.version.name) not in done)
     survey = replace(survey, plan=replace(survey.plan, launches=launches))
     for item in survey.plan.excluded:
@@ -178,11 +177,10 @@ def _run(
     def keep(fresh: OperatorRecord) -> None:
         part = len(fresh.rows) < len(cases)
         record = fresh if part else fresh.after(before.get((fresh.gpu, fresh.version)))
-        kept = f"{record.version}: {write_record(local, record, part=part)}" if whole else ""
-        if kept:
-            progress.note(f"{kept}: {len(record.rows):,} of {len(cases):,} cases" if part else kept)
-        lost = [row for row in record.rows.values() if row.verdict is Verdict.NOTHING]
-        if lost:
+        if whole:
+            many = f": {len(record.rows):,} of {len(cases):,} cases" if part else ""
+            progress.note(f"{record.version}: {write_record(local, record, part=part)}{many}")
+        if lost := [row for row in record.rows.values() if row.verdict is Verdict.NOTHING]:
             again = "; the next run tries them again" if whole else ""
             many = f"{counted(len(lost), 'case')} without a result{again}"
             progress.note(f"{record.version}: {many}: {lost[0].detail}")

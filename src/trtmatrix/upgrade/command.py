@@ -33,7 +33,7 @@ from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
 from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
-MORE = "slower or larger than its limit by too few engines to be sure; more of each version are built"
+MORE = "perhaps slower or larger than the limit; more engines of each version are built to make sure"
 NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
@@ -192,18 +192,17 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
         how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
         if not options.no_run:
             entries = perform(mine, survey, how).entries
-        if again := {} if options.no_run else _unsure(opened, entries, question):
-            print(f"trtmatrix: {MORE}: {', '.join(again.values())}", file=sys.stderr)
-            doubted = [entry for entry in entries if entry.cell.repro.id in again]
-            mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)))
-            # More than any of them has, or a side that has more, as after an interrupt, would be left alone.
-            most = max(count_engines(entry.records) for entry in doubted)
-            survey = take_survey(mine, Pull.NEVER)
-            here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
-            survey = replace(survey, plan=replace(survey.plan, launches=here))
-            more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
-            new = {entry.cell.id: entry for entry in more if entry.cell.repro.id in again}
-            entries = [new.get(entry.cell.id, entry) for entry in entries]
+            if again := _unsure(opened, entries, question):
+                print(f"trtmatrix: {', '.join(again.values())}: {MORE}", file=sys.stderr)
+                mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)))
+                survey = take_survey(mine, Pull.NEVER)
+                here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
+                survey = replace(survey, plan=replace(survey.plan, launches=here))
+                # More than either side has: one that had more, as after an interrupt, would be left alone.
+                most = max(count_engines(e.records) for e in entries if e.cell.repro.id in again)
+                more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
+                new = {entry.cell.id: entry for entry in more}
+                entries = [new.get(entry.cell.id, entry) for entry in entries]
     return tuple(_look_at(one, entries, stored, options, context, question) for one in opened)
 
 

@@ -33,7 +33,7 @@ from trtmatrix.upgrade.report import (
 
 ASKED = "your model, on a host that can run both versions"
 JUDGED = "your model ran: what would be right"
-TIMED = "your model is perhaps slower: more engines tell"
+TIMED = "more engines of your model: it is perhaps slower or larger"
 MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
 """Topics of reasons beside the findings and the hardware."""
 APART = ", measured in different runs"

@@ -208,10 +208,8 @@ def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, brief: b
     for model in sorted(upgrade.models, key=lambda model: order.index(model.decision)):
         sides = [line.before for line in model.cases], [line.after for line in model.cases]
         errors = (" ".join(map(_error_words, ends)) for ends in sides)
-        lines = [_shown_line(figures, model.repro, name) for name in measures]
-        ratios = (
-            _ratio_words(line, name, spread=not brief) for line, name in zip(lines, measures, strict=True)
-        )
+        lines = ((name, _shown_line(figures, model.repro, name)) for name in measures)
+        ratios = (_ratio_words(line, name, spread=not brief) for name, line in lines)
         answer: str = model.decision or MISTAKE
         answer = words_of(answer).removesuffix(" evidence") if brief else answer
         rows.append((model.name, answer, *errors, *ratios))

@@ -21,8 +21,8 @@ LEVEL, SURE = 0.05, 0.005
 
 Complete separation of 3 and 3 engines has the first, which chance alone gives one figure in twenty."""
 ROOM, MORE_ROOM = 1.0, 3.0
-"""How far apart the sides must be otherwise, in widths of the wider one: to be beyond a limit, and to be
-called worse or better, which nothing measures again."""
+"""How large the gap between the sides must be otherwise, in spreads of the wider one: to be beyond a limit,
+and to be called worse or better, which nothing measures again."""
 SAME_CLOCKS = 0.05
 """How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
 LEAST_CHANGE = 1 + SAME_CLOCKS
@@ -30,7 +30,7 @@ LEAST_CHANGE = 1 + SAME_CLOCKS
 RULE = (
     f"at least {LEAST_ENGINES} engines a side, a one-sided exact Mann-Whitney test on their medians with "
     f"p ≤ {LEVEL:g}, 95% of the runs of the typical engine beyond the other side's median, and p ≤ {SURE:g} "
-    f"or sides {MORE_ROOM:g} times as far apart as either is wide (beyond the limit: once)"
+    f"or a gap between the sides of {MORE_ROOM:g} times the spread of the wider one (beyond the limit: once)"
 )
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
@@ -86,9 +86,9 @@ def p_value_beyond(
 ) -> float | None:
     """Return the p-value of ``after`` being more than ``limit`` times ``before``, or None where it is not.
 
-    It is where :data:`RULE` holds, with ``before`` multiplied by the limit. ``room``: how many times as far
-    apart as either is wide the sides must be (as ratios), where the p-value is not :data:`SURE`; None: it is
-    not asked.
+    It is where :data:`RULE` holds, with ``before`` multiplied by the limit. ``room``: how many times the
+    spread of the wider side the gap must be (as ratios), where the p-value is above :data:`SURE`; None: it
+    may be any.
     """
     sides = low, high = [each.median * limit for each in before], [each.median for each in after]
     if min(len(before), len(after)) < LEAST_ENGINES or not math.isfinite(max(low)):
