@@ -39,7 +39,7 @@ from trtmatrix.bugs.trials import (
     write_failing_model,
 )
 from trtmatrix.common.border import read_json, remove_tree
-from trtmatrix.common.errors import ExitCode, MachineryError, UsageError, undisturbed
+from trtmatrix.common.errors import ExitCode, MachineryError, UsageError, deferred, undisturbed
 from trtmatrix.common.text import to_json
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.onnxmodel.sessions import NotComputedError, Session
@@ -407,29 +407,34 @@ def reduce_nodes(
         words = ["debug", "reduce", "model.onnx", "-o", "reduced.onnx", "--mode", mode]
         words += ["--data-loader-script", "load.py", "--fail-code", str(FAIL_CODE)]
         words += ["--check", sys.executable, "-S", "-c", ASK, "ask"]
-        with socket.socket(socket.AF_UNIX) as listener, (folder / "log").open("w+b") as log:
+        with contextlib.ExitStack() as stack:
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            log = stack.enter_context((folder / "log").open("w+b"))
             listener.bind(str(folder / "ask"))
             listener.listen()
             listener.settimeout(POLL_SECONDS)
-            process = subprocess.Popen(
-                [*POLYGRAPHY, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True,
-            )  # fmt: skip
-            try:
-                while process.poll() is None:
-                    if not goes_on():
-                        return "the budget is spent"
-                    with contextlib.suppress(TimeoutError):
-                        connection, _ = listener.accept()
-                        with connection:
-                            connection.sendall(answer(folder))
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            with deferred():
+                process = subprocess.Popen(
+                    [*POLYGRAPHY, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True,
+                )  # fmt: skip
+                stack.callback(process.wait)
+                stack.callback(_kill_group, process.pid)
+            while process.poll() is None:
+                if not goes_on():
+                    return "the budget is spent"
+                with contextlib.suppress(TimeoutError):
+                    connection, _ = listener.accept()
+                    with connection:
+                        connection.sendall(answer(folder))
             log.seek(0)
             said = _last_line(log.read().decode(errors="replace"))
             return f"exit code {process.returncode}: {said}" if process.returncode else ""
+
+
+def _kill_group(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
 
 
 def _last_line(text: str) -> str:

@@ -145,13 +145,33 @@ def interruptible() -> Iterator[None]:
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
     """Let no signal cut short what cleans up after another one; what answers signals is put back."""
-    main = threading.current_thread() is threading.main_thread()  # no other may set any
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (SIGNALS if main else ())}
+    with _answering(signal.SIG_IGN):
+        yield
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Have signals heard when the block has ended: what it starts has somebody by then who ends it."""
+    heard: list[int] = []
+    try:
+        with _answering(lambda number, _: heard.append(number)):
+            yield
+    finally:
+        for number in heard:
+            signal.raise_signal(number)
+
+
+@contextlib.contextmanager
+def _answering(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> Iterator[None]:
+    """Have another answer to the signals that are not ignored; only the main thread may set any."""
+    main = threading.current_thread() is threading.main_thread()
+    heard = [number for number in SIGNALS if main and signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, was in before.items():
+            signal.signal(number, was)
 
 
 @contextlib.contextmanager
