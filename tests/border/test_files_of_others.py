@@ -18,10 +18,9 @@ from merges import CELL, Place, make_place, record_data
 from tests.border.leaving import in_time
 from tests.border.test_left_by_cells import header, sparse
 from trtmatrix.common.border import BorderError, opened, opened_npz, read_array, read_json
-from trtmatrix.common.errors import ConfigError, ExitCode, UsageError
+from trtmatrix.common.errors import ConfigError, ExitCode
 from trtmatrix.common.text import parse_json, to_json
 from trtmatrix.judge.record import RecordError, record_from
-from trtmatrix.onnxmodel.reading import read_model, read_samples
 from trtmatrix.records.store import keep_outputs, read_records
 
 WHERE = f"{CELL.gpu}/{CELL.version}/{CELL.repro}/{CELL.case}"
@@ -139,9 +138,9 @@ def displaced(path: Path) -> None:
     path.write_bytes(data)
 
 
-SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
+ARRAYS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "no regular file"),
-    "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
+    "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no file that can be read"),
     "4 TB": (sparse, "bytes"),
     "text": (lambda path: path.write_text("x"), "no .npz"),
     "a size that cannot be": (boasting, "which it cannot have"),
@@ -156,20 +155,12 @@ SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_samples_that_are_none_are_named(name: str, tmp_path: Path) -> None:
-    make, words = SAMPLES[name]
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_are_none_are_named(name: str, tmp_path: Path) -> None:
+    make, words = ARRAYS[name]
     make(tmp_path / "in.npz")
-    with in_time(), pytest.raises(UsageError) as raised:
-        read_samples(tmp_path / "in.npz", [])
-    assert words in str(raised.value)
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir, sparse])
-def test_a_model_that_is_no_file_is_named(make: Callable[[Path], object], tmp_path: Path) -> None:
-    make(tmp_path / "m.onnx")
-    with in_time(), pytest.raises(UsageError, match="--model"):
-        read_model(tmp_path / "m.onnx")
+    with in_time(), pytest.raises(BorderError, match=words):
+        _arrays_in(tmp_path / "in.npz")
 
 
 # --- Fuzzed: whatever is read, it is an answer or a BorderError

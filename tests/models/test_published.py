@@ -57,7 +57,7 @@ WORDS: Mapping[str, tuple[str, str, str]] = {
 }  # fmt: skip
 REFUSED: Mapping[str, str] = {
     "strnormalizer_export_monday_casesensintive_lower": "input x is string, which cannot be fed",
-    "sequence_insert_at_back": "input sequence is no tensor (sequence)",
+    "sequence_insert_at_back": "input sequence is sequence, which cannot be fed",
     "cast_FLOAT_to_BFLOAT16": "output output is bfloat16, which cannot be fed or compared",
     "reduce_sum_empty_set": "input data is float32 [2, 0, 4]: a dimension of size 0 has nothing to compute",
 }

@@ -22,11 +22,10 @@ from trtmatrix.bugs.script import read_recipe
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.judge.entry import full_words
-from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, profile_texts
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
 from trtmatrix.onnxmodel.graphs import find_external, load_whole
+from trtmatrix.onnxmodel.inputs import Range, digest_samples, profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
-from trtmatrix.onnxmodel.reading import digest_samples
-from trtmatrix.onnxmodel.tensors import Range
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.run.session import Session

@@ -88,14 +88,16 @@ def open_file(file: Path | str, largest: int = RECORD, below: Path | None = None
 
 
 @contextlib.contextmanager
-def opened(file: Path, largest: int = RECORD, below: Path | None = None) -> Iterator[tuple[IO[bytes], int]]:
+def opened(
+    file: Path | str, largest: int = RECORD, below: Path | None = None
+) -> Iterator[tuple[IO[bytes], int]]:
     """Open a file as :func:`open_file` does; gives a stream and the size."""
     descriptor, size = open_file(file, largest, below)
     with os.fdopen(descriptor, "rb") as stream:
         yield stream, size
 
 
-def read_file(file: Path, largest: int = RECORD, below: Path | None = None) -> bytes:
+def read_file(file: Path | str, largest: int = RECORD, below: Path | None = None) -> bytes:
     """Return the content of a file; see :func:`open_file`. One that grows meanwhile is refused."""
     with opened(file, largest, below) as (stream, size):
         content = stream.read(size + 1)

@@ -16,6 +16,7 @@ from typing import Any
 
 from trtmatrix.common.border import BorderError, read_json
 from trtmatrix.common.processes import run_to_end
+from trtmatrix.common.text import one_line
 from trtmatrix.model.outcomes import CheckOutcome
 
 Outputs = Sequence[Mapping[str, Path]]
@@ -27,9 +28,6 @@ SECONDS = 600.0
 SHOWN = 20_000
 """Characters of what a script prints that are shown."""
 
-CODE = "import sys; sys.path[:] = sys.argv[1:-1]; from trtmatrix.model.acceptance import main; main()"
-"""What the process runs: it finds modules where this one does."""
-
 
 def run_check(
     script: Path, before: Outputs, after: Outputs, reference: Outputs | None, *, seconds: float = SECONDS
@@ -39,19 +37,11 @@ def run_check(
     What the script prints goes to the standard error, never to where a report goes. Whatever goes wrong with
     it is the outcome's ``error``, and it is not left running.
     """
-    if not script.is_file():
-        error = f"{script}: there is no such file: name your script by --check"
-        return CheckOutcome(script=str(script), passed=None, error=error)
     with tempfile.TemporaryDirectory(prefix="trtmatrix-check-") as name:
         job, answer = Path(name, "job.json"), Path(name, "answer.json")
-        files = [
-            [{output: str(file.resolve()) for output, file in sample.items()} for sample in side]
-            if side is not None else None
-            for side in (before, after, reference)
-        ]  # fmt: skip
-        told = {"samples": files, "script": str(script.resolve()), "answer": str(answer)}
-        job.write_text(json.dumps(told), encoding="utf-8")
-        command = [sys.executable, "-u", "-c", CODE, *sys.path, str(job)]
+        told = {"samples": (before, after, reference), "script": script, "answer": answer}
+        job.write_text(json.dumps(told, default=lambda path: str(path.resolve())), encoding="utf-8")
+        command = [sys.executable, "-u", "-m", __name__, str(job)]
         code, printed = run_to_end(command, os.environ, seconds)
         sys.stderr.write(printed[:SHOWN])
         try:  # an answer counts though the process did not end
@@ -60,14 +50,8 @@ def run_check(
             why = f"it ended its process with code {code} and said nothing"
             if code == 124:
                 why = f"check() did not end within {seconds:g} s and was stopped"
-            elif code < 0:
-                why = f"its process was ended by signal {-code}: perhaps a crash or a lack of memory"
             said = {"error": f"{script.name}: {why}"}
     return CheckOutcome(script=str(script), **{"passed": None, **said})
-
-
-class Refused(Exception):
-    """What the script is or gives cannot be used; the message says why."""
 
 
 def main() -> None:
@@ -77,19 +61,13 @@ def main() -> None:
     sys.argv[:] = [str(script)]
     sys.path.insert(0, str(script.parent))
     sys.dont_write_bytecode = True
-    try:
-        answer = _check(script, job["samples"])
-    except Refused as refused:
-        answer = {"error": str(refused)}
+    said = json.dumps(_ask(script, job["samples"]), allow_nan=False)
     sys.stdout.flush()
-    target = Path(job["answer"])
-    partial = target.with_suffix(".partial")
-    partial.write_text(json.dumps(answer, allow_nan=False), encoding="utf-8")
-    partial.rename(target)
+    Path(job["answer"]).write_text(said, encoding="utf-8")
 
 
-def _check(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[str, Any]:
-    """Import the script, not as ``__main__``, and return what its ``check`` says of the samples.
+def _ask(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[str, Any]:
+    """Import the script, not as ``__main__``; return what its ``check`` says of the samples, or ``error``.
 
     Arrays are read where they are used, and may be written to.
     """
@@ -101,64 +79,47 @@ def _check(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[s
         except ValueError:  # nothing of an array without elements can be mapped
             return np.load(file, allow_pickle=False)
 
-    spec = importlib.util.spec_from_file_location("trtmatrix_check", script)
-    if spec is None or spec.loader is None:
-        raise Refused(f"{script.name}: no Python file: its name must end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # dataclasses look their module up
+    doing, names = "loading it", sorted({name for sample in sides[0] or () for name in sample})
     try:
+        spec = importlib.util.spec_from_file_location("trtmatrix_check", script)
+        if spec is None or spec.loader is None:
+            return {"error": f"{script.name}: no Python file: its name must end in .py"}
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[module.__name__] = module  # dataclasses look their module up
         spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        raise Refused(_raised("loading it", error, script)) from error
-    check = getattr(module, "check", None)
-    if not callable(check):
-        raise Refused(f"{script.name}: there is no function check(before, after, reference)")
-    try:
-        said = check(*(
+        if not callable(getattr(module, "check", None)):
+            return {"error": f"{script.name}: there is no function check(before, after, reference)"}
+        doing = "check()"
+        return read_answer(module.check(*(
             side and [{name: read(file) for name, file in sample.items()} for sample in side]
             for side in sides
-        ))  # fmt: skip
-    except (Exception, SystemExit) as error:
-        names = ", ".join(sorted({name for sample in sides[0] or () for name in sample}))
-        hint = f"; the outputs are called {names}" if isinstance(error, KeyError) else ""
-        raise Refused(_raised("check()", error, script) + hint) from error
-    return read_answer(said)
-
-
-def _raised(doing: str, error: BaseException, script: Path) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{script.name}:{error.lineno or 1}: not valid Python: {error.msg}"
-    text = " ".join(str(error).split())[:300]
-    what = f"raised {type(error).__name__}" + (f": {text}" if text else "")
-    if isinstance(error, ImportError):
-        what += f" (it runs in {sys.executable}: install what it needs there)"
-    frames = traceback.extract_tb(error.__traceback__)
-    line = next((f.lineno for f in reversed(frames) if Path(f.filename).resolve() == script.resolve()), 0)
-    if not line:
-        return f"{script.name}: {doing} {what}"
-    source = linecache.getline(str(script), line).strip()
-    return f"{script.name}:{line}: {doing} {what} at: {source[:120]}"
+        )))  # fmt: skip
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the script may raise whatever it likes
+        hint = f"; the outputs are called {', '.join(names)}" if isinstance(error, KeyError) else ""
+        frames = reversed(traceback.extract_tb(error.__traceback__))
+        line = next((f.lineno for f in frames if Path(f.filename).resolve() == script.resolve()), 0)
+        where = f"{script.name}:{line}" if line else script.name
+        source = f" at: {linecache.getline(str(script), line).strip()[:120]}" if line else ""
+        told = one_line(f"{type(error).__name__}: {error}").removesuffix(":")
+        return {"error": f"{where}: {doing} raised {told}{source}{hint}"}
 
 
 def read_answer(said: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the script returned
-    """Read what ``check`` returned: a bool, or (passed, figure), or (passed, figure, label).
+    """Read what ``check`` returned: a bool, or (passed, figure), or (passed, figure, label); else ``error``.
 
-    NumPy's bools and numbers, and arrays without dimensions, will do; else :class:`Refused`.
+    NumPy's bools and numbers, and arrays without dimensions, will do.
     """
     given = said if isinstance(said, (tuple, list)) else [said]
     parts = [p.item() if hasattr(p, "item") and getattr(p, "shape", None) == () else p for p in given]
-    match parts:
+    match [*parts, ""] if len(parts) == 2 else parts:
         case [bool() as passed]:
             return {"passed": passed}
-        case [bool() as passed, int() | float() as figure, *label] if not isinstance(figure, bool) and [
-            *map(type, label)
-        ] in ([], [str]):
-            if not math.isfinite(figure):
-                raise Refused(f"check() gave the figure {figure}, which is no finite number")
-            words = " ".join("".join(label).split())
-            return {"passed": passed, "figure": float(figure), "label": words[:200]}
-    hint = "; a comparison of arrays is an array: did you mean .all()?" * bool(getattr(said, "shape", None))
-    raise Refused(
-        f"check() returned {' '.join(repr(said).split())[:120]} ({type(said).__name__}): it must return True "
-        f'or False, (passed, figure) or (passed, figure, "label"){hint}'
-    )
+        case [bool() as passed, int() | float() as figure, str() as label] if math.isfinite(figure):
+            return {"passed": passed, "figure": float(figure), "label": one_line(label, 200)}
+    wanted = 'True or False, (passed, figure) or (passed, figure, "label"), with a finite figure'
+    got = f"{one_line(repr(said), 120)} ({type(said).__name__})"
+    return {"error": f"check() returned {got}: it must return {wanted}"}
+
+
+if __name__ == "__main__":
+    main()

@@ -22,33 +22,17 @@ import onnx
 from onnx import TensorProto
 
 from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.common.text import counted, short
+from trtmatrix.common.text import counted
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.judge.judge import other_shapes, subject_of
 from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN, Measured, Record
-from trtmatrix.model.explain_search import (
-    Errors,
-    Graph,
-    Node,
-    Reading,
-    Search,
-    in_floors,
-    is_wrong,
-)
+from trtmatrix.model.explain_search import Errors, Graph, search_for_layer
 from trtmatrix.model.outcomes import WrongLayer
-from trtmatrix.model.own_model import (
-    Inputs,
-    ModelOptions,
-    choose_inputs,
-    model_repro,
-    open_model,
-    outputs_of,
-    profile_texts,
-)
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, outputs_of
 from trtmatrix.onnxmodel.graphs import find_external, infer, inputs_of, known_of
+from trtmatrix.onnxmodel.inputs import Inputs, choose_inputs, profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.plan.context import Context
@@ -57,28 +41,8 @@ from trtmatrix.suite.model import Product
 if TYPE_CHECKING:
     from trtmatrix.run.session import Session
 
-Measure = Callable[[str], Errors | str]
-"""Runs the model with a tensor marked, or none: the errors of its outputs and of that one, or the trouble."""
-
-Tell = Callable[[str], None]
-
 FOLDER = "explain"
 """Where in the cache the records of steps lie: the same step is served from there."""
-
-INTERRUPTED = "it was interrupted"
-
-NOT_WRONG = (
-    f"no output is {FAIL_FACTOR:g} noise floors off or more: what fails is a limit of your own, "
-    "which says nothing about inner tensors"
-)
-NO_FLOORS = "no noise floor is known of its outputs: nothing tells a wrong inner tensor from a rounded one"
-GONE = (
-    "run again with nothing marked it did not fail: the failure is not steady, "
-    "or other samples are needed to see it (--rebuilds 5 shows how often it fails)"
-)
-
-SHOWN = 6
-"""Tensors of a region that are named."""
 
 MEASURED = frozenset({TensorProto.FLOAT, TensorProto.FLOAT16})
 """Types whose errors can be told in every product: NumPy has no bfloat16, TensorRT no float64."""
@@ -89,10 +53,16 @@ LARGE_FILE = 1 << 24
 SHAPES = frozenset({"Shape", "Size"})
 """Operators that look at no value of their input: a wrong one changes nothing behind them."""
 
+LEAST_FLOAT32 = 2.0**-22
+LEAST: Mapping[str, float] = {"fp16": 2.0**-11, "fp16-flag": 2.0**-11, "bf16": 2.0**-8}
+"""What an inner tensor may be off at least: a rounding of the precision; four of float32's, whose
+elementary functions are no better on a GPU."""
+
 
 def explain(
-    context: Context, options: ModelOptions, entry: Entry, calibration: Calibration, tell: Tell
-) -> WrongLayer:
+    context: Context, options: ModelOptions, entry: Entry, calibration: Calibration,
+    tell: Callable[[str], None],
+) -> WrongLayer:  # fmt: skip
     """Return the first layer of the user's model that goes wrong in an entry that fails.
 
     ``context``: as :func:`.open_model` gave it. What cannot be done is said in the answer.
@@ -119,34 +89,6 @@ def explain(
     return found
 
 
-def search_for_layer(graph: Graph, errors: Errors, version: str, measure: Measure, tell: Tell) -> WrongLayer:
-    """Return the first layer that goes wrong at a version, or as much as could be found.
-
-    ``errors``: those of the model's outputs there. The failure is that of the first output that is wrong: it
-    survives a marking where that output is still wrong. An interrupt ends the search, and what is known so
-    far is returned.
-    """
-    search = Search(graph, errors)
-    if not search.failing:
-        return WrongLayer(version=version, why_not=NOT_WRONG if errors.floors else NO_FLOORS)
-    cut_short = ""
-    try:
-        while (tensor := search.next_mark()) is not None:
-            measured = measure(tensor)
-            if not isinstance(measured, str) and search.failing not in measured.floors:
-                measured = f"no noise floor is known of {search.failing}"
-            if isinstance(measured, str):
-                reading = Reading(marked=tensor, survived=None, errors=Errors(floors={}), trouble=measured)
-            else:
-                survived = is_wrong(measured.floors[search.failing])
-                reading = Reading(marked=tensor, survived=survived, errors=measured)
-            search.learn(reading)
-            tell(f"{version}: marking {step_text(len(search.readings), reading)}")
-    except KeyboardInterrupt:
-        cut_short = f"{INTERRUPTED} after {counted(len(search.readings), 'marking')}"
-    return describe(search, version, cut_short)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Runs:
     """Runs a model at one version with a tensor marked, like any other, and one sample of it at a time."""
@@ -165,21 +107,17 @@ class Runs:
         They are read from the record of the failure. Where it has none, as an output has another shape than
         its reference, each sample is run anew.
         """
-        record, names = self.entry.record, outputs_of(model_repro(self.context))
+        record, samples = self.entry.record, range(len(self.inputs.samples))
         if record is None:
             return 0, "there is no record of it"
         if other_shapes(record):
-            found = [self.measure("", number) for number in range(len(self.inputs.samples))]
+            found = [self.measure("", number) for number in samples]
         else:
-            marks = [mark_of(number, len(self.inputs.samples)) for number in range(len(self.inputs.samples))]
-            own = frozenset(names.values())
-            found = [errors_of(record, self.entry, names, self.calibration, own, mark) for mark in marks]
-        sizes = [
-            math.inf if isinstance(e, str) else max(map(nan_last, e.floors.values()), default=-1.0)
-            for e in found
-        ]
-        sample = sizes.index(max(sizes))
-        return sample, found[sample]
+            names = outputs_of(model_repro(self.context))
+            found = [self._errors(record, self.entry, names, mark_of(n, len(samples))) for n in samples]
+        sizes = [math.inf if isinstance(errors, str) else _furthest(errors) for errors in found]
+        worst = sizes.index(max(sizes))
+        return worst, found[worst]
 
     def measure(self, tensor: str, sample: int) -> Errors | str:
         """Return the errors of the outputs and of a marked tensor, or why there are none."""
@@ -201,11 +139,14 @@ class Runs:
             return " ".join(str(error).split())[:300]
         if found.record is None:
             return "it did not run"
-        own = frozenset(outputs_of(model_repro(self.context)).values())
-        errors = errors_of(found.record, found, outputs_of(repro), self.calibration, own)
-        if not isinstance(errors, str) and tensor and tensor not in errors.floors:
+        errors = self._errors(found.record, found, outputs_of(repro))
+        if not isinstance(errors, str) and tensor and tensor not in errors:
             return f"no noise floor is known of {tensor}"
         return errors
+
+    def _errors(self, record: Record, entry: Entry, names: Mapping[str, str], mark: str = "") -> Errors | str:
+        own = frozenset(outputs_of(model_repro(self.context)).values())
+        return errors_of(record, entry, names, self.calibration, own, mark)
 
 
 def errors_of(
@@ -221,86 +162,27 @@ def errors_of(
     if record.ended != RAN and not shapes:
         return f"{record.ended}: {record.detail[:200]}".rstrip(": ")
     subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
-    noise = subject.noise
+    noise, least = subject.noise, LEAST.get(subject.precision, LEAST_FLOAT32)
     if noise is None:
         return "no noise floor is known"
 
-    def read(build: Measured) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name, tensor in names.items():
-            if name + mark in shapes:
-                found[tensor] = math.inf
-                continue
-            values, floor = build.outputs.get(name + mark), noise.floor(name + mark, subject.precision)
-            if values is None or floor is None or "rel_l2" not in values:
-                continue
-            error = math.nan if values.get("nan_unexpected") else float(values["rel_l2"])
-            own = tensor in outputs and floor
-            found[tensor] = error / floor if own else in_floors(error, floor, subject.precision)
+    def read(build: Measured) -> dict[str, float | str]:
+        found: dict[str, float | str] = {}
+        for name, tensor in ((name + mark, tensor) for name, tensor in names.items()):
+            values, floor = build.outputs.get(name), noise.floor(name, subject.precision)
+            if name in shapes:
+                found[tensor] = shapes[name]
+            elif values is not None and floor is not None and "rel_l2" in values:
+                error = math.nan if values.get("nan_unexpected") else float(values["rel_l2"])
+                found[tensor] = error / (floor if floor and tensor in outputs else max(floor, least))
         return found
 
     builds = [read(build) for build in record.builds]
-    worst = max(
-        builds, key=lambda found: max((nan_last(found[t]) for t in found if t in outputs), default=0.0)
-    )
-    named = {tensor: shapes[name + mark] for name, tensor in names.items() if name + mark in shapes}
-    return Errors(floors=worst, shapes=named)
+    return max(builds, key=lambda found: _furthest({t: e for t, e in found.items() if t in outputs}))
 
 
-def step_text(number: int, reading: Reading) -> str:
-    """Say what one marking showed: ``3: marked a: it still fails; a is right (0.9)``."""
-    tensor = reading.marked
-    head = f"{number}: {f'marked {tensor}' if tensor else 'nothing marked'}: it"
-    if reading.survived is None:
-        return f"{head} could not be run: {reading.trouble}"
-    if not reading.survived:
-        return f"{head} does not fail" + " any more" * bool(tensor)
-    if not tensor:
-        return f"{head} still fails"
-    floors, shape = reading.errors.floors[tensor], reading.errors.shapes.get(tensor, "")
-    word = "wrong" if shape or is_wrong(floors) else "right"
-    return f"{head} still fails; {tensor} is {word} ({shape or _floors(floors)})"
-
-
-def describe(search: Search, version: str, cut_short: str = "") -> WrongLayer:
-    """Return what was found at a version; ``cut_short``: why the search ended before its time, or nothing."""
-    steps = tuple(step_text(number, reading) for number, reading in enumerate(search.readings, 1))
-    left, nodes = search.left, search.graph.nodes
-    shown = [f"{nodes[t].operator} {nodes[t].name or t}" for t in left]
-    cures = [tensor for tensor in search.cures if tensor in left]
-    tensor = error = why_not = ""
-    if search.is_hopeless:
-        trouble = search.readings[-1].trouble
-        why_not = f"it could not be run again: {trouble}" if trouble else GONE
-    elif len(left) == 1:
-        tensor = search.wrong
-        sources = [t for t in search.graph.inputs.get(tensor, ()) if t in search.floors]
-        right = ", ".join(f"{t} {_floors(search.floors[t])}" for t in sources[:SHOWN])
-        error = search.shapes.get(tensor, "") or f"{_floors(search.floors[tensor])} noise floors"
-        error += f"; what it is computed from is right: {right}" * bool(right)
-        error += "; it is computed from inputs alone" * (not right)
-    elif cures and not cut_short:
-        also = f" (so does {' or '.join(cures[1 : SHOWN + 1])})" if cures[1:] else ""
-        path = " → ".join(shown if len(shown) <= SHOWN else [*shown[:3], "…", *shown[-2:]])
-        tensor = cures[0]
-        error = (
-            f"marking {tensor} as an output cures the failure{also}: it lies in the fusion around it, "
-            f"in {len(left)} nodes up to {search.wrong}, whose output is wrong: {path}"
-        )
-    else:
-        cut = cut_short or f"after {counted(len(steps), 'marking')} no other is tried"
-        why_not = (
-            f"{cut}: it lies in the {len(left)} nodes from {shown[0]} to {shown[-1]}, whose output is wrong"
-        )
-    node = nodes.get(tensor, Node(name="", operator=""))
-    return WrongLayer(
-        version=version, tensor=tensor, node=node.name, operator=node.operator, error=error, steps=steps,
-        why_not=why_not,
-    )  # fmt: skip
-
-
-def _floors(floors: float) -> str:
-    return "NaN or infinite" if not math.isfinite(floors) else short(floors)
+def _furthest(errors: Errors) -> float:
+    return max((math.inf if isinstance(e, str) else nan_last(e) for e in errors.values()), default=-1.0)
 
 
 def read_graph(file: Path) -> Graph:
@@ -314,7 +196,7 @@ def read_graph(file: Path) -> Graph:
     outputs = {info.name for info in graph.output}
     moving = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
     sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
-    inputs, nodes, inner = dict[str, tuple[str, ...]](), dict[str, Node](), set[str]()
+    inputs, nodes, inner = dict[str, tuple[str, ...]](), dict[str, tuple[str, str]](), set[str]()
     for place, node in enumerate(graph.node):
         used = [name for name in inputs_of(node) if name in sources]
         if not used or node.op_type in SHAPES:
@@ -324,7 +206,7 @@ def read_graph(file: Path) -> Graph:
             marked = known.types.get(tensor) in MEASURED and tensor in known.shapes
             if marked or tensor in outputs:
                 inputs[tensor] = behind
-                nodes[tensor] = Node(name=node.name or f"the {place + 1}th node", operator=node.op_type)
+                nodes[tensor] = node.name or f"the {place + 1}th node", node.op_type
                 if marked and tensor not in outputs:
                     inner.add(tensor)
             sources[tensor] = (tensor,) if marked else behind

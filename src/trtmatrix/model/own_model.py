@@ -14,31 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import whole_folder
-from trtmatrix.common.text import counted
 from trtmatrix.judge.compare import OWN_MODEL
-from trtmatrix.onnxmodel.tensors import (
-    Range,
-    Shape,
-    file_names,
-    fill_shapes,
-    fits_range,
-    is_within,
-    parse_profile,
-    profile_of,
-    shape_text,
-    stem_of,
-)
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS, select_versions
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros, stored_repros
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from trtmatrix.onnxmodel.inputs import Inputs
     from trtmatrix.onnxmodel.reading import ModelFile
-
-    Sample = Mapping[str, NDArray[Any]]
 
 ABOUT = "about.json"
 """What a report tells of a model, beside its repro."""
@@ -90,6 +74,7 @@ def open_model(context: Context, options: ModelOptions) -> Context:
         if given := [f"--{name}" for name, value in about.items() if value not in (None, "", (), False, {})]:
             raise UsageError(f"{', '.join(given)}: of which model? name it by --model my.onnx")
         return context
+    from trtmatrix.onnxmodel.inputs import choose_inputs
     from trtmatrix.onnxmodel.reading import read_model
 
     model = read_model(options.model)
@@ -140,104 +125,6 @@ def notes_of(context: Context) -> list[str]:
     return [*([f"samples: {samples}"] if about["drawn"] else []), *about["troubles"]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """What a model is fed with. ``words``: where that comes from; ``drawn``: it was drawn here."""
-
-    samples: Sequence[Sample]
-    profile: Mapping[str, Range]
-    words: str
-    drawn: bool
-
-
-def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) -> Inputs:
-    """Return the samples of a path, or drawn ones, and the profile that was given or that they need."""
-    from trtmatrix.onnxmodel.reading import extents, read_samples
-
-    given = _read_profiles(model, profiles)
-    if path is None:
-        return _draw(model, given)
-    samples = read_samples(path, model.inputs)
-    shapes = [extents(sample, model.inputs) for sample in samples]
-    problems = [
-        f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
-        for number, sample in enumerate(shapes)
-        for name, allowed in given.items() if not is_within(sample[name], allowed)
-    ]  # fmt: skip
-    problems += [
-        f"--inputs {path}: samples have different numbers of {'values' if tensor.sets else 'dimensions'} in "
-        f"{tensor.name}, and an engine takes one"
-        for tensor in model.inputs if len({len(sample[tensor.name]) for sample in shapes}) > 1
-    ]  # fmt: skip
-    if problems:
-        raise UsageError("\n".join(problems[:20]))
-    profile = {**profile_of(model.inputs, shapes), **given}
-    words = f"{counted(len(samples), 'sample')} from {path.name}"
-    return Inputs(samples=samples, profile=profile, words=words, drawn=False)
-
-
-def _read_profiles(model: ModelFile, texts: Sequence[str]) -> dict[str, Range]:
-    tensors = {tensor.name: tensor for tensor in model.inputs}
-    found: dict[str, Range] = {}
-    problems = []
-    for text in texts:
-        try:
-            name, ranges = parse_profile(text)
-        except ValueError as error:
-            problems.append(f"--profile {error}")
-            continue
-        found[name] = ranges
-        if (tensor := tensors.get(name)) is None:
-            problems.append(f"--profile {text}: its inputs are {', '.join(tensors)}")
-        elif not tensor.is_dynamic or not fits_range(ranges, tensor):
-            problems.append(f"--profile {text}: {name} is {tensor.text}")
-        elif not tensor.sets and min(ranges[0], default=1) < 1:
-            problems.append(f"--profile {text}: each dimension is at least 1")
-    if problems:
-        raise UsageError("\n".join(problems))
-    return found
-
-
-def profile_texts(profile: Mapping[str, Range]) -> tuple[str, ...]:
-    """Return a profile as the command line takes it: ``ids=1x16:4x128:8x512``."""
-    return tuple(
-        f"{name}={':'.join('x'.join(map(str, shape)) for shape in shapes)}"
-        for name, shapes in profile.items()
-    )
-
-
-def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
-    """Draw one sample for each of the usual, the least and the largest shapes."""
-    from trtmatrix.onnxmodel.reading import SEED, draw_sample
-
-    wanted: list[dict[str, Shape]] = []
-    for which in (1, 0, 2):
-        shapes, unknown = fill_shapes(model.inputs, {name: ranges[which] for name, ranges in given.items()})
-        if unknown:
-            said = "\n".join(f"  input {tensor.name} is {tensor.text}" for tensor in unknown)
-            first = unknown[0]
-            example = "x".join(str(dim) if isinstance(dim, int) else "1" for dim in first.shape or (1,))
-            example, what = ("1", "largest values") if first.sets else (example, "largest")
-            raise UsageError(
-                f"--model {model.path}: its shapes are dynamic, and nothing says which ones to run\n{said}\n"
-                f"  name them: --profile {first.name}={example}:…:… (least, usual, {what}), or give --inputs"
-            )
-        if shapes not in wanted:
-            wanted.append(shapes)
-    try:
-        samples = [
-            draw_sample(model.inputs, shapes, model.tables, SEED + number)
-            for number, shapes in enumerate(wanted)
-        ]
-    except (ValueError, OverflowError) as error:  # of NumPy
-        raise UsageError(f"--profile: no inputs of these shapes or values can be made: {error}") from error
-    words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
-    if not given and (guessed := [tensor.name for tensor in model.inputs if tensor.is_dynamic]):
-        words += f"; {', '.join(guessed)}: a batch of 1"
-    profile = {**profile_of(model.inputs, wanted), **given}
-    return Inputs(samples=samples, profile=profile, words=words, drawn=True)
-
-
 def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions) -> Path:
     """Write the model's folder if it is not there; returns it. Its name tells the content.
 
@@ -245,8 +132,8 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
     """
     import numpy as np
 
+    from trtmatrix.onnxmodel.inputs import digest_samples, file_names, stem_of
     from trtmatrix.onnxmodel.preparing import mark_of
-    from trtmatrix.onnxmodel.reading import digest_samples
     from trtmatrix.prepare.cases import CaseCache
 
     profile = json.dumps(inputs.profile, sort_keys=True)
@@ -281,6 +168,8 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
 def _fill_page(
     context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions, content: str
 ) -> str:
+    from trtmatrix.onnxmodel.inputs import file_names
+
     built = _built_as(model, options.precision)
     case: dict[str, Any] = {
         "id": f"{options.precision}-{content[:6]}",
@@ -327,6 +216,8 @@ def _built_as(model: ModelFile, precision: str) -> str:
 
 def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
     """Return what a report tells of the model, by content alone: nothing of where it lies."""
+    from trtmatrix.onnxmodel.inputs import shape_text
+
     ranges = [f"{n} {' to '.join(dict.fromkeys(map(shape_text, r)))}" for n, r in inputs.profile.items()]
     facts = [
         ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),

@@ -6,6 +6,7 @@ Kept outputs are read block by block: one may be larger than the memory that is 
 from __future__ import annotations
 
 import gc
+import glob
 import os
 import shutil
 import tempfile
@@ -87,25 +88,22 @@ def read_records(results: Path) -> list[Stored]:
     """
     found: dict[tuple[CellId, str], Stored] = {}
     problems: list[str] = []
-    pool, room = Pool(_reread), bytearray(1 << 20)
+    pool = Pool(_reread)
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
     try:
-        for file, local in _files(results, problems):
+        for file, local in _files(results):
             try:
-                record = parse_record(_read_into(room, file), file, pool)
-            except (NewerRecordError, OSError) as error:
-                newer = isinstance(error, NewerRecordError)
-                problems.append(str(error) if newer else f"{file}:1: {error}")
-            except (RecordError, border.BorderError) as error:
-                words = error if isinstance(error, RecordError) else f"{file}:1: {error}"
-                try:
+                record = parse_record(border.read_file(file), file, pool)
+            except (RecordError, OSError, border.BorderError) as error:
+                told = str(error) if isinstance(error, RecordError) else f"{file}:1: {error}"
+                if not isinstance(error, (NewerRecordError, OSError)):
                     aside = Path(file).rename(f"{file}{DAMAGED}").name
-                    done = f"set aside as {aside}; remedy: type the command again, and the cell is run anew"
-                    done += " (or restore the file from git)"
-                except OSError as failed:
-                    done = f"it could not be set aside ({failed}); remedy: move or remove it"
-                problems.append(f"{words}\n  {done}")
+                    told += (
+                        f"\n  set aside as {aside}; remedy: type the command again, and the cell is run anew"
+                    )
+                    told += " (or restore the file from git)"
+                problems.append(told)
             else:
                 key = (record.cell, record.run)
                 if local or key not in found:
@@ -122,49 +120,21 @@ def read_records(results: Path) -> list[Stored]:
 def _reread(file: str) -> Mapping[str, Any]:
     """Return the JSON object of a record that was read before; :class:`ConfigError` where it is gone."""
     try:
-        return parse_object(border.read_file(Path(file)), file)
+        return parse_object(border.read_file(file), file)
     except (OSError, RecordError, border.BorderError) as error:
         raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
 
 
-def _read_into(room: bytearray, file: str) -> memoryview:
-    """Return a file's content, read into the same memory as the last: what many leave free has no holes.
-
-    One that has no room there gets memory of its own.
-    """
-    descriptor, size = border.open_file(file)
-    try:
-        into = room if size < len(room) else bytearray(size + 1)
-        return memoryview(into)[: os.readv(descriptor, [into])]
-    finally:
-        os.close(descriptor)
-
-
-def _files(results: Path, problems: list[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each record's file and whether it lies in the local part; adds folders that cannot be read."""
-
-    def names(folder: str) -> list[str]:
-        try:
-            return sorted(os.listdir(folder))  # noqa: PTH208 - of 30,000 folders: no objects
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            problems.append(f"{folder}:1: {error}")
-            return []
-
-    local = results / "local"
-    tops = [name for name in names(str(results)) if name != local.name]
-    for root, gpus, is_local in ((results, tops, False), (local, names(str(local)), True)):
-        folders = [f"{root}/{name}" for name in gpus]
-        for _ in range(3):
-            folders = [f"{folder}/{name}" for folder in folders for name in names(folder)]
-        for folder in folders:
-            yield from ((f"{folder}/{name}", is_local) for name in names(folder) if name.endswith(".json"))
+def _files(results: Path) -> Iterator[tuple[str, bool]]:
+    """Yield each record's file and whether it lies in the local part, by name."""
+    for root, local in ((results, False), (results / "local", True)):
+        pattern = f"{glob.escape(str(root))}/*/*/*/*/*.json"
+        yield from ((file, local) for file in sorted(glob.iglob(pattern)))  # noqa: PTH207 - of 100,000
 
 
 def find_recorded_versions(results: Path) -> set[str]:
     """Return the versions of which a cell has a record, by the names of folders: no record is read."""
-    return {file.split("/")[-4] for file, _ in _files(results, [])}
+    return {file.split("/")[-4] for file, _ in _files(results)}
 
 
 def publish(results: Path, records: Iterable[Record]) -> list[Path]:
@@ -221,31 +191,18 @@ ELEMENTS = 1 << 18
 
 
 def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
-    """Return an output that was kept, as ``kept`` of a record names it; None where it is gone or damaged."""
-    file = kept_file(cache, str(facts.get("sha256", "")))
-    try:
-        with border.opened_npz(file) as archive, archive.member("output") as (stream, size):
-            head = border.read_head(stream, size)
-    except (OSError, border.BorderError):
+    """Return an output that was kept, as ``kept`` of a record names it; None where it is gone.
+
+    It is read each time that its blocks are asked for: not all samples may fit into memory.
+    """
+    if not kept_file(cache, str(facts.get("sha256"))).is_file():
         return None
-    return Tensor(dtype=str(head.dtype), shape=head.shape, blocks=lambda: _blocks(file))
 
+    def blocks() -> Iterator[NDArray[Any]]:
+        flat = read_kept(cache, facts).reshape(-1)
+        yield from (flat[start : start + ELEMENTS] for start in range(0, flat.size, ELEMENTS))
 
-def _blocks(file: Path) -> Iterator[NDArray[Any]]:
-    import numpy as np
-
-    with border.opened_npz(file) as archive, archive.member("output") as (stream, size):
-        head = border.read_head(stream, size)
-        if head.fortran and len(head.shape) > 1:  # rare: read whole, in row-major order
-            stream.seek(0)
-            flat = np.ascontiguousarray(border.read_array(stream, size)).reshape(-1)
-            yield from (flat[start : start + ELEMENTS] for start in range(0, head.count, ELEMENTS))
-            return
-        for start in range(0, head.count, ELEMENTS):
-            wanted = min(ELEMENTS, head.count - start) * head.dtype.itemsize
-            if len(data := stream.read(wanted)) != wanted:
-                raise border.BorderError("it ends too early")
-            yield np.frombuffer(data, head.dtype)
+    return Tensor(dtype=str(facts["dtype"]), shape=tuple(facts["shape"]), blocks=blocks)
 
 
 def kept_file(cache: Path, digest: str) -> Path:
@@ -255,15 +212,15 @@ def kept_file(cache: Path, digest: str) -> Path:
 
 def read_kept(cache: Path, facts: Mapping[str, Any]) -> NDArray[Any]:
     """Return an output that was kept, whole; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    file = kept_file(cache, str(facts.get("sha256", "")))
-    with border.opened_npz(file) as archive, archive.member("output") as (stream, size):
+    with (
+        border.opened_npz(kept_file(cache, str(facts.get("sha256")))) as archive,
+        archive.member("output") as (stream, size),
+    ):
         return border.read_array(stream, size)
 
 
 def unpack_kept(cache: Path, digest: str, target: Path) -> None:
     """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    with (
-        border.opened_npz(kept_file(cache, digest)) as archive, archive.member("output") as (stream, _),
-        target.open("wb") as out,
-    ):  # fmt: skip
-        shutil.copyfileobj(stream, out, border.BLOCK)
+    import numpy as np
+
+    np.save(target, read_kept(cache, {"sha256": digest}))

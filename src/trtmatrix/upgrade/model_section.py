@@ -294,7 +294,8 @@ def explain_failing(
     context: Context, options: ModelOptions, entries: Sequence[Entry]
 ) -> Iterator[WrongLayer]:
     """Yield the first wrong layer at each version where the model fails; after an interrupt no other."""
-    from trtmatrix.model.explain import INTERRUPTED, explain
+    from trtmatrix.model.explain import explain
+    from trtmatrix.model.explain_search import INTERRUPTED
 
     for entry in entries:
         fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}

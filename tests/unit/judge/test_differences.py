@@ -151,5 +151,3 @@ def test_an_output_that_is_gone_or_damaged_is_none_or_told(tmp_path: Path) -> No
     assert "sample 0 cannot be compared" in found.note
     with pytest.raises(ValueError, match="damaged"):
         unpack_kept(tmp_path, kept["sha256"], tmp_path / "y.npy")
-    file.write_bytes(b"no archive")
-    assert open_kept(tmp_path, kept) is None

@@ -14,8 +14,8 @@ from onnx import ModelProto, numpy_helper
 from onnxmodels import FLOAT, INT64, make_model, node, saved, saved_outside
 
 from trtmatrix.judge.noise import Calibration
-from trtmatrix.model.explain import errors_of, read_graph, search_for_layer, write_marked
-from trtmatrix.model.explain_search import Errors, in_floors, step_budget
+from trtmatrix.model.explain import LEAST_FLOAT32, errors_of, read_graph, write_marked
+from trtmatrix.model.explain_search import Errors, search_for_layer, step_budget
 from trtmatrix.model.integers import compare_integers
 from trtmatrix.model.outcomes import Integers, WrongLayer
 from trtmatrix.onnxmodel.computing import compute
@@ -77,12 +77,12 @@ class Version:
         model = onnx.load(str(marked), load_external_data=False)
         wrong.write_bytes(self.spoiled(model).SerializeToString())
         outputs = Session(wrong).run(self.sample)
-        floors = {}
+        floors: dict[str, float | str] = {}
         for name, array in outputs.items():
             error = float(measure_output(array, computed.references[0][name])["rel_l2"])
             members = computed.errors[0][name]
-            floors[name] = in_floors(error, max(members[m] for m in members if m.startswith("fp32")), "fp32")
-        return Errors(floors=floors)
+            floors[name] = error / max(LEAST_FLOAT32, *(members[m] for m in members if m.startswith("fp32")))
+        return floors
 
 
 def explain(model: ModelProto, folder: Path, spoiled: Spoil, save: Any = saved) -> tuple[WrongLayer, Version]:
@@ -120,7 +120,7 @@ def test_a_fusion_that_marking_breaks_is_named_with_its_region(tmp_path: Path) -
 def test_what_does_not_fail_again_is_told(tmp_path: Path) -> None:
     file = saved(blocks(4), tmp_path / "my.onnx")
     version = Version(file, tmp_path, lambda model: model)
-    found = search_for_layer(read_graph(file), Errors(floors={"y": 100.0}), "1.31.1", version.measure, print)
+    found = search_for_layer(read_graph(file), {"y": 100.0}, "1.31.1", version.measure, print)
     assert found.tensor == ""
     assert "the failure is not steady" in found.why_not
     assert version.runs == 2
@@ -135,7 +135,7 @@ def test_an_interrupt_keeps_what_is_known(tmp_path: Path) -> None:
             raise KeyboardInterrupt
         return version.measure(tensor)
 
-    found = search_for_layer(read_graph(file), Errors(floors={"y": 100.0}), "10.8.0", measure, print)
+    found = search_for_layer(read_graph(file), {"y": 100.0}, "10.8.0", measure, print)
     assert len(found.steps) == 2
     assert found.why_not.startswith("it was interrupted after 2 markings: it lies in the ")
 
@@ -157,9 +157,8 @@ def test_of_several_builds_the_one_counts_whose_outputs_are_furthest_off() -> No
     record = make_record(cell, noise=NOISE, builds=builds)
     names = {"y": "y/0", "act": "/0/act", "flat": "flat"}
     found = errors_of(record, make_entry(cell), names, Calibration(), frozenset({"y/0"}), "")
-    assert isinstance(found, Errors)
     right = {"y/0": 100.0, "/0/act": 1.0, "flat": 1.0}
-    assert found.floors == pytest.approx(right), "one rounding is no error"
+    assert found == pytest.approx(right), "one rounding is no error"
 
 
 # An ArgMax whose winner the noise may change is no mistake; one that is far from it is.

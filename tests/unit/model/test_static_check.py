@@ -252,8 +252,6 @@ def test_names_send_no_escapes(check: Check, tmp_path: Path) -> None:
     assert "\x1b" not in check(str(saved(model, tmp_path / "a\x1b.onnx")), "--trt=8.6.0")[1]
     model.graph.node[0].name = "up\x1b[31m\nred"
     assert "Split ×1 (up [31m red)" in check(model, "--trt=8.6.0")[1]
-    model.graph.node[0].ClearField("input")
-    assert "the node up [31m\nred (Split) has 0 inputs" in check(model, "--trt=8.6.0")[1]
 
 
 def test_it_tells_which_nodes_fail_where_and_what_helps(check: Check) -> None:
