@@ -22,7 +22,7 @@ from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.operators.show import make_overview
 from trtmatrix.operators.show import render_html as render_operators
 from trtmatrix.tables.page import make_plots, render_html
-from trtmatrix.upgrade.render import render_page
+from trtmatrix.upgrade.document import render_page
 
 NOW = "2025-01-02 03:04 UTC"
 

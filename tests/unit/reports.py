@@ -65,7 +65,7 @@ def fact(topic: str, text: str, weight: Weight, known: str = "", *sources: Sourc
 
 
 PASS, FAIL = Verdict.PASS, Verdict.FAIL
-GOOD, BAD = was(PASS), was(FAIL, 7.36, failed=3)
+GOOD, BAD = was(PASS), was(FAIL, 7.36)
 RECORD = Source(title="nvidia-l4/10.7.0/sdpa-scale/sdpa-tf32/20261120t115503-22aed80b.json")
 REPORT = Source(title="NVIDIA/TensorRT#4333", url=ISSUE)
 LOST = "consistent with NVIDIA/TensorRT#4333 (lost √scale, c = 1.001)"
@@ -88,7 +88,7 @@ REGRESSED = report.FindingLine(
     why="fp16-h3 fails after and passed before; a work-around passes at the target",
     cases=(
         case("fp16-h3", Change.REGRESSED, Weight.WORKAROUND, was(PASS, 0.97, builds=1),
-             will(Verdict.FLAKY, 133.0, failed=1, builds=4, word="FLAKY 1/4")),
+             will(Verdict.FLAKY, 133.0, builds=4, word="FLAKY 1/4")),
         case("fp16-d24", Change.UNKNOWN, Weight.LACKING, was(Verdict.INVALID, None, word="INVALID"),
              will(Verdict.NO_VERDICT, None, word="TIME-OUT", reason="not done after 300 s",
                   cause=Cause.TIME_OUT, doubted=True)),
@@ -107,7 +107,7 @@ ODD_ONE = report.FindingLine(
     repro="streams", title=ODD, upstream=ODD, url="javascript:alert(1)", change=Change.UNCHANGED_BAD,
     weight=Weight.AGAINST, why=LONG,
     cases=(
-        case(LONG[:80], Change.UNCHANGED_BAD, Weight.AGAINST, BAD, will(FAIL, 7.4, failed=3), ODD),
+        case(LONG[:80], Change.UNCHANGED_BAD, Weight.AGAINST, BAD, will(FAIL, 7.4), ODD),
     ),
 )  # fmt: skip
 UNKNOWN = report.FindingLine(
@@ -170,7 +170,7 @@ MODEL = report.ModelSection(
     ),
     floor="the same graph in FP16: 4.1e-4 relative L2",
     cases=(
-        case("fp16", Change.REGRESSED, Weight.AGAINST, GOOD, will(FAIL, 12.5, failed=3), "boxes are off"),
+        case("fp16", Change.REGRESSED, Weight.AGAINST, GOOD, will(FAIL, 12.5), "boxes are off"),
     ),
     samples=(
         boxes(version=BEFORE, median=0.8, p90=1.1, worst=1.3, worst_sample=17),
@@ -213,7 +213,7 @@ LATENCIES = (
 PERFORMANCE = (
     report.PerformanceLine(
         repro="gemm-mha-v2", case="fp16-h3", measure="latency", unit="ms", before=LATENCIES[0],
-        after=LATENCIES[1], ratio=0.43, told_apart=True, p_value=0.05, clocks="1980 MHz at both",
+        after=LATENCIES[1], ratio=0.43, told_apart=True, p_value=0.05, by_turns=True,
     ),
     report.PerformanceLine(
         repro="gemm-mha-v2", case="fp16-h3", measure="engine size", unit="bytes", before=same(1329220.0),
@@ -254,7 +254,6 @@ def full_upgrade() -> Upgrade:
             Lacking(
                 what="No case of deformable-plugin was run at 10.8.0.",
                 command="nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro deformable-plugin",
-                whole=True,
             ),
             Lacking(what=ODD, command="first line \\\n  --second '<line>' && echo \"$HOME\""),
         ),

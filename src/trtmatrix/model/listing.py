@@ -64,6 +64,11 @@ class Wanted:
     max_slowdown: float
     tags: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The name that was given to it, else its file's."""
+        return self.model.name or (self.model.model.name if self.model.model else "")
+
 
 def parse_listing(text: str, file: str = FILE) -> Listing:
     """Read models.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""

@@ -16,7 +16,7 @@ from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, has_evidence
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro
-from trtmatrix.tables.remarks import DOCTOR, count_products, count_reasons, find_contradicted, reason_words
+from trtmatrix.tables.remarks import DOCTOR, count_products, find_contradicted, reason_of, reason_words
 from trtmatrix.tables.table import Table, make_tables
 
 
@@ -214,7 +214,8 @@ def make_answer(
     not_run = "" if any(item.word == "NOT RUN" for item in news) else not_run
     older = [e for e in entries if e.evidence is Evidence.RECORDED and e.excluded and not e.cell.companion]
     if older and seconds is not None:  # a run was to run them
-        shown = f"{counted(len(older), 'earlier result')} shown instead: {reason_words(count_reasons(older))}"
+        why = reason_words(Counter(map(reason_of, older)))
+        shown = f"{counted(len(older), 'earlier result')} shown instead: {why}"
         not_run = "; ".join(filter(None, (not_run, shown)))
     kind, sentence, tiles = _sum_up(entries, grids, controls)
     return Answer(

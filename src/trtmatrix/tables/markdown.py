@@ -23,8 +23,9 @@ def code(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape what Markdown would read as markup; a ``_`` inside a word or URL is none."""
+    """Escape what Markdown would read as markup, or GitHub as a mention; a ``_`` inside a word is none."""
     escaped = re.sub(r"([\\`*\[\]<>|~$&])", r"\\\1", one_line(text, 1000))
+    escaped = re.sub(r"(?<!\w)([@#])(?=\w)", r"\1&#8203;", escaped)
     return re.sub(r"(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])", r"\\_", escaped)
 
 
@@ -79,9 +80,8 @@ def render_markdown(entries: Sequence[Entry]) -> str:
     counts = [f"**{plain(headline(found))}**" for found in count_products(entries)]
     parts = ["## TensorRT version matrix", bullets([*counts, plain(what_ran(entries))])]
     for title, remarks in find_remarks(entries):
-        lines = [item.styled(plain, code, lambda seen: f"**{plain(seen)}**") for item in remarks]
-        more = [f"… and {len(lines) - _MOST_ITEMS} more"] if len(lines) > _MOST_ITEMS else []
-        parts += [f"### {title}", bullets(lines[:_MOST_ITEMS] + more)]
+        more = [f"… and {len(remarks) - _MOST_ITEMS} more"] if len(remarks) > _MOST_ITEMS else []
+        parts += [f"### {title}", bullets([*map(plain, remarks[:_MOST_ITEMS]), *more])]
     parts += [part for table in tables for part in _table(table)]
     parts.append("; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in marks))
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -307,7 +307,7 @@ def render_html(
         "tables": tables, "plots": [(plot, render_figure(plot)) for plot in plots],
         "parts": [part for number, table in enumerate(tables) for part in _parts(table, number)],
         "counts": [headline(counts) for counts in count_products(entries)],
-        "remarks": [(title, [str(line) for line in lines]) for title, lines in find_remarks(entries)],
+        "remarks": list(find_remarks(entries)),
         "legend": legend(entry for table in tables for entry in table.shown()),
         "versions": [(table, list(_versions(table))) for table in tables],
         "coverage": [(table.title, Counter(entry.evidence for entry in table.entries())) for table in tables],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from trtmatrix.common.text import counted, one_line, short
 from trtmatrix.judge.compare import advise
@@ -22,14 +22,8 @@ DOCTOR = {
 """What ``doctor`` has a remedy for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NotRun:
-    """Cells that were not run, for one reason; ``told``: the text says all of it, so that nobody is asked."""
-
-    why: Exclusion | None
-    text: str
-    told: bool = False
-    count: int = 0
+Reasons = Counter[tuple[Exclusion | None, str]]
+"""Why cells were not run, in kind and words, and how many there are of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +42,7 @@ class Counts:
     without_verdict: int
     recorded: int
     not_run: int
-    executed: int
-    from_store: int
-    surprises: int
-    reasons: tuple[NotRun, ...]
+    reasons: Reasons
 
 
 def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
@@ -59,39 +50,28 @@ def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
     found = []
     for product in Product:
         mine = [entry for entry in entries if entry.cell.version.product is product]
-        here = [entry for entry in mine if entry.evidence is Evidence.MEASURED]
+        here = Counter(entry.verdict for entry in mine if entry.evidence is Evidence.MEASURED)
         not_run = [entry for entry in mine if not entry.evidence.is_record]
-        verdicts = Counter(entry.verdict for entry in here)
-        built, vain = verdicts[Verdict.BUILT], verdicts[Verdict.NO_VERDICT]
-        counts = Counts(
-            product=product, cells=len(mine), measured=len(here) - built - vain, built=built,
-            without_verdict=vain, recorded=len(mine) - len(here) - len(not_run), not_run=len(not_run),
-            executed=sum(entry.executed for entry in mine),
-            from_store=sum(not entry.executed for entry in here),
-            surprises=sum(entry.surprise for entry in mine),
-            reasons=count_reasons(not_run),
-        )  # fmt: skip
+        built, vain = here[Verdict.BUILT], here[Verdict.NO_VERDICT]
         if mine or product is Product.TENSORRT:
-            found.append(counts)
+            found.append(Counts(
+                product=product, cells=len(mine), measured=here.total() - built - vain, built=built,
+                without_verdict=vain, recorded=len(mine) - here.total() - len(not_run),
+                not_run=len(not_run), reasons=Counter(map(reason_of, not_run)),
+            ))  # fmt: skip
     return tuple(found)
 
 
-def count_reasons(entries: Iterable[Entry]) -> tuple[NotRun, ...]:
-    """Return why cells were not run, each reason with how many there are of it, the commonest first."""
-    found = Counter(map(_reason, entries)).most_common()
-    return tuple(replace(reason, count=count) for reason, count in found)
-
-
-def _reason(entry: Entry) -> NotRun:
+def reason_of(entry: Entry) -> tuple[Exclusion | None, str]:
     """Return why a cell was not run; of a cluster's job what it came to, which no doctor sees from here."""
     if entry.excluded is None:
-        return NotRun(why=None, text=NOT_ATTEMPTED)
+        return None, NOT_ATTEMPTED
     why, detail = entry.excluded.why, entry.excluded.detail
+    if detail and why is Exclusion.COMPONENT_MISSING:
+        return why, one_line(detail)
     of_job = why is Exclusion.NOT_READY and entry.cell.gpu.remote
     words = one_line(detail, 240) if of_job or why is Exclusion.OTHER_GPU else ""
-    if detail and why is Exclusion.COMPONENT_MISSING:
-        return NotRun(why=why, text=one_line(detail))
-    return NotRun(why=why, text=f"{why.value} ({words})" if words else why.value, told=of_job and bool(words))
+    return why, f"{why.value} ({words})" if words else why.value
 
 
 def headline(counts: Counts) -> str:
@@ -108,12 +88,14 @@ def headline(counts: Counts) -> str:
     return ", ".join(parts)
 
 
-def reason_words(reasons: Sequence[NotRun]) -> str:
+def reason_words(reasons: Reasons) -> str:
     """Return the reasons, counted where there are several; the first with a remedy of ``doctor`` says so."""
-    curable = next((reason for reason in reasons if reason.why in DOCTOR and not reason.told), None)
+    curable = next(
+        (key for key, _ in reasons.most_common() if key[0] in DOCTOR and key[0].value == key[1]), None
+    )
     return ", ".join(
-        f"{reason.count} " * (len(reasons) > 1) + reason.text + " (doctor says how)" * (reason is curable)
-        for reason in reasons
+        f"{count} " * (len(reasons) > 1) + key[1] + " (doctor says how)" * (key == curable)
+        for key, count in reasons.most_common()
     )
 
 
@@ -122,25 +104,6 @@ def why_not_run(entry: Entry) -> str:
     if entry.excluded is None:
         return NOT_ATTEMPTED
     return f"{entry.excluded.why.value}: {one_line(entry.excluded.detail)}".removesuffix(": ")
-
-
-Style = Callable[[str], str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remark:
-    """A sentence with its ``values`` by name; renderers set some of them apart."""
-
-    sentence: str
-    values: Mapping[str, str]
-
-    def __str__(self) -> str:
-        return self.sentence.format(**self.values)
-
-    def styled(self, plain: Style, code: Style, strong: Style) -> str:
-        """Return it with its cells and messages as code, what was seen set off, and all else as ``plain``."""
-        styles = dict.fromkeys(("cell", "message"), code) | {"seen": strong}
-        return self.sentence.format(**{n: styles.get(n, plain)(value) for n, value in self.values.items()})
 
 
 def expected_words(entry: Entry) -> str:
@@ -155,52 +118,40 @@ def expected_words(entry: Entry) -> str:
     return f"{verdict} ({expectation.basis.value}{of}{source})"
 
 
-def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[Remark]]]:
-    """Yield all that needs attention: a title and its remarks; nothing of what there is none of."""
+def find_remarks(entries: Sequence[Entry]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield all that needs attention: a title and its lines; nothing of what there is none of."""
     ran = [entry for entry in entries if entry.evidence.is_record]
     silent = [e for e in ran if e.verdict is Verdict.INVALID and e.expected is not Verdict.INVALID]
-    overruled = [f"{entry.cell.id}: {entry.overruled}" for entry in entries if entry.overruled]
-    texts = {
-        "Set aside": overruled,
-        "Facts of matrix.yaml that images contradict": find_contradicted(entries),
-    }
-    remarks: dict[str, Sequence[Remark]] = {
+    remarks: dict[str, Sequence[str]] = {
         "Unexpected results": [_surprise(e, e.outcome) for e in entries if e.surprise and e.outcome],
         "Inconclusive": _group(silent),
         "No verdict": _group(entry for entry in ran if entry.verdict is Verdict.NO_VERDICT),
-        **{title: [Remark(sentence="{text}", values={"text": t}) for t in of] for title, of in texts.items()},
+        "Set aside": [f"{entry.cell.id}: {entry.overruled}" for entry in entries if entry.overruled],
+        "Facts of matrix.yaml that images contradict": find_contradicted(entries),
     }
     return ((title, lines) for title, lines in remarks.items() if lines)
 
 
-def _surprise(entry: Entry, outcome: Outcome) -> Remark:
+def _surprise(entry: Entry, outcome: Outcome) -> str:
     seen = full_words(outcome)
     if entry.evidence is Evidence.RECORDED:
         seen += f", {EVIDENCE_MEANINGS[entry.evidence]}"
     figure = f"{entry.cell.repro.figure.label} {entry.figure}" if entry.figure else "no figure"
     counted = f"{outcome.failed} of {outcome.builds} builds fail: "  # the words of a flaky verdict say it
-    return Remark(
-        sentence="{cell}: expected {expected}, seen {seen}: {message} → {advice}",
-        values={
-            "cell": str(entry.cell.id), "expected": expected_words(entry), "seen": seen,
-            "message": one_line(outcome.reason.removeprefix(counted) or figure), "advice": advise(entry),
-        },
-    )  # fmt: skip
+    reason = one_line(outcome.reason.removeprefix(counted) or figure)
+    return f"{entry.cell.id}: expected {expected_words(entry)}, seen {seen}: {reason} → {advise(entry)}"
 
 
-def _group(entries: Iterable[Entry]) -> tuple[Remark, ...]:
-    groups: dict[tuple[str, str], list[Entry]] = {}
+def _group(entries: Iterable[Entry]) -> list[str]:
+    groups: dict[str, list[Entry]] = {}
     for entry in entries:
         if entry.outcome:
-            groups.setdefault((entry.word, one_line(entry.outcome.reason)), []).append(entry)
-    return tuple(
-        Remark(
-            sentence="{count} × {seen}" + (": {message}" if reason else "")
-            + (" (cell {cell})" if len(mine) == 1 else " (for example {cell})"),
-            values={"count": str(len(mine)), "seen": cause, "message": reason, "cell": str(mine[0].cell.id)},
-        )
-        for (cause, reason), mine in sorted(groups.items(), key=lambda item: -len(item[1]))
-    )  # fmt: skip
+            words = f"{entry.word}: {one_line(entry.outcome.reason)}".removesuffix(": ")
+            groups.setdefault(words, []).append(entry)
+    return [
+        f"{len(mine)} × {words} ({'cell' if len(mine) == 1 else 'for example'} {mine[0].cell.id})"
+        for words, mine in sorted(groups.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def find_contradicted(entries: Sequence[Entry]) -> tuple[str, ...]:

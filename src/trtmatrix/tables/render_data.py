@@ -34,7 +34,7 @@ def render_json(entries: Sequence[Entry], *, generated: str) -> str:
     """
     controls, summary = count_controls(entries), list[dict[str, Any]]()
     for counts in count_products(entries):
-        reasons = [{"why": item.why, "text": item.text, "count": item.count} for item in counts.reasons]
+        reasons = [{"why": w, "text": text, "count": n} for (w, text), n in counts.reasons.most_common()]
         summary.append({**vars(counts), "headline": headline(counts), "reasons": reasons})
     return to_json(
         {

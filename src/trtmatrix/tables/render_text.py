@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from shutil import get_terminal_size
 
 from tabulate import tabulate
 
 from trtmatrix.common.text import counted, join_some, one_line
-from trtmatrix.judge.entry import MUST_FAIL, Entry, cell_text, has_evidence, legend
+from trtmatrix.judge.entry import MUST_FAIL, NO_EVIDENCE, NOT_SUPPORTED, Entry, legend
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, News, State, short_names, what_ran
 from trtmatrix.tables.remarks import count_products, find_remarks, headline
-from trtmatrix.tables.table import Row, Section, Table, TwinRow, fold_line, make_tables, shorten
+from trtmatrix.tables.table import TWIN, Row, Table, TwinRow, fold_line, make_tables, shorten
 
 LINES = 40
 NARROWEST, WIDEST = 80, 160
@@ -22,6 +22,9 @@ _MOST_LABEL, _LEAST_LABEL = 24, 20
 _NOTE_LINES = 2
 """So many lines a thing to know may take."""
 _LEGEND_LINES, _REASON_LINES = 4, 8
+_SILENT = {"", NO_EVIDENCE, NOT_SUPPORTED}
+_Line = tuple[str, Sequence[str]]
+"""A row, or a finding's own figure: its label, and a text a version."""
 
 
 def terminal_width() -> int:
@@ -36,13 +39,9 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
     ``details``: where there is more, such as the path of the page.
     """
     width = min(max(width, NARROWEST), WIDEST)
-    foot = [
-        *(line for text in answer.products for line in _note(text, width)),
-        *_note(answer.ran, width),
-        *(_note(f"Not run: {answer.not_run}", width, most=_REASON_LINES) if answer.not_run else ()),
-        *_note(f"Next: {answer.next}", width, break_long=True),
-        *_note(f"Details: {' · '.join(details)}", width, break_long=True),
-    ]
+    foot = [line for text in (*answer.products, answer.ran) for line in wrap(text, width, most=_NOTE_LINES)]
+    foot += wrap(f"Not run: {answer.not_run}", width, most=_REASON_LINES) if answer.not_run else []
+    foot += [*wrap(f"Next: {answer.next}", width), *wrap(f"Details: {' · '.join(details)}", width)]
     room = LINES - len(foot) - min(len(answer.news), 4) * _NOTE_LINES
     head: list[str] = []
     for number, grid in enumerate(answer.grids):
@@ -59,7 +58,7 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
 
 def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
     """Yield a table's title, its versions, a line a finding, and what the marks mean."""
-    yield from _note(grid.title, width)
+    yield from wrap(grid.title, width, most=_NOTE_LINES)
     if not grid.rows:
         return
     known = [row for row in grid.rows if any(mark.state is not State.UNKNOWN for mark in row[1])]
@@ -85,7 +84,7 @@ def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
         legend.insert(0, f"{counted(len(known) - len(rows), 'finding')} not shown")
     if known and (silent := [repro.id for repro, _ in grid.rows if repro not in [r for r, _ in known]]):
         legend.append(f"nothing known of {join_some(silent)}")
-    yield from _note("; ".join(legend), width, first="  ", most=_LEGEND_LINES)
+    yield from wrap("; ".join(legend), width, "  ", "    ", _LEGEND_LINES)
 
 
 def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
@@ -114,7 +113,7 @@ def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
     """Yield a line or two a thing to know, the most urgent first; what has no room is counted."""
     used, longest = 0, max((len(item.word) for item in news), default=0)
     for number, item in enumerate(news):
-        lines = _note(f"{item.word:<{longest}}  {item.text}", width, first="  ")
+        lines = wrap(item.text, width, f"  {item.word:<{longest}}  ", "    ", _NOTE_LINES)
         left = len(news) - number - 1
         if used + len(lines) + bool(left) > room:
             if room > used:
@@ -124,15 +123,17 @@ def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
         yield from lines
 
 
-def _note(
-    text: str, width: int, first: str = "", *, break_long: bool = False, most: int = _NOTE_LINES
-) -> list[str]:
-    """Return a text on at most two lines, or so many; of one to ``break_long``, a command, nothing is cut."""
-    more = f"{first}  "
-    lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=more, break_on_hyphens=False)
-    if len(lines) > most and not break_long:
-        lines = [*lines[: most - 1], lines[most - 1][: width - 2].rstrip() + " …"]
-    return lines
+def wrap(text: str, width: int, first: str = "", later: str = "  ", most: int | None = None) -> list[str]:
+    """Break a text into lines, at most so many; ids and addresses stay whole where they fit.
+
+    ``first`` and ``later``: what the first line begins with, and the others.
+    """
+    text = text if text.isprintable() else one_line(text, 4000)
+    lines = textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=later, break_on_hyphens=False, max_lines=most,
+        placeholder=" …",
+    )  # fmt: skip
+    return [line.rstrip() for line in lines]  # before a long word that is broken it leaves a space
 
 
 _COLOURS = (
@@ -161,7 +162,18 @@ def print_text(text: str) -> None:
         console.print(shown)
 
 
-_INDENT = "  "
+def print_markdown(text: str) -> None:
+    """Print a report as it is, or laid out where it goes to a terminal, with links to follow."""
+    if not sys.stdout.isatty():
+        print(text, end="", flush=True)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    unfolded = re.sub("<details><summary>(.*)</summary>", r"**\1**", text)
+    Console(highlight=False).print(Markdown(unfolded.replace("</details>", "")))
+
+
 _LEAST_WIDTH = 60
 _CELL_WIDTH = 28  # of the widest column that a block must have room for
 
@@ -173,97 +185,67 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     """
     width = max(width, _LEAST_WIDTH)
     tables = make_tables(entries)
-    parts = ["\n".join(_render_table(table, width)) for table in tables]
-    shown, line = list[str](), ""
-    for mark, meaning in legend(entry for table in tables for entry in table.shown()):
-        item = f"{mark}: {meaning}"  # none is broken across lines
-        if line and len(line) + 3 + len(item) > width:
-            shown += _wrap(line, width)
-            line = ""
-        line = f"{line}   {item}" if line else item
-    parts.append("\n".join(shown + _wrap(line, width)))
+    parts = [list(_render_table(table, width)) for table in tables]
+    marks = legend(entry for table in tables for entry in table.shown())
+    parts.append(wrap("; ".join(f"{mark}: {meaning}" for mark, meaning in marks), width))
     for title, remarks in find_remarks(entries):
-        lines = (line for item in remarks for line in _wrap(str(item), width, _INDENT))
-        parts.append("\n".join([title, *lines]))
+        parts.append([title, *(line for text in remarks for line in wrap(text, width, "  ", "    "))])
     said = [*map(headline, count_products(entries)), what_ran(entries)]
-    parts.append("\n".join(line for text in said for line in _wrap(text, width)))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    parts.append([line for text in said for line in wrap(text, width)])
+    return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def _render_table(table: Table, width: int) -> Iterator[str]:
     """Yield a table's lines, in blocks of columns as wide as fit; every block has a column at least."""
-    yield from _wrap(one_line(table.title), width)
-    yield from _wrap(table.boards, width, _INDENT)
-    sections = [_lines(section, width) for section in table.sections]
+    yield from wrap(table.title, width)
+    yield from wrap(table.boards, width, "  ", "    ")
+    most = width - _CELL_WIDTH - 4
+    rows: list[list[Row | TwinRow]] = [[*section.rows, *section.twins] for section in table.sections]
+    sections = [
+        [
+            (shorten(one_line(row.label), most), [shorten(one_line(t), _CELL_WIDTH) for t in row.texts])
+            for row in mine
+        ]
+        for mine in rows
+    ]
     lines = [line for mine in sections for line in mine]
-    room = width - len(_INDENT) - max((len(line.label) for line in lines), default=0)
+    room = width - 2 - max((len(label) for label, _ in lines), default=0)
     blocks, used = [list[int]()], 0
     for column, version in enumerate(table.columns):
         name = min(len(version.name), _CELL_WIDTH)
-        needed = 2 + max(name, *(len(line.texts[column]) for line in lines), 0)
+        needed = 2 + max(name, *(len(texts[column]) for _, texts in lines), 0)
         if blocks[-1] and used + needed > room:
             blocks.append([])
             used = 0
         used += needed
         blocks[-1].append(column)
     for number, columns in enumerate(blocks):
-        if number:
-            yield ""
+        yield from [""] * bool(number)
         yield from _render_block(table, sections, columns, width, first=not number)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    """A row or a finding's own figure over all columns; ``known``: where that is a reason to show it."""
-
-    label: str
-    texts: tuple[str, ...]
-    known: tuple[bool, ...]
-    is_row: bool
-
-
-def _lines(section: Section, width: int) -> list[_Line]:
-    """Return a section's lines. Rows of which nothing is known at a block's versions are folded there too."""
-    most, found = width - _CELL_WIDTH - 2 * len(_INDENT), []
-    lines: Sequence[Row | TwinRow] = (*section.rows, *section.twins)
-    for item in lines:
-        is_row = isinstance(item, Row)
-        texts = map(cell_text, item.entries) if isinstance(item, Row) else item.texts
-        known = map(has_evidence, item.entries) if isinstance(item, Row) else map(bool, item.texts)
-        short = tuple(shorten(one_line(text), _CELL_WIDTH) for text in texts)
-        label = shorten(one_line(item.label), most)
-        found.append(_Line(label=label, texts=short, known=tuple(known), is_row=is_row))
-    return found
-
-
 def _render_block(
-    table: Table, lines: Sequence[Sequence[_Line]], columns: Sequence[int], width: int, *, first: bool
+    table: Table, sections: Sequence[Sequence[_Line]], columns: Sequence[int], width: int, *, first: bool
 ) -> Iterator[str]:
-    """Lay the lines of all sections out at once, so that columns align, then weave titles in."""
-    kept = [[line for line in mine if any(line.known[n] for n in columns)] for mine in lines]
-    body = [[line.label, *(line.texts[n] for n in columns)] for mine in kept for line in mine]
+    """Lay the lines of all sections out at once, so that columns align, then weave titles in.
+
+    Rows of which nothing is known at the block's versions are folded here, too.
+    """
+    kept = [[line for line in mine if {line[1][n] for n in columns} - _SILENT] for mine in sections]
+    body = [[label, *(texts[n] for n in columns)] for mine in kept for label, texts in mine]
     names = ["", *(shorten(table.columns[column].name, _CELL_WIDTH) for column in columns)]
-    text = tabulate([names, *body] if body else [], tablefmt="plain", disable_numparse=True).splitlines()
-    laid = iter([_INDENT + line.rstrip() for line in text])
+    text = tabulate([names, *body] if body else [], tablefmt="plain", disable_numparse=True)
+    laid = iter([f"  {line}".rstrip() for line in text.splitlines()])
     if body:
         yield next(laid)
     for section, mine in zip(table.sections, kept, strict=True):
+        shown = sum(not label.startswith(TWIN) for label, _ in mine)
         if first or mine:
-            title = one_line(f"{section.repro.id} — {section.repro.title} · {section.repro.upstream}")
-            figure = section.figure if first and section.rows else ""
-            if figure and len(title) + 3 + len(figure) <= width:
-                yield title + figure.rjust(width - len(title))
-            else:
-                yield from (*_wrap(title, width), *_wrap(figure, width, _INDENT))
+            figure = f" · {section.figure}" if first and section.rows else ""
+            yield from wrap(
+                f"{section.repro.id} — {section.repro.title} · {section.repro.upstream}{figure}", width
+            )
         yield from (next(laid) for _ in mine)
-        shown = sum(line.is_row for line in mine)
         hidden = len(section.rows) + len(section.folded) - shown
         if hidden and (first or shown):
-            yield _INDENT + fold_line(hidden, more=bool(shown))
-
-
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Break a text into lines; ids and URLs stay whole where they fit."""
-    more = indent + _INDENT
-    lines = textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=more, break_on_hyphens=False)
-    return [line.rstrip() for line in lines]  # before a long word that is broken it leaves a space
+            yield f"  {fold_line(hidden, more=bool(shown))}"

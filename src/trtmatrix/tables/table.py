@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from trtmatrix.common.text import one_line
-from trtmatrix.judge.entry import BOARD_MARK, MUST_FAIL, Entry, has_evidence, marked
+from trtmatrix.judge.entry import BOARD_MARK, MUST_FAIL, Entry, cell_text, has_evidence, marked
 from trtmatrix.judge.judge import measured_in
 from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.judge.record import RAN, Record
@@ -16,6 +16,8 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Gpu, Product, Seen
 from trtmatrix.suite.repros import Case, Repro, Twin
 
+TWIN = "= "
+"""What the label of a twin's line begins with."""
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
 _ON_CPU = {
     Product.ONNXRUNTIME: "graphs checked (onnxruntime)",
@@ -34,6 +36,11 @@ class Row:
     def label(self) -> str:
         """The case's id, marked where the case must fail."""
         return self.case.id + (f" {MUST_FAIL}" if self.case.control is Control.NEGATIVE else "")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What its cells show."""
+        return tuple(map(cell_text, self.entries))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +180,7 @@ def _twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) ->
         for name, texts in lines:
             both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, reported, strict=True))
             reported = ("",) * len(columns)
-            yield TwinRow(label=f"= {twin.label}{name}", texts=both)
+            yield TwinRow(label=f"{TWIN}{twin.label}{name}", texts=both)
 
 
 def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:

@@ -8,33 +8,37 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from trtmatrix.api import section as api_section
+from trtmatrix.api.report import render_api_text, render_sarif
+from trtmatrix.api.section import make_api_section
 from trtmatrix.api.types import ApiSection
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import check_outputs, write_output
+from trtmatrix.common.text import one_line, to_json
 from trtmatrix.judge.compare import CONFIRMING_BUILDS, count_engines
-from trtmatrix.judge.entry import Entry, Stored
+from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.listing import Opened, Wanted, find_models, open_models
-from trtmatrix.plan.context import Context, open_context, read_matrix
+from trtmatrix.model.own_model import model_repro
+from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import choose_gpu, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.suite.cells import CONTROLS, unlisted_version
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Product, Verdict
 from trtmatrix.suite.plan import Engine, Launch, Pull
-from trtmatrix.tables.render_text import print_text, terminal_width
+from trtmatrix.tables.render_text import print_markdown, print_text, terminal_width
 from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.document import render_markdown, render_page
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.gate import compare_with, render_junit
 from trtmatrix.upgrade.performance import make_performance
 from trtmatrix.upgrade.question import Own, Question, UpgradeOptions, typed
-from trtmatrix.upgrade.report import Lacking, Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.report import Lacking, ModelSection, Upgrade, plain, upgrade_json
+from trtmatrix.upgrade.screen import render_screen
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
 MORE = "perhaps slower or larger than the limit; more engines of each version are built to make sure"
-NO_SURFACES = "surfaces are kept of TensorRT's bindings alone"
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
 
@@ -55,82 +59,69 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
             f"{before.name} is {before.product.value} and {after.name} is {after.product.value}: an upgrade "
             f"stays inside one product; from {before.name} to {others}"
         )
-    gpu, word = CPU, ""
+    gpu, word, api = CPU, "", ApiSection(lacking="surfaces are kept of TensorRT's bindings alone")
     if before.product is Product.TENSORRT:
         gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, read_records(context.project.results))
         word = context.selection.gpus[0] if context.selection.gpus else gpu.name
+        api = make_api_section(options.project.results, options.before, options.after, options.code)
     selection = replace(context.selection, versions=tuple(alike), gpus=(word,) if word else ())
     narrowed = replace(context, selection=selection)
     survey = take_survey(narrowed, Pull.NEVER)
     question = Question(
-        options=options, before=before, after=after, gpu=gpu, matrix=context.matrix, gpu_word=word,
+        options=options, before=before, after=after, gpu=gpu, matrix=context.matrix, gpu_word=word, api=api,
         entries=Entries(entries_of(narrowed, survey, survey.stored), read_calibration()),
-        api=_compare_apis(options, known=before.product is Product.TENSORRT),
     )  # fmt: skip
     upgrade = decide(replace(question, owns=_run_models(options, context, question)))
     priced = _priced(upgrade.lacking, context, survey.host.engine, before, after)
     upgrade = replace(upgrade, lacking=tuple(priced))
     if options.baseline is not None:
         upgrade = replace(upgrade, baseline=compare_with(upgrade, options.baseline))
-    show(options, upgrade)
+    _show(options, upgrade)
     return upgrade.exit_code
 
 
 def _find_problems(options: UpgradeOptions) -> Iterator[str]:
-    chosen = options.project.selection
-    others = {"--trt": chosen.versions, "--runtime": chosen.runtimes, "--python": options.project.pythons}
+    project, model = options.project, options.model
+    chosen = project.selection
+    others = {"--trt": chosen.versions, "--runtime": chosen.runtimes, "--python": project.pythons}
     for option in (option for option, names in others.items() if names):
         yield f"{option}: upgrade takes its two versions by --from and --to; leave {option} out"
     if len(chosen.gpus) > 1:
         yield f"--gpu {','.join(chosen.gpus)}: an answer is for one GPU; ask once for each"
-    if options.models or options.model.model is None:
-        words, remedy = "inputs atol rtol profile check explain", "name it by --model FILE.onnx"
-        if options.models:
-            words, remedy = "inputs profile", "of several, models.yaml says it of each"
-        for word in (word for word in typed(options.model, *words.split()) if word.startswith("--")):
-            yield f"{word} is about your own model: {remedy}"
-    left = [*typed(options.model, "model"), *typed(options, "models", "baseline")] if options.api else []
-    for word in dict.fromkeys(word for word in left if word.startswith("--")):
-        yield f"{word}: --api tells of the two APIs and of --code alone: leave one of the two out"
+    alone = (
+        ("inputs", "profile") if options.models else ("inputs", "atol", "rtol", "profile", "check", "explain")
+    )
+    for name in alone if options.models or model.model is None else ():
+        if typed(model, name):
+            remedy = (
+                "of several, models.yaml says it of each"
+                if options.models
+                else "name it by --model FILE.onnx"
+            )
+            yield f"--{name} is about your own model: {remedy}"
+    if options.api and (model.model or options.models or options.baseline):
+        yield "--api tells of the APIs and --code alone: leave --model, --models and --baseline out"
     if options.tag and not options.models:
         yield "--tag is about models of a list: name it by --models models.yaml"
-    named = [("--baseline", options.baseline)] if options.baseline else []
-    named += [("--code", path) for path in options.code] + [("--models", path) for path in options.models]
-    named += [("--check", options.model.check)] if options.model.check else []
-    yield from (f"{option} {path}: there is no such file" for option, path in named if not path.exists())
+    named = {
+        "--baseline": [options.baseline],
+        "--code": options.code,
+        "--models": options.models,
+        "--check": [model.check],
+    }
+    for option, paths in named.items():
+        yield from (f"{option} {path}: there is no such file" for path in paths if path and not path.exists())
     for file in options.output:
         if file.suffix == ".sarif" and not options.code:
             yield f"--output {file}: it tells lines of your code: name that by --code DIR"
 
 
-def _is_of_tensorrt(options: UpgradeOptions) -> bool:
-    """Whether a move whose API is asked about is one of TensorRT's; each end's API is known, or is a version.
-
-    :class:`UsageError` where an end is neither, both are the same, or of two products.
-    """
-    surfaces, products = api_section.read_surfaces(options.project.results), set[Product]()
-    for option, name in (("--from", options.before), ("--to", options.after)):
-        product = Product.TENSORRT
-        if surfaces.of(name) is None:
-            if not options.project.matrix.exists():
-                known = ", ".join(surfaces.versions)
-                raise UsageError(f"{option} {name}: its API is not known; known are {known}")
-            matrix = read_matrix(options.project.matrix)
-            product = _find_version(matrix, option, name, tuple(surfaces.versions)).product
-        products.add(product)
-    if options.before == options.after or len(products) > 1:
-        why = "a difference takes two versions of one product"
-        raise UsageError(f"{options.before} and {options.after}: {why}")
-    return products == {Product.TENSORRT}
-
-
-def _find_version(matrix: Matrix, option: str, name: str, others: Sequence[str] = ()) -> Version:
-    """Return a version of matrix.yaml; ``others``: names that may have been meant, too."""
-    if found := [version for version in matrix.versions if version.name == name]:
-        return found[0]
-    hint = "" if others else ". What changes in its API alone: --api, with --code DIR"
-    names = [*(version.name for version in matrix.versions), *others]
-    raise UsageError(unlisted_version(option, name, names) + hint)
+def _find_version(matrix: Matrix, option: str, name: str) -> Version:
+    names = [version.name for version in matrix.versions]
+    if name not in names:
+        hint = "What changes in its API alone: --api, with --code DIR"
+        raise UsageError(f"{unlisted_version(option, name, names)}. {hint}")
+    return matrix.version(name)
 
 
 def _priced(
@@ -149,14 +140,6 @@ def _priced(
         mine = [each for each in absent if each.version.name in words]
         cost = image_words(mine, context.lock, engine, context.matrix.registry)
         yield replace(item, what=f"{item.what} ({cost})") if cost else item
-
-
-def _compare_apis(options: UpgradeOptions, *, known: bool) -> ApiSection:
-    """Return what changes for code; ``known``: the surfaces of the product's bindings are."""
-    if known:
-        results, code = options.project.results, options.code
-        return api_section.make_api_section(results, options.before, options.after, code)
-    return ApiSection(code=tuple(map(str, options.code)) if options.api else (), lacking=NO_SURFACES)
 
 
 def _run_models(options: UpgradeOptions, context: Context, question: Question) -> tuple[Own, ...]:
@@ -182,28 +165,27 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
     mine, opened = open_models(replace(context, selection=selection), wanted)
     if not options.models and opened[0].mistake:
         raise UsageError(opened[0].mistake)
-    entries: Sequence[Entry] = ()
-    stored: Sequence[Stored] = ()
-    if any(one.context for one in opened):
-        survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
-        stored = survey.stored
-        entries = entries_of(mine, survey, survey.stored)
+    if not any(one.context for one in opened):
+        return tuple(_look_at(one, (), context, question) for one in opened)
+    survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
+    if options.no_run:
+        entries = list(entries_of(mine, survey, survey.stored))
+    else:
         builds = CONFIRMING_BUILDS * (3 - len(names))
         how = Options(rebuilds=builds, interleaved=True, log=mine.project.log)
-        if not options.no_run:
-            entries = perform(mine, survey, how).entries
-            if again := _unsure(opened, entries, question):
-                print(f"trtmatrix: {', '.join(again.values())}: {MORE}", file=sys.stderr)
-                mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)))
-                survey = take_survey(mine, Pull.NEVER)
-                here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
-                survey = replace(survey, plan=replace(survey.plan, launches=here))
-                # More than either side has: one that had more, as after an interrupt, would be left alone.
-                most = max(count_engines(e.records) for e in entries if e.cell.repro.id in again)
-                more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
-                new = {entry.cell.id: entry for entry in more}
-                entries = [new.get(entry.cell.id, entry) for entry in entries]
-    return tuple(_look_at(one, entries, stored, options, context, question) for one in opened)
+        entries = list(perform(mine, survey, how).entries)
+        if again := _unsure(opened, entries, question):
+            print(f"trtmatrix: {', '.join(again.values())}: {MORE}", file=sys.stderr)
+            mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)))
+            survey = take_survey(mine, Pull.NEVER)
+            here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
+            survey = replace(survey, plan=replace(survey.plan, launches=here))
+            # More than either side has: one that had more, as after an interrupt, would be left alone.
+            most = max(count_engines(e.records) for e in entries if e.cell.repro.id in again)
+            more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
+            new = {entry.cell.id: entry for entry in more}
+            entries = [new.get(entry.cell.id, entry) for entry in entries]
+    return tuple(_look_at(one, entries, context, question) for one in opened)
 
 
 def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Question) -> dict[str, str]:
@@ -211,67 +193,62 @@ def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Questi
 
     Those that can be built here, and are not wrong anyway.
     """
-    from trtmatrix.model.own_model import model_repro
-
     names, unsure = (question.before.name, question.after.name), dict[str, str]()
-    for one in opened:
-        repro = model_repro(one.context).repro if one.context else None
-        mine = [e for e in entries if repro and e.cell.repro.id == repro.id and e.cell.version.name in names]
-        if repro is None or any(
-            e.excluded or (e.outcome and e.outcome.verdict is Verdict.FAIL) for e in mine
+    for one, context in ((one, one.context) for one in opened if one.context):
+        repro = model_repro(context).repro
+        mine = [e for e in entries if e.cell.repro.id == repro.id and e.cell.version.name in names]
+        if not any(e.excluded or e.verdict is Verdict.FAIL for e in mine) and any(
+            line.more_engines for line in make_performance(Entries(mine), *names, one.wanted.max_slowdown)
         ):
-            continue
-        if any(e.more_engines for e in make_performance(Entries(mine), *names, one.wanted.max_slowdown)):
             unsure[repro.id] = repro.title.removeprefix("your model ")
     return unsure
 
 
-def _look_at(
-    one: Opened, entries: Sequence[Entry], stored: Sequence[Stored], options: UpgradeOptions,
-    context: Context, question: Question,
-) -> Own:  # fmt: skip
-    """Return what is known of a model by all entries of a run, and by the records before it."""
-    from trtmatrix.model.own_model import model_repro
+def _look_at(one: Opened, entries: Sequence[Entry], context: Context, question: Question) -> Own:
+    """Return what is known of a model by all entries of a run."""
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
     from trtmatrix.operators.models import check_operators, sum_up_operators
     from trtmatrix.records.operators import read_operator_records
     from trtmatrix.upgrade import model_section as of_model
 
-    model, calibration = one.wanted.model, question.entries.calibration
-    names = (question.before.name, question.after.name)
+    model, names = one.wanted.model, (question.before.name, question.after.name)
     if one.context is None:
-        return Own(section=of_model.make_mistake(one.wanted, one.mistake), entries=Entries(()))
+        mistake = one_line(one.mistake, 400)
+        section = ModelSection(name=one.wanted.name, tags=one.wanted.tags, mistake=mistake)
+        return Own(section=section, entries=Entries(()))
     repros = {model_repro(one.context).repro.id, CONTROLS}
-    mine = [entry for entry in entries if entry.cell.repro.id in repros]
-    run, tags = not options.no_run, one.wanted.tags
-    section = of_model.make_model_section(one.context, mine, *names, model, calibration, run=run, tags=tags)
+    own = Entries([e for e in entries if e.cell.repro.id in repros], question.entries.calibration)
+    run = not question.options.no_run
+    section = of_model.make_model_section(one.context, own, *names, one.wanted, run=run)
     if question.after.product is Product.TENSORRT and model.model:
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
-        graph, compute = load_model(model.model), question.gpu.compute or ""
-        check = check_model(graph, model.model.name, facts, names, compute)
-        section = of_model.with_nodes(section, check, *names)
-        tested = check_operators(
-            graph, section.name, read_operator_records(context.project.results), names, (question.gpu.slug,)
-        )
+        graph = load_model(model.model)
+        check = check_model(graph, model.model.name, facts, names, question.gpu.compute or "")
+        records = read_operator_records(context.project.results)
+        tested = check_operators(graph, section.name, records, names, (question.gpu.slug,))
         known = (("operators", sum_up_operators(tested)),) if tested.versions else ()
+        section = of_model.with_nodes(section, check, *names)
         section = replace(section, facts=(*section.facts, *known))
-        section = of_model.with_cpu(section, one.context, stored, calibration)
-    return Own(section=section, entries=Entries(mine, calibration), limit=one.wanted.max_slowdown)
+    return Own(section=section, entries=own, limit=one.wanted.max_slowdown)
 
 
 def _tell_api(options: UpgradeOptions) -> ExitCode:
     """Tell the difference of the two APIs, with code where it is used, and nothing else; it alone decides.
 
     Returns 11 where code must change, 12 where code was named and not all of it could be read, else 0.
+    :class:`UsageError` where the API of an end is not known, or both are the same.
     """
-    from trtmatrix.api.report import render_api_text
-    from trtmatrix.common.text import to_json
-
-    section = _compare_apis(options, known=_is_of_tensorrt(options))
+    if options.before == options.after:
+        raise UsageError(
+            f"{options.before} and {options.after}: a difference takes two versions of one product"
+        )
+    section = make_api_section(options.project.results, options.before, options.after, options.code)
+    if section.lacking:
+        raise UsageError(section.lacking)
     whys = ("it does not parse", "it cannot be read")
     unparsed = any(why.startswith(whys) for _, why in section.unread)  # a file that is about TensorRT
-    unseen = section.code and (section.lacking or not section.files or unparsed)
+    unseen = section.code and (not section.files or unparsed)
     code = ExitCode.NOT_ENOUGH if unseen else ExitCode.AS_EXPECTED
     code = ExitCode.DONT if section.must_change else code
     data = to_json({"exit_code": int(code), **plain(section)})
@@ -282,22 +259,19 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
 
 
 def _sarif(options: UpgradeOptions, section: ApiSection) -> str:
-    from trtmatrix.api.report import render_sarif
-
     return render_sarif(section, options.before, options.after, str(Path.cwd()))
 
 
-def show(options: UpgradeOptions, upgrade: Upgrade) -> None:
+def _show(options: UpgradeOptions, upgrade: Upgrade) -> None:
     """Print the answer, and write the report to the files asked for, which say when they were made."""
-    from trtmatrix.upgrade.render import render_markdown, render_page, render_screen, render_text
-
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    upgrade = replace(upgrade, generated=now)
+    dated = replace(upgrade, generated=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
     writers = {".md": render_markdown, ".html": render_page, ".json": upgrade_json, ".xml": render_junit}
     for file in options.output:
         write = writers.get(file.suffix)
-        write_output(file, write(upgrade) if write else _sarif(options, upgrade.api))
+        write_output(file, write(dated) if write else _sarif(options, upgrade.api))
     if options.json:
-        print(upgrade_json(upgrade), end="")
+        print(upgrade_json(dated), end="")
+    elif options.full:
+        print_markdown(render_markdown(upgrade, sys.maxsize))
     else:
-        print_text(render_text(upgrade) if options.full else render_screen(upgrade, terminal_width()))
+        print_text(render_screen(upgrade, terminal_width()))

@@ -15,7 +15,7 @@ from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
-from trtmatrix.upgrade.performance import BY_TURNS, MEASURES, TIMES, make_performance, ratio_words
+from trtmatrix.upgrade.performance import MEASURES, TIMES, make_performance, ratio_words
 from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
 from trtmatrix.upgrade.report import (
     CaseLine,
@@ -117,11 +117,8 @@ def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection
     # Its inputs are a mistake where every version that was tried refuses them: either they do not fit the
     # engines, or nobody can run the graph with them, this host's CPU included.
     sides = [side for line in section.cases for side in (line.before, line.after)]
-    causes = {side.cause for side in sides}
-    nobody = causes == {Cause.CRASHED} and section.reference.startswith("none: ")
-    unfit = causes <= {Cause.CRASHED, Cause.UNSUPPORTED_BY_VERSION} and sides and all(
-        REFUSED.search(side.reason) for side in sides
-    )  # fmt: skip
+    nobody = {side.cause for side in sides} == {Cause.CRASHED} and section.reference.startswith("none: ")
+    unfit = bool(sides) and all(REFUSED.search(side.reason) for side in sides)
     if nobody or unfit:
         by = f"both versions{' and the CPU' if nobody else ''}"
         return replace(section, mistake=f"its inputs are refused by {by}: {sides[-1].reason}")
@@ -175,7 +172,7 @@ def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterato
 
 def _summarise(question: Question, upgrade: Upgrade) -> str:
     """Return the answer in one sentence, and what it does not cover where it was narrowed."""
-    after, findings, models = upgrade.after, upgrade.findings, upgrade.models
+    after, models = upgrade.after, upgrade.models
     if question.options.models:  # how many there are of each answer, and which stand in the way
         good = sum(model.decision is Decision.GO for model in models)
         parts = [f"{good} of {counted(len(models), 'model')} can move to {after}"]
@@ -184,40 +181,40 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             if names := [model.name for model in models if model.decision is decision]:
                 parts.append(f"{told} {join_some(names, SHOWN)}")
         return f"{'; '.join(parts)}."
-
-    def topics(weight: Weight) -> list[str]:
-        return list(dict.fromkeys(reason.topic for reason in upgrade.reasons if reason.weight is weight))
-
+    topics = {w: list(dict.fromkeys(r.topic for r in upgrade.reasons if r.weight is w)) for w in Weight}
     match upgrade.decision:
         case Decision.GO:
             slower = next((f" But {r.text}." for r in upgrade.reasons if r.topic == PERFORMANCE), "")
             text = f"Go: no result is worse at {after}, and enough are right there.{slower}"
         case Decision.GO_WITH_WORKAROUNDS:
-            needed = topics(Weight.WORKAROUND)
-            text = ", ".join(topic for topic in needed if topic != CODE)
+            text = ", ".join(topic for topic in topics[Weight.WORKAROUND] if topic != CODE)
             text = f"Go, with the work-arounds that {after} needs for {text}" if text else "Go"
-            text += ", once your code is changed." if CODE in needed else "."
+            text += ", once your code is changed." if CODE in topics[Weight.WORKAROUND] else "."
         case Decision.DONT:
-            text = f"Don't move to {after} as things stand: {', '.join(topics(Weight.AGAINST))}."
-        case Decision.NOT_ENOUGH:
-            feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
-            but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
-            # Where the user's own lacks, the findings are notes and not what is missing.
-            mine = [topic for topic in topics(Weight.LACKING) if topic in {MODEL, CHECK, CODE}]
-            able = [f for f in findings if f.change is not Change.SAYS_NOTHING]
-            seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
-            verb = "is" if seen == 1 else "are"
-            said = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
-            said = f"too little is known of {' and '.join(mine)}" if mine else said
-            got_worse = [
-                f.repro for f in findings if any(line.change is Change.REGRESSED for line in f.cases)
-            ]
-            worse = ". No change for the worse is known" if seen or mine else ""
-            worse = f". Worse, with a work-around: {', '.join(got_worse)}" if got_worse else worse
-            text = f"Not enough evidence: {said}{worse}{but}."
+            text = f"Don't move to {after} as things stand: {', '.join(topics[Weight.AGAINST])}."
+        case Decision.NOT_ENOUGH:  # where the user's own lacks, the findings are notes
+            mine = [topic for topic in topics[Weight.LACKING] if topic in {MODEL, CHECK, CODE}]
+            text = f"Not enough evidence: {_say_what_is_known(upgrade, mine)}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
+
+
+def _say_what_is_known(upgrade: Upgrade, mine: Sequence[str]) -> str:
+    """Say how many findings are known, or what lacks of the user's own, and what is bad or feared."""
+    able = [finding for finding in upgrade.findings if finding.change is not Change.SAYS_NOTHING]
+    seen = sum(all(line.weight is not Weight.LACKING for line in finding.cases) for finding in able)
+    text = f"too little is known of {' and '.join(mine)}"
+    if not mine:
+        verb = "is" if seen == 1 else "are"
+        text = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {upgrade.after}"
+    worse = [f.repro for f in upgrade.findings if any(c.change is Change.REGRESSED for c in f.cases)]
+    if worse:
+        text += f". Worse, with a work-around: {', '.join(worse)}"
+    elif seen or mine:
+        text += ". No change for the worse is known"
+    feared = [finding.repro for finding in upgrade.findings if any(c.after.feared for c in finding.cases)]
+    return text + (f"; not tested, but expected to fail: {', '.join(feared)}" if feared else "")
 
 
 def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:
@@ -246,37 +243,32 @@ def _tell_performance(
     lines: Sequence[PerformanceLine], topic: str, weight: Weight, limit: float
 ) -> Iterator[FactLine]:
     """Yield each measure that is beyond the limit; of what is not comparable only a latency beyond it."""
-
-    def worst(found: Sequence[PerformanceLine]) -> str:
-        most = max(found, key=lambda line: line.ratio or 0)
-        why_not = f": {most.why_not}" if most.why_not else ""
-        return f"most {most.repro}/{most.case} ({ratio_words(most.measure, most.ratio or 0)}){why_not}"
-
-    known = Evidence.RECORDED.value
     for measure in MEASURES:
         mine = [line for line in lines if line.measure == measure]
-        if beyond := [line for line in mine if line.beyond_limit]:
-            cases = counted(sum(not line.why_not for line in mine), "case")
-            apart = sum(BY_TURNS not in line.clocks for line in beyond) if measure in TIMES else 0
-            what = f"{measure}{APART}" if apart == len(beyond) else measure
-            partly = f" ({apart} of them{APART[1:]})" if 0 < apart < len(beyond) else ""
-            over = f"significantly beyond {limit:g}×"
-            text = f"{what}: {len(beyond)} of {cases} {over}{partly}, {worst(beyond)}"
-            if len(mine) == 1:
-                text = f"{what}: {ratio_words(measure, mine[0].ratio or 0)}, {over}"
-            yield FactLine(topic=topic, text=text, weight=weight, known=known)
-        if open_ := [line for line in mine if line.more_engines and not line.beyond_limit]:
-            text = f"{counted(len(open_), 'case')} perhaps beyond {limit:g}×, {worst(open_)}"
-            if len(mine) == 1:
-                text = f"{ratio_words(measure, mine[0].ratio or 0)}, perhaps beyond {limit:g}×"
-            text = f"{measure}: {text}{TOO_FEW}"
-            lacking = Weight.LACKING if weight is Weight.AGAINST else Weight.NOTE
-            yield FactLine(topic=topic, text=text, weight=lacking, known=known)
-        silent = [line for line in mine if line.why_not and (line.ratio or 0) > limit]
-        if silent and measure == "latency":
-            cases = counted(len(silent), "case")
-            text = f"{measure}: {cases} beyond {limit:g}× not comparable, {worst(silent)}"
-            yield FactLine(topic=PERFORMANCE, text=text, known=known)
+        beyond = [line for line in mine if line.beyond_limit]
+        unsure = [line for line in mine if line.more_engines and not line.beyond_limit]
+        silent = [x for x in mine if x.why_not and measure == "latency" and (x.ratio or 0) > limit]
+        apart = sum(not line.by_turns for line in beyond) if measure in TIMES else 0
+        name = measure + APART * (0 < apart == len(beyond))
+        partly = f" ({apart} of them{APART[1:]})" if 0 < apart < len(beyond) else ""
+        of_all = f" of {counted(sum(not line.why_not for line in mine), 'case')}"
+        lacking = Weight.LACKING if weight is Weight.AGAINST else Weight.NOTE
+        for found, number, words, weighs in (
+            (beyond, f"{len(beyond)}{of_all}", f"significantly beyond {limit:g}×{partly}", weight),
+            (unsure, counted(len(unsure), "case"), f"perhaps beyond {limit:g}×", lacking),
+            (silent, counted(len(silent), "case"), f"beyond {limit:g}× not comparable", Weight.NOTE),
+        ):
+            if not found:
+                continue
+            most = max(found, key=lambda line: line.ratio or 0)
+            ratio = ratio_words(measure, most.ratio or 0)
+            text = f"{number} {words}, most {most.repro}/{most.case} ({ratio})"
+            text = f"{ratio}, {words}" if len(mine) == 1 else text
+            why = TOO_FEW if found is unsure else f": {most.why_not}" if most.why_not else ""
+            yield FactLine(
+                topic=PERFORMANCE if found is silent else topic, weight=weighs, known=Evidence.RECORDED.value,
+                text=f"{name if found is beyond else measure}: {text}{why}",
+            )  # fmt: skip
 
 
 def _tell_model(own: Own) -> Iterator[FactLine]:
@@ -311,7 +303,6 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
     for node in section.nodes:  # what the model itself did is the better witness
         weight = Weight.NOTE if passed else node.weight
         yield replace(node, topic=MODEL, text=f"{node.topic}: {node.text}", weight=weight)
-    yield from (replace(line, topic=MODEL) for line in section.on_cpu)
 
 
 def _speaks_instead(own: Own, line: CaseLine) -> str:
@@ -321,23 +312,21 @@ def _speaks_instead(own: Own, line: CaseLine) -> str:
     of which noise explains every difference from the reference, or that have no floor and are equal at both
     versions.
     """
-    if own.section.check is not None and own.section.check.passed:
+    section, version = own.section, line.after.version
+    if section.check is not None and section.check.passed:
         return "your acceptance decides"
-    told = [item for item in own.section.integers if item.version == line.after.version]
-    if told and {item.output for item in told} == {item.output for item in own.section.differences}:
-        return "; ".join(item.text for item in told)
-    settled = [item.output for item in told]
-    if line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
-        equal = (item.output for item in own.section.differences if item.is_settled)
-        settled += [output for output in equal if output not in settled]
-    elif HIDES not in line.after.reason:
-        return ""
+    outputs = {item.output for item in section.differences}
+    told = [item for item in section.integers if item.version == version]
+    settled = {item.output: None for item in told}  # in the order in which they are named
+    unknown = line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF))
+    if unknown:
+        settled |= {item.output: None for item in section.differences if item.is_settled}
     within = {
-        item.output for item in own.section.samples
-        if item.version == line.after.version and item.unit == FLOORS and item.worst <= PASS_FACTOR
+        item.output for item in section.samples
+        if item.version == version and item.unit == FLOORS and item.worst <= PASS_FACTOR
     }  # fmt: skip
-    others = {item.output for item in own.section.differences} - {*settled, *within}
-    if others or not settled:
+    within = within if unknown or HIDES in line.after.reason else set()
+    if not settled or not outputs <= {*settled, *within}:
         return ""
     return "; ".join(item.text for item in told) or f"but {', '.join(settled)}: equal at both versions"
 

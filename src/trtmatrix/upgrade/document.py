@@ -1,16 +1,25 @@
-"""An upgrade report as sections of facts, tables and commands, which every format shows. Pure."""
+"""An upgrade report as sections of facts, tables and commands; as GitHub Markdown, and as one page."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
+
+from jinja2 import FileSystemLoader
 
 from trtmatrix.api.report import count_changes, render_api_text
 from trtmatrix.common.text import counted, one_line, short
-from trtmatrix.suite.model import Verdict
+from trtmatrix.judge.entry import PRODUCT_NAMES
+from trtmatrix.suite.model import Evidence, Verdict
+from trtmatrix.tables import page
+from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
+from trtmatrix.tables.table import shorten
 from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE, SPEEDS, THROUGHPUT
 from trtmatrix.upgrade.report import (
     Change,
@@ -37,21 +46,22 @@ TONES: Mapping[Enum, str] = {
     Verdict.BUILT: "", Verdict.NO_VERDICT: "unsure",
 }  # fmt: skip
 """How each looks: good, bad, warn, unsure, or like plain words."""
-
 _MARKS = "[PASS]: recorded elsewhere or before a change, (PASS): reported, ¹: on one build."
-_BRIEF = {Change.REGRESSED: 5, Change.BAD_AFTER: 5, Change.UNCHANGED_BAD: 3, Change.FIXED: 3}
-"""How many cases of a finding a terminal shows."""
+MOST_BARS, BAR = 20, 75
+"""So many latencies are drawn in a page, and how long the bar of what was is; none is over 4 times that."""
+_MOST_ROWS = 60
+"""So many rows of a table are in Markdown; a pull request is not the place for more."""
+_CUT = "… what folds open is left out: GitHub takes no longer text; the HTML page and the JSON have it."
 
 
 @dataclass(frozen=True)
 class Table:
-    """Values of the report in rows; a terminal shows the first ``brief``, a page all, maybe ``folded``."""
+    """Values of the report in rows, maybe ``folded``."""
 
     label: str
     heads: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    brief: int
-    folded: bool
+    folded: bool = False
 
 
 Block = FactLine | Table | str
@@ -67,6 +77,20 @@ class Section:
     blocks: tuple[Block, ...]
 
 
+def titles(upgrade: Upgrade) -> tuple[str, str, str, str]:
+    """Return the move, the GPU, the answer, and the exit code, in words: also why it is not the answer's."""
+    ends = (version.removeprefix(f"{upgrade.product.value}-") for version in (upgrade.before, upgrade.after))
+    where = " · ".join(part for part in (upgrade.gpu.removeprefix("CPU"), upgrade.gpu_note) if part)
+    answer, why = upgrade.decision.value[0].upper() + upgrade.decision.value[1:], ""
+    if upgrade.exit_code is not upgrade.decision.exit_code:
+        mistaken = any(model.mistake for model in upgrade.models)
+        why = ": a mistake to mend first" if mistaken else ": your code must change first"
+        if upgrade.baseline is not None and not upgrade.baseline.new:
+            why = ": no worse than accepted"
+    exit_code = f"exit code {int(upgrade.exit_code)}{why}"
+    return f"{PRODUCT_NAMES[upgrade.product]} {' → '.join(ends)}", where, answer, exit_code
+
+
 def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
     """Return the report below its answer and reasons; a section with nothing to tell is not there."""
     ends, several = {"before": upgrade.before, "after": upgrade.after}, len(upgrade.models) > 1
@@ -76,10 +100,7 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
         since = [FactLine(text=f"{numbers}: {base.file}")]
         since += [FactLine(topic="new", text=line) for line in base.new]
         since += [FactLine(topic="gone", text=line) for line in base.gone]
-    lacking: list[Block] = []
-    for item in upgrade.lacking:
-        alone = " (for one alone: --repro NAME)" if item.whole else ""
-        lacking += [FactLine(text=f"{item.what}{alone}"), *([item.command] if item.command else [])]
+    lacking = [part for item in upgrade.lacking for part in (FactLine(text=item.what), item.command) if part]
     api, told = upgrade.api, list[Block]()
     if api.code or api.lacking:
         told = [render_api_text(api)]
@@ -126,13 +147,12 @@ def words_of(value: Any) -> str:  # noqa: ANN401 - what a row of a table holds
 
 
 def _table(
-    label: str, items: Sequence[Any], columns: str, heads: Mapping[str, str], brief: int = 12, *,
-    folded: bool = False,
-) -> Table:  # fmt: skip
+    label: str, items: Sequence[Any], columns: str, heads: Mapping[str, str], *, folded: bool = False
+) -> Table:
     """Return a table of some fields of dataclasses."""
     names = columns.split()
     return Table(
-        label=label, heads=tuple(heads.get(name, name.replace("_", " ")) for name in names), brief=brief,
+        label=label, heads=tuple(heads.get(name, name.replace("_", " ")) for name in names),
         rows=tuple(tuple(getattr(item, name) for name in names) for item in items), folded=folded,
     )  # fmt: skip
 
@@ -144,18 +164,13 @@ def _findings(findings: Sequence[FindingLine], ends: Mapping[str, str]) -> Itera
     changes = Counter(case.change for finding in findings for case in finding.cases)
     tally = (f"{change.value}: {counted(changes[change], 'case')}" for change in Change if changes[change])
     yield FactLine(text=f"{' · '.join(tally)}. {_MARKS}")
-    yield _table("Findings", findings, "repro title source change weight why", {}, len(findings))
+    yield _table("Findings", findings, "repro title source change weight why", {})
     for finding in findings:
-        feared, name = 2 * any(case.after.feared for case in finding.cases), finding.repro
-        brief = _BRIEF.get(finding.change, feared)
-        title = f"{counted(len(finding.cases), 'case')} of {name}"
-        yield _table(title, finding.cases, "case change before after weight why", ends, brief, folded=True)
-        if finding.workarounds:
-            shown, columns = (
-                9 if finding.change in {Change.REGRESSED, Change.BAD_AFTER} else 0,
-                "what case after counts source",
-            )
-            yield _table(f"Work-arounds of {name}", finding.workarounds, columns, ends, shown, folded=True)
+        title = f"{counted(len(finding.cases), 'case')} of {finding.repro}"
+        yield _table(title, finding.cases, "case change before after weight why", ends, folded=True)
+        if items := finding.workarounds:
+            title = f"Work-arounds of {finding.repro}"
+            yield _table(title, items, "what case after counts source", ends, folded=True)
 
 
 def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
@@ -163,24 +178,22 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
     lines = upgrade.performance
     if lines:
         rule = f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×."
-        if any(line.measure == THROUGHPUT for line in lines):
-            rule = f"Of throughput the ratio is that of the time an item takes. {rule}"
+        of_items = any(line.measure == THROUGHPUT for line in lines)
+        rule = "Of throughput the ratio is that of the time an item takes. " * of_items + rule
         yield FactLine(text=f"After ÷ before. {rule}")
     elif upgrade.findings:
         yield FactLine(text="No case has run at both versions here or in the records of this GPU.")
     for measure in MEASURES:
         if mine := [line for line in lines if line.measure == measure]:
-            apart = [line.ratio for line in mine if line.ratio and line.told_apart]
-            worse, why_not = sum(ratio > 1 for ratio in apart), Counter(line.why_not for line in mine)
+            told = sorted((x for x in mine if x.told_apart), key=lambda line: -(line.ratio or 0))
+            worse, why_not = sum((line.ratio or 0) > 1 for line in told), Counter(x.why_not for x in mine)
             cases = counted(why_not.pop("", 0), "case")
-            said = [f"{cases}, {worse} worse, {len(apart) - worse} better"]
+            said = [f"{cases}, {worse} worse, {len(told) - worse} better"]
             said += [f"{number} not comparable: {why}" for why, number in why_not.most_common(2)]
             yield FactLine(topic=measure, text="; ".join(said))
-    told = sorted((line for line in lines if line.told_apart), key=lambda line: -(line.ratio or 0))
-    columns = "repro case measure unit before after ratio p_value"
-    for label, is_speed in (("Latencies and throughput", True), ("Build times and sizes", False)):
-        if mine := [line for line in told if (line.measure in SPEEDS) is is_speed]:
-            yield _table(f"{label} that are told apart", mine, columns, ends, folded=not is_speed)
+            if told:
+                label, columns = f"{measure}: told apart", "repro case unit before after ratio p_value"
+                yield _table(label, told, columns, ends, folded=measure not in SPEEDS)
 
 
 COLUMNS = ("latency", "build time", "engine size", "device memory")
@@ -196,32 +209,29 @@ MISTAKE = "mistake"
 """The word for a model that could not be asked about."""
 
 
-def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, brief: bool = False) -> Table:
+def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, spread: bool = True) -> Table:
     """Return a row a model, the worst first: its answer, its worst error before and after, and what it costs.
 
     Errors are in noise floors; figures of what it costs are after ÷ before, in parentheses where they are not
-    comparable. ``brief``: without spreads, in fewer words.
+    comparable, with the ``spread`` of their engines if it is wanted.
     """
     figures = {(line.repro, line.measure): line for line in upgrade.performance}
     order = [None, Decision.DONT, Decision.NOT_ENOUGH, Decision.GO_WITH_WORKAROUNDS, Decision.GO]
-    rows: list[tuple[Any, ...]] = []
+    rows = []
     for model in sorted(upgrade.models, key=lambda model: order.index(model.decision)):
         sides = [line.before for line in model.cases], [line.after for line in model.cases]
         errors = (" ".join(map(_error_words, ends)) for ends in sides)
         lines = ((name, _shown_line(figures, model.repro, name)) for name in measures)
-        ratios = (_ratio_words(line, name, spread=not brief) for name, line in lines)
-        answer: str = model.decision or MISTAKE
-        answer = words_of(answer).removesuffix(" evidence") if brief else answer
-        rows.append((model.name, answer, *errors, *ratios))
+        ratios = (_ratio_words(line, name, spread=spread) for name, line in lines)
+        rows.append((model.name, model.decision or MISTAKE, *errors, *ratios))
     heads = (
         "model",
         "answer",
         "before",
         "after",
-        *(name.removeprefix("engine ").removeprefix("device ") for name in measures),
+        *(re.sub("^(engine|device) ", "", name) for name in measures),
     )
-    heads = heads if brief else ("model", "answer", "error before", "error after", *measures)
-    return Table(label=f"Models: {FIGURES}", heads=heads, rows=tuple(rows), brief=len(rows), folded=False)
+    return Table(f"Models: {FIGURES}", heads, tuple(rows))
 
 
 def _error_words(side: Side) -> str:
@@ -271,7 +281,7 @@ def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
         said = "; ".join(part for part in (place, layer.error, layer.why_not, *layer.steps) if part)
         known += [(f"first wrong layer at {layer.version}", said)]
     yield from (FactLine(topic=name, text=value) for name, value in known if value)
-    yield from (*model.nodes, *model.on_cpu)
+    yield from model.nodes
     apart = tuple(item for item in model.differences if item.samples)  # of others the trouble tells
     for label, items, columns in (
         (f"Cases of {model.name}", model.cases, "case change before after weight why"),
@@ -282,3 +292,93 @@ def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
     ):  # fmt: skip
         if items:
             yield _table(label, items, columns, ends)
+
+
+def render_markdown(upgrade: Upgrade, most: int = MOST_CHARACTERS) -> str:
+    """Return the report in at most so many characters, by default those that GitHub takes in a comment.
+
+    What folds open is left out of one that would be longer, and that is told.
+    """
+    title, where, answer, _ = titles(upgrade)
+    parts = [f"## {plain(title)}: {answer}", f"**{plain(upgrade.summary)}**" if upgrade.summary else ""]
+    parts += [plain(where), bullets(_fact_markup(reason, marked=True) for reason in upgrade.reasons)]
+    for section in make_sections(upgrade):
+        parts += [f"### {plain(section.title)}", *map(_block_markup, section.blocks)]
+    parts += [f"Made by\n\n{fence(upgrade.command)}"] if upgrade.command else []
+    parts += [f"Generated {plain(upgrade.generated)}."] if upgrade.generated else []
+    text = "\n\n".join(filter(None, parts)) + "\n"
+    if len(text) <= most:
+        return text
+    parts = [part for part in parts if part and not part.startswith("<details>")]
+    return "\n\n".join(parts)[: most - len(_CUT) - 3] + f"\n\n{_CUT}\n"
+
+
+def _block_markup(block: Block) -> str:
+    match block:
+        case FactLine():
+            return "- " + _fact_markup(block, marked=block.weight is not Weight.NOTE)
+        case Table(rows=rows):
+            shown = table(block.heads, ([_cell_markup(value) for value in row] for row in rows[:_MOST_ROWS]))
+            shown += f"\n\n… and {len(rows) - _MOST_ROWS} more" if len(rows) > _MOST_ROWS else ""
+            return fold(block.label, shown) if block.folded else f"{plain(block.label)}:\n\n{shown}"
+        case _:
+            return fence(block)
+
+
+def _fact_markup(fact: FactLine, *, marked: bool) -> str:
+    known = "" if fact.known == Evidence.NONE.value else plain(fact.known)
+    cited = (link(s.url, s.title) if s.url else code(s.title) for s in fact.sources if s.title)
+    how = " · ".join(filter(None, (known, "; ".join(cited))))
+    topic = f"**{plain(fact.topic)}:** " if fact.topic else ""
+    mark = f"**{fact.weight.value}**: " if marked else ""
+    return f"{mark}{topic}{plain(fact.text)}" + (f" ({how})" if how else "")
+
+
+def _cell_markup(value: Any) -> str:  # noqa: ANN401 - what a row of a table holds
+    if isinstance(value, Source):
+        return link(value.url, value.title)
+    words = plain(words_of(value))
+    return f"**{words}**" if words and _tone(value) is not None else words
+
+
+def _tone(value: Any) -> str | None:  # noqa: ANN401 - what a row of a table holds
+    """Return how a word looks, or None of what is no word that has a colour."""
+    word = value.verdict if isinstance(value, Side) else value
+    return TONES.get(word) if isinstance(word, Enum) else None
+
+
+def render_page(upgrade: Upgrade) -> str:
+    """Return the page; what the report does not have is not shown."""
+    title, where, answer, exit_code = titles(upgrade)
+    folder = FileSystemLoader(Path(__file__).parent / "templates")
+    latencies = [line for line in upgrade.performance if line.measure == "latency" and not line.why_not]
+    ratios = [(x.ratio, x) for x in latencies if x.ratio is not None and math.isfinite(x.ratio)]
+    ratios.sort(key=lambda item: -item[0])
+    uses, slowest = len(upgrade.api.must_change), "slowest change of latency"
+    tiles = [
+        (str(sum(reason.weight is Weight.AGAINST for reason in upgrade.reasons)), "blockers"),
+        (str(sum(f.change is Change.UNCHANGED_BAD for f in upgrade.findings)), "findings broken in both"),
+        (f"{short(ratios[0][0])}×", slowest) if ratios else ("–", f"{slowest}: none can be compared"),
+        (str(uses), "uses in your code to change") if upgrade.api.code
+        else ("–", "code to change: none was named (--code)"),
+    ]  # fmt: skip
+    bars = [
+        {
+            "name": shorten(f"{line.repro}/{line.case}", 48), "width": round(BAR * min(ratio, 4.0), 1),
+            "kind": "worse" if line.told_apart and ratio > 1 else "after",
+            "words": f"{short(ratio)}×: {_median(line.before)} → {_median(line.after)} {line.unit}",
+        }
+        for ratio, line in ratios[:MOST_BARS]
+    ]  # fmt: skip
+    body = page.templates().overlay(loader=folder).get_template("report.html").render(
+        upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
+        tiles=tiles, bars=bars, bar=BAR, exit_code=exit_code,
+        glyphs=page.GLYPHS, words=words_of, tone=_tone, is_safe=page.is_safe,
+        typed=lambda text: "".join(c if c.isprintable() or c in "\n\t" else " " for c in text),
+    )  # fmt: skip
+    style = page.make_style(".name { min-width: 15rem; }")
+    return page.render_page(f"{title}: {answer.lower()}", [body], style=style, script=page.COPY)
+
+
+def _median(spread: Spread | None) -> str:
+    return short(spread.median) if spread else "·"

@@ -65,7 +65,7 @@ class Entries:
         return Side(
             version=version, verdict=outcome.verdict if outcome else None, evidence=entry.evidence,
             word=cell_text(entry), reason=reason, builds=outcome.builds if outcome else 0,
-            failed=outcome.failed if outcome else 0, floors=worst,
+            floors=worst,
             driver=str(entry.record.gpu.get("driver") or "") if entry.record else "", cell=str(cell.id),
             sources=sources, cause=outcome.cause if outcome else None,
             counted=cell.version.product is Product.TENSORRT, doubted=doubted, absent=absent, feared=feared,

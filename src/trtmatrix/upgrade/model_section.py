@@ -18,11 +18,11 @@ from typing import Any
 
 from trtmatrix.common.text import counted, name_source, one_line, short
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
-from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, Stored
-from trtmatrix.judge.judge import judge, measured_in, subject_of
+from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.judge import subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, noise_troubles, read_calibration, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
-from trtmatrix.judge.record import RAN, Record
+from trtmatrix.judge.record import RAN
 from trtmatrix.model.listing import Wanted
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
@@ -31,16 +31,15 @@ from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import kept_file, open_kept, read_kept, unpack_kept
-from trtmatrix.suite.model import Evidence, Product, Verdict
+from trtmatrix.suite.model import Product, Verdict
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
 
 
 def make_model_section(
-    context: Context, entries: Sequence[Entry], before: str, after: str, options: ModelOptions,
-    calibration: Calibration, *, run: bool = True, tags: tuple[str, ...] = (),
-) -> ModelSection:  # fmt: skip
+    context: Context, entries: Entries, before: str, after: str, wanted: Wanted, *, run: bool = True
+) -> ModelSection:
     """Return the section of a model over a context that ``open_model`` gave.
 
     ``entries``: those of the model's repro are taken; ``before`` and ``after`` are columns' names; ``run``:
@@ -48,35 +47,23 @@ def make_model_section(
     """
     loaded, about = model_repro(context), read_about(context)
     repro, cases = loaded.repro.id, loaded.repro.cases
-    own = [entry for entry in entries if entry.cell.repro.id == repro]
+    own = [entry for entry in entries.all if entry.cell.repro.id == repro]
     both = [e for name in dict.fromkeys((before, after)) for e in own if e.cell.version.name == name]
     cache = CaseCache(context.project.cache)
     prepared = [read_noise_file(cache.folder(loaded, case)) for case in cases]
     recorded = (dict(r.noise) for e in both for r in e.records if r.ended == RAN)
     noise: Mapping[str, Any] = next(filter(None, (*prepared, *recorded)), {})
-    outputs, sides = outputs_of(loaded), Entries(entries, calibration)
+    outputs = outputs_of(loaded)
     section = ModelSection(
-        name=_name(options), tags=tags, repro=repro,
-        facts=(("file", str(options.model)), *((str(name), str(text)) for name, text in about["facts"])),
+        name=wanted.name, tags=wanted.tags, repro=repro,
+        facts=(("file", str(wanted.model.model)), *((str(n), str(text)) for n, text in about["facts"])),
         reference=reference_words(noise),
         floor=floor_words(noise, outputs, context.matrix.version(after).product),
-        cases=tuple(make_case_line(repro, case, sides, before, after, own=True) for case in cases),
-        samples=tuple(make_samples(both, outputs, calibration)),
+        cases=tuple(make_case_line(repro, case, entries, before, after, own=True) for case in cases),
+        samples=tuple(make_samples(both, outputs, entries.calibration)),
         troubles=(*about["troubles"], *noise_troubles(noise)),
     )  # fmt: skip
-    return add_extras(section, context, own, before, after, options, run=run)
-
-
-def make_mistake(wanted: Wanted, mistake: str) -> ModelSection:
-    """Return the section of a model that could not be opened, with what is for the user to mend."""
-    return ModelSection(
-        name=_name(wanted.model), repro="", facts=(), reference="", floor="", cases=(), tags=wanted.tags,
-        mistake=one_line(mistake, 400),
-    )  # fmt: skip
-
-
-def _name(options: ModelOptions) -> str:
-    return options.name or (options.model.name if options.model else "")
+    return add_extras(section, context, both, (before, after), wanted.model, run=run)
 
 
 def reference_words(noise: Mapping[str, Any]) -> str:
@@ -155,23 +142,26 @@ def make_samples(
 
 
 def add_extras(
-    section: ModelSection, context: Context, own: Sequence[Entry], before: str, after: str,
+    section: ModelSection, context: Context, entries: Sequence[Entry], versions: tuple[str, str],
     options: ModelOptions, *, run: bool = True,
 ) -> ModelSection:  # fmt: skip
     """Return the section with differences, ``--check`` and ``--explain`` filled in; nothing is raised.
 
     What goes wrong becomes a sentence in ``troubles``, and the other parts are made all the same.
+    ``entries``: the model's own at both versions.
     """
-    both = [entry for entry in own if entry.cell.version.name in {before, after}]
-    kept = KeptOutputs(context, both, (before, after))
+    kept = KeptOutputs(context, entries, versions)
     parts: dict[str, tuple[str, Callable[[], Any]]] = {}
     parts["differences"] = "the two versions' outputs could not be compared", kept.compare
-    if any(entry.outcome is not None and entry.outcome.verdict is Verdict.INVALID for entry in both):
-        parts["integers"] = "integers could not be held against their reference", partial(kept.integers, both)
+    if any(entry.verdict is Verdict.INVALID for entry in entries):
+        parts["integers"] = (
+            "integers could not be held against their reference",
+            partial(kept.integers, entries),
+        )
     if (script := options.check) is not None:
         parts["check"] = f"--check {script} could not be run", lambda: kept.check(script)
     if options.explain and run:
-        parts["wrong_layers"] = "--explain", lambda: tuple(explain_failing(context, options, both))
+        parts["wrong_layers"] = "--explain", lambda: tuple(explain_failing(context, options, entries))
     elif options.explain:
         kept.troubles.append("--explain was not done: it runs the model, which --no-run forbids")
     for name, (what, part) in parts.items():
@@ -195,22 +185,20 @@ class KeptOutputs:
         """The model's outputs, each with its names in records by sample."""
         self.kept: dict[str, Mapping[str, Mapping[str, str]]] = {}
         """What the newest record that kept any has of each version's outputs."""
-        shown, lacking = {e.cell.version.name: e for e in entries if e.evidence.is_record}, []
+        self.lacking = ""
+        shown = {e.cell.version.name: e for e in entries if e.evidence.is_record}
         for version in versions:
             entry = shown.get(version)
-            if entry is None or entry.record is None:
-                lacking.append(f"the model has no record at {version}: it must be run there first")
-                continue
-            records = (entry.record, *entry.records)
+            record, records = (entry.record, entry.records) if entry else (None, ())
             kept = [r.data["kept"] for r in records if r.ended == RAN and r.data.get("kept")]
-            if entry.record.ended != RAN:
-                lacking.append(f"at {version} it ended with: {entry.record.ended}")
-            elif kept:
+            if record is not None and record.ended == RAN and kept:
                 self.kept[version] = kept[0]
             else:
+                ended = (
+                    f"it ended with: {record.ended}" if record and record.ended != RAN else "none were kept"
+                )
                 again = f"python -m trtmatrix run --model … --trt {version} --rerun"
-                lacking.append(f"none were kept at {version}: {again}")
-        self.lacking = next(iter(lacking), "")
+                self.lacking = self.lacking or f"at {version} {ended}; {again}"
 
     def compare(self) -> tuple[Difference, ...]:
         """Return how far the outputs of both versions are apart."""
@@ -258,34 +246,27 @@ class KeptOutputs:
         return compare_integers(home / "model" / "model.onnx", feeds, precision, reference, engines)
 
     def check(self, script: Path) -> CheckOutcome:
-        """Hand the kept outputs, and the reference where there is one, to the deployer's script.
-
-        An output that cannot be unpacked is left out, and told of.
-        """
+        """Hand the kept outputs, and the reference where there is one, to the deployer's script."""
         from trtmatrix.model.acceptance import run_check
 
         if self.lacking:
             error = f"{script.name} was not run: {self.lacking}"
             return CheckOutcome(script=str(script), passed=None, error=error)
         folder = CaseCache(self.cache).folder(self.loaded, self.loaded.repro.cases[0]) / "reference"
-        files = {own: [folder / f"{name}.npy" for name in names] for own, names in self.names.items()}
-        whole = all(file.is_file() for each in files.values() for file in each)
-        reference = [{own: each[sample] for own, each in files.items()} for sample in self.samples]
+        named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
+        reference = [{own: folder / f"{name}.npy" for own, name in sample.items()} for sample in named]
+        whole = all(file.is_file() for sample in reference for file in sample.values())
         root = self.cache / "checks"
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root) as scratch:
-            sides: list[list[dict[str, Path]]] = []
-            for version in self.versions:
-                sides.append([{} for _ in self.samples])
-                for own, sample in ((own, sample) for own in self.names for sample in self.samples):
-                    name = self.names[own][sample]
-                    target = Path(scratch) / f"{version}-{name}.npy"
-                    try:
-                        unpack_kept(self.cache, str(self.kept[version][name]["sha256"]), target)
-                        sides[-1][sample][own] = target
-                    except (KeyError, OSError, ValueError) as error:
-                        what = f"{own} of sample {sample} at {version}"
-                        self.troubles.append(f"--check is not given {what}: {error}")
+            sides = [
+                [{own: Path(scratch) / f"{n}-{name}.npy" for own, name in sample.items()} for sample in named]
+                for n in range(2)
+            ]
+            for version, side in zip(self.versions, sides, strict=True):
+                for sample, files in zip(named, side, strict=True):
+                    for own, file in files.items():
+                        unpack_kept(self.cache, str(self.kept[version][sample[own]]["sha256"]), file)
             before, after = sides
             return run_check(script, before, after, reference if whole else None)
 
@@ -301,11 +282,7 @@ def explain_failing(
         fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
         if not fails or not entry.evidence.is_record or entry.record is None:
             continue
-        try:
-            found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))
-        except Exception as error:  # noqa: BLE001 - the other versions are explained all the same
-            why_not = f"it could not be explained: {one_line(str(error))}"
-            found = WrongLayer(version=entry.cell.version.name, why_not=why_not)
+        found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))
         yield found
         if found.why_not.startswith(INTERRUPTED):
             return
@@ -333,37 +310,3 @@ def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: st
         ))  # fmt: skip
     told = f"{counted(check.nodes, 'node')} held against {counted(check.rules, 'rule')}: {sum_up(check)}"
     return replace(section, facts=(*section.facts, ("nodes", told)), nodes=tuple(lines))
-
-
-def with_cpu(
-    section: ModelSection, context: Context, stored: Iterable[Stored], calibration: Calibration
-) -> ModelSection:
-    """Return a model's section with what the newest record of each ONNX Runtime says of it, on the CPU.
-
-    Such records are of the same file and inputs: repro and case are named after them.
-    """
-    repro, known = model_repro(context).repro, {version.name: version for version in context.matrix.versions}
-    case, newest, lines = repro.cases[0], dict[str, Record](), []
-    for item in stored:
-        cell, name = item.record.cell, item.record.cell.version
-        mine = (cell.repro, cell.case) == (repro.id, case.id) and name in known
-        if mine and item.record.product is Product.ONNXRUNTIME:
-            newest[name] = max(item.record, newest.get(name, item.record), key=lambda record: record.started)
-    for name, record in sorted(newest.items()):
-        outcome = judge((record,), case, known[name], repro, calibration)
-        floors = measured_in(record, FLOORS, case, repro, calibration) if record.ended == RAN else None
-        error = f", {short(floors)} noise floors" if floors is not None else ""
-        release = name.removeprefix(f"{Product.ONNXRUNTIME.value}-")
-        by = f"on the CPU ({PRODUCT_NAMES[Product.ONNXRUNTIME]} {release}{error})"
-        why = f": {outcome.reason}" if outcome.reason else ""
-        match outcome.verdict:
-            case Verdict.PASS:
-                text = f"right {by}: the graph is sound, which says nothing of TensorRT"
-            case Verdict.FAIL | Verdict.FLAKY:
-                text = f"wrong {by}{why}"
-            case _:
-                ended = outcome.cause.value if outcome.cause else outcome.verdict.value
-                text = f"no verdict {by}: {ended}{why}"
-        sources = (Source(title=record.file or str(record.cell)),)
-        lines += [FactLine(topic="CPU", text=one_line(text), known=Evidence.RECORDED.value, sources=sources)]
-    return replace(section, on_cpu=tuple(lines))

@@ -48,8 +48,6 @@ TIMES = (*SPEEDS, "build time")
 MATTERS: Mapping[str, float] = {"build time": 1.0, "engine size": 2.0**20, "device memory": 2.0**20}
 """Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
 fourteen times as large costs nobody anything."""
-BY_TURNS = "by turns"
-"""Said of figures whose engines were built and timed A B A B; others may tell of a busy host."""
 Engine = Mapping[str, Any]
 
 
@@ -151,52 +149,59 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     versions = was.cell.version.name, will.cell.version.name
     if versions[0] == versions[1]:
         old, new = old[::2], old[1::2]
-    facts = [[record.gpu for record in entry.records] for entry in (was, will)]
     conditions = ""  # why no figure may be compared
-    limits = [[w for gpu in side if (w := _clock(gpu, "power_limit_w")) is not None] for side in facts]
-    if all(limits) and set(limits[0]) != set(limits[1]):
-        conditions = f"power limit {_span(limits[0])} W against {_span(limits[1])} W"
-    for name, word in (("variant", "GPU variant"), ("driver", "driver")):
-        ours, theirs = (sorted({str(gpu.get(name) or "?") for gpu in side}) for side in facts)
-        if ours != theirs:
+    for name, word in (("power_limit_w", "power limit"), ("variant", "GPU variant"), ("driver", "driver")):
+        ours, theirs = (sorted({_board(r.gpu, name) for r in entry.records} - {""}) for entry in (was, will))
+        if ours != theirs and (name != "power_limit_w" or (ours and theirs)):
             conditions = f"{word} {', '.join(ours)} against {', '.join(theirs)}"
-    celsius = [[value for e in side if (value := _clock(e, "celsius")) is not None] for side in (old, new)]
-    warmth = f"{_span(celsius[0])} °C → {_span(celsius[1])} °C" if all(celsius) else ""
     # One session: each side began before the other had ended.
     first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
     turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]
     every = [*((versions[0], engine) for engine in old), *((versions[1], engine) for engine in new)]
     many = all(isinstance(e.get("latency"), Mapping) for _, e in every if "run_ms" in e)
     for measure, (unit, name) in MEASURES.items():
-        sides = before, after = [_figures(engines, measure, many=many) for engines in (old, new)]
+        before, after = (_figures(engines, measure, many=many) for engines in (old, new))
         line = PerformanceLine(
-            repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit, ratio=None,
-            told_apart=False, before=_spread(before, measure), after=_spread(after, measure),
+            repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit,
+            before=_spread(before, measure), after=_spread(after, measure), by_turns=turns,
         )  # fmt: skip
-        if not before or not after:
-            reasons = [(version, engine.get("not_timed")) for version, engine in every]
-            told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))
-            if why_not := next(told, ""):
-                yield replace(line, why_not=why_not)
+        if before and after:
+            yield _judge(line, before, after, conditions, limit)
             continue
-        why_not = conditions or why_not_compared(before, after, clocked=measure in TIMES)
-        least = LEAST_CHANGE if measure in TIMES else 1.0
-        pairs = [] if why_not else [(before, after), (after, before)]
-        found = (p_value_beyond(*pair, least, MORE_ROOM) for pair in pairs)
-        p_value = next((value for value in found if value is not None), None)
-        clocks = [[figure.sm_mhz for figure in side if figure.sm_mhz is not None] for side in sides]
-        clocked = f"SM {_span(clocks[0])} MHz → {_span(clocks[1])} MHz" if all(clocks) else ""
-        known = "; ".join(filter(None, (clocked, warmth, BY_TURNS if turns else "")))
-        matters = not why_not and _median(after) - _median(before) > MATTERS.get(measure, 0.0)
-        seems = p_value_beyond(before, after, limit) if matters else None
-        beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
-        p_value = beyond if p_value is None else p_value
-        few = min(len(before), len(after)) < ENOUGH_ENGINES and (measure in TIMES or beyond is None)
-        yield replace(
-            line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
-            beyond_limit=beyond is not None, more_engines=few and seems is not None and seems > SURE,
-            clocks=known or "clocks under load not recorded", why_not=why_not,
-        )  # fmt: skip
+        reasons = [(version, engine.get("not_timed")) for version, engine in every]
+        told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))
+        if why_not := next(told, ""):
+            yield replace(line, why_not=why_not)
+
+
+def _judge(
+    line: PerformanceLine, before: Sequence[Figure], after: Sequence[Figure], why_not: str, limit: float
+) -> PerformanceLine:
+    """Return a figure with its ratio, and what the rule says of it. ``why_not``: why it can say nothing."""
+    timed = line.measure in TIMES
+    why_not, growth = (
+        why_not or why_not_compared(before, after, clocked=timed),
+        _median(after) - _median(before),
+    )
+    least = LEAST_CHANGE if timed else 1.0
+    pairs = [] if why_not else [(before, after), (after, before)]
+    found = (p_value_beyond(*pair, least, MORE_ROOM) for pair in pairs)
+    p_value = next((value for value in found if value is not None), None)
+    matters = not why_not and growth > MATTERS.get(line.measure, 0.0)
+    seems = p_value_beyond(before, after, limit) if matters else None
+    beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
+    p_value = beyond if p_value is None else p_value
+    few = min(len(before), len(after)) < ENOUGH_ENGINES and (timed or beyond is None)
+    return replace(
+        line, ratio=_median(after) / _median(before), told_apart=p_value is not None, p_value=p_value,
+        beyond_limit=beyond is not None, more_engines=few and seems is not None and seems > SURE,
+        why_not=why_not,
+    )  # fmt: skip
+
+
+def _board(gpu: Mapping[str, Any], name: str) -> str:
+    watts = _clock(gpu, name)
+    return f"{watts:.0f} W" if watts is not None else str(gpu.get(name) or "")
 
 
 def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:

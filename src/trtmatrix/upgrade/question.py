@@ -156,7 +156,7 @@ def make_lacking(question: Question, findings: Sequence[FindingLine]) -> Iterato
             narrow = len(names) == 1 or len(names) < len(findings) or question.options.restricted
             command = question.run_command(wanted, names if narrow else (), *extra)
             what = f"what is lacking of {counted(len(names), 'finding')}"
-            yield Lacking(what=what, command=command, whole=len(names) > 1)
+            yield Lacking(what=what, command=command)
 
 
 def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Iterator[str]:

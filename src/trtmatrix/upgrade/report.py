@@ -5,7 +5,6 @@ docs/upgrade.schema.json says what each field holds.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -81,7 +80,6 @@ class Side:
     word: str = ""
     reason: str = ""
     builds: int = 0
-    failed: int = 0
     floors: float | None = None
     driver: str = ""
     cell: str = ""
@@ -163,6 +161,7 @@ class PerformanceLine:
     """One figure of one case; ``ratio``: after ÷ before of the medians; ``why_not``: why not comparable.
 
     ``more_engines``: it seems beyond the limit, and more engines than these would make sure of it.
+    ``by_turns``: the engines were built and timed A B A B; others may tell of a busy host.
     """
 
     repro: str
@@ -171,12 +170,12 @@ class PerformanceLine:
     unit: str
     before: Spread | None
     after: Spread | None
-    ratio: float | None
-    told_apart: bool
+    ratio: float | None = None
+    told_apart: bool = False
     p_value: float | None = None
     beyond_limit: bool = False
     more_engines: bool = False
-    clocks: str = ""
+    by_turns: bool = False
     why_not: str = ""
 
 
@@ -198,23 +197,22 @@ class SampleFigure:
 class ModelSection:
     """A model of the user's own; ``facts``: pairs to show, ``nodes``: what repros know of its operators.
 
-    ``on_cpu``: how ONNX Runtime runs it. ``decision`` and ``reasons`` are those of the model by itself;
-    ``mistake``: why it could not be asked about, which is for the user to mend.
+    ``decision`` and ``reasons`` are those of the model by itself; ``mistake``: why it could not be asked
+    about, which is for the user to mend.
     """
 
     name: str
-    repro: str
-    facts: tuple[tuple[str, str], ...]
-    reference: str
-    floor: str
-    cases: tuple[CaseLine, ...]
+    repro: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    reference: str = ""
+    floor: str = ""
+    cases: tuple[CaseLine, ...] = ()
     samples: tuple[SampleFigure, ...] = ()
     differences: tuple[Difference, ...] = ()
     check: CheckOutcome | None = None
     wrong_layers: tuple[WrongLayer, ...] = ()
     troubles: tuple[str, ...] = ()
     nodes: tuple[FactLine, ...] = ()
-    on_cpu: tuple[FactLine, ...] = ()
     integers: tuple[Integers, ...] = ()
     tags: tuple[str, ...] = ()
     mistake: str = ""
@@ -224,14 +222,10 @@ class ModelSection:
 
 @dataclass(frozen=True, kw_only=True)
 class Lacking:
-    """Evidence that is lacking, and the command that would supply it, or nothing where none can.
-
-    ``whole``: it stands for several findings.
-    """
+    """Evidence that is lacking, and the command that would supply it, or nothing where none can."""
 
     what: str
     command: str
-    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,8 +286,6 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - any field of the report, and JSO
         return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, str):  # halves of a character are what no file in UTF-8 can hold
-        return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, float):
         return write_number(value)
     return [plain(item) for item in value] if isinstance(value, (tuple, list)) else value

@@ -90,6 +90,7 @@ def test_reports_from_the_shipped_records(
     assert cli.run(words) == code
     text = capsys.readouterr().out
     assert not re.search(r"/(tmp|home|root|work)/", text)
-    assert all(len(line) <= 100 for line in text.splitlines() if "https://" not in line)
     name = f"{before}-to-{after}{f'-{gpu}' if gpu else ''}"
-    check_golden(f"upgrade/{name.lower()}.txt", text)
+    if before != "8.5.3.1":  # one is enough with all of its cases
+        text = re.sub(r"<details>.*?</details>\n\n", "", text, flags=re.DOTALL)
+    check_golden(f"upgrade/{name.lower()}.md", text)

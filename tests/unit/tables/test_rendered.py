@@ -142,7 +142,7 @@ def test_texts_cannot_become_markup_of_markdown() -> None:
     assert "img src" in text
     assert [raw for raw in ("<img", "**b", "](http://d)", "\n# x") if raw in outside] == []
     assert r"\<img src=x\> \*a\* \[b\](c) \_d\_ e_f · NVIDIA/TensorRT#4333" in text
-    assert "`see @someone '#1' <b>`" in text
+    assert r"see @&#8203;someone \`#&#8203;1\` \<b\>" in text
 
 
 def test_long_lists_end_with_a_count_and_fit_a_comment() -> None:

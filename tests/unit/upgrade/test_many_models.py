@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,12 +30,11 @@ from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import Compute
 from trtmatrix.suite.model import Cause, Known
 from trtmatrix.upgrade.decide import decide
-from trtmatrix.upgrade.document import COLUMNS, model_table, words_of
+from trtmatrix.upgrade.document import COLUMNS, model_table, render_markdown, render_page, words_of
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.gate import compare_with, render_junit
 from trtmatrix.upgrade.performance import make_performance, rank_p_value
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.render import render_markdown, render_page, render_screen, render_text
 from trtmatrix.upgrade.report import (
     Baseline,
     Decision,
@@ -46,6 +46,7 @@ from trtmatrix.upgrade.report import (
     Weight,
     upgrade_json,
 )
+from trtmatrix.upgrade.screen import render_screen
 
 GPU = {"name": "NVIDIA H200", "driver": "580.1", "variant": "140 GiB", "clocks": {"power_limit_w": 700.0}}
 
@@ -59,6 +60,10 @@ def timed(cell: Cell, latencies: Sequence[float], gpu: dict[str, Any] | None = N
     more: dict[str, Any] = {"builds": builds} if builds else {"engine": engines[0]}
     record = record_from({**made.data, **more}, made.file)
     return replace(make_entry(cell, 1.0, others=others), record=record, records=(record,))
+
+
+def shown(upgrade: Upgrade) -> str:
+    return re.sub(r"[\\*]", "", " ".join(render_markdown(upgrade).split()))
 
 
 def compare(old: Entry, new: Entry) -> list[PerformanceLine]:
@@ -92,7 +97,6 @@ def test_a_figure_and_when_it_is_told_apart(
     assert line.before == Spread(median=middle, low=min(before), high=max(before), count=len(before))
     assert (line.measure, line.unit, line.ratio) == ("latency", "ms", median(after) / middle)
     assert (line.told_apart, line.p_value is not None, line.why_not) == (told_apart, told_apart, why)
-    assert f"SM 1980 MHz → {clock} MHz" in line.clocks or clock == 1980
 
 
 def test_every_measure_and_the_latency_over_many_runs_where_both_have_it() -> None:
@@ -148,7 +152,7 @@ def test_end_to_end_latency_and_throughput_are_compared_as_latency_is() -> None:
     assert upgrade.decision is Decision.DONT
     reasons = " ".join(reason.text for reason in upgrade.reasons)
     assert "throughput, measured in different runs: 2.00× the time an item, significantly" in reasons
-    told = " ".join(render_text(upgrade).split())
+    told = shown(upgrade)
     assert "2.00× the time an item, significantly beyond 1.1×" in told
     assert "Of throughput the ratio is that of the time an item takes" in told
     assert "end-to-end latency with a CUDA graph: 1 case, 1 worse, 0 better" in told
@@ -166,7 +170,7 @@ def test_what_the_probe_could_not_time_is_told_with_its_reason() -> None:
     assert throughput.why_not == f"{NEW}: no throughput: out of memory"
     upgrade = decide(ask([before, timed(NEW_CELL, ONE, not_timed=why)]))
     assert upgrade.decision is Decision.GO
-    assert f"1 not comparable: {NEW}: no CUDA graph: a loop" in " ".join(render_text(upgrade).split())
+    assert f"1 not comparable: {NEW}: no CUDA graph: a loop" in shown(upgrade)
 
 
 @pytest.mark.parametrize("odd", [0.0, float("nan"), "fast"])
@@ -207,8 +211,7 @@ def test_slow_cases_of_which_some_were_measured_by_turns_are_told_from_the_other
 def test_a_slowdown_that_is_not_comparable_is_told_beside_go() -> None:
     upgrade = decide(ask([timed(OLD_CELL, ONE, clocks=None), timed(NEW_CELL, (3.0, 3.0, 3.0))]))
     assert upgrade.decision is Decision.GO
-    assert "not comparable, most sdpa-scale/" in upgrade.summary
-    assert "(3.00× as much): clocks under load not recorded" in upgrade.summary
+    assert "3.00× as much, beyond 1.1× not comparable: clocks under load not recorded" in upgrade.summary
 
 
 def test_the_same_version_twice_is_neither_worse_nor_better() -> None:
@@ -324,7 +327,7 @@ def test_a_row_a_model_with_the_worst_first_is_in_every_format() -> None:
     upgrade = answer(model("mine-0"), model("mine-1", "good3", "bad3"), model("odd", mistake="no such file"))
     rows = [[words_of(value) for value in row] for row in model_table(upgrade).rows]
     assert [row[:2] for row in rows] == [["odd", "mistake"], ["mine-1", "don't"], ["mine-0", "go"]]
-    texts = [render(upgrade) for render in (render_text, render_markdown, render_page)]
+    texts = [render(upgrade) for render in (render_markdown, render_page)]
     for text in (*texts, render_screen(upgrade, 80)):
         assert "no such file" in text
         assert text.index("mine-1") < text.index("mine-0")
@@ -382,7 +385,7 @@ def test_the_speed_that_decides_stands_in_a_model_s_row(mark: str) -> None:
     }
     plain = PerformanceLine(measure="latency", ratio=1.5, **facts)
     graph = PerformanceLine(measure="end-to-end latency with a CUDA graph", ratio=1.2, **facts, **MARKS[mark])
-    (row,) = model_table(replace(upgrade, performance=(plain, graph)), brief=True).rows
+    (row,) = model_table(replace(upgrade, performance=(plain, graph)), spread=False).rows
     assert row[4] == (f"1.20× graph {mark}" if mark else "1.50×")
 
 
@@ -428,7 +431,7 @@ def test_what_was_accepted_is_no_reason_to_stop(tmp_path: Path) -> None:
     same = answer(bad, model("worse"))
     passed = replace(same, baseline=compare_with(same, file))
     assert (passed.exit_code, passed.decision) == (ExitCode.AS_EXPECTED, DONT)
-    assert "DON'T  (exit code 0: no worse than accepted)" in render_text(passed)
+    assert "DON'T  (exit code 0: no worse than accepted)" in render_screen(passed, 80)
 
 
 SILENT = model("m", "good3", "void")

@@ -9,27 +9,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_cell, make_entry, make_loaded, make_record, make_repro
+from builders import make_case, make_cell, make_entry, make_loaded, make_repro
 from model.test_own_model import Opened, opened
 from onnxmodels import mlp, saved
-from upgrades import answer, own
 
-from trtmatrix.judge.entry import Entry, Stored
+from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, noise_troubles
+from trtmatrix.model.listing import Wanted
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import keep_outputs
-from trtmatrix.suite.model import Cause, CellId, Outcome, Product, Verdict
+from trtmatrix.suite.model import Cause, Outcome, Product, Verdict
+from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.model_section import (
     add_extras,
     floor_words,
     make_model_section,
     make_samples,
     reference_words,
-    with_cpu,
 )
-from trtmatrix.upgrade.render import render_text
-from trtmatrix.upgrade.report import ModelSection, SampleFigure, Weight
+from trtmatrix.upgrade.report import ModelSection, SampleFigure
 
 __all__ = ["opened"]
 
@@ -100,8 +99,9 @@ def test_a_floor_that_hides_too_much_is_no_unit() -> None:
 @pytest.fixture
 def made(opened: Opened, tmp_path: Path) -> tuple[Context, ModelSection]:
     """A model that is open, and its section where nothing has run."""
-    context, options = opened(saved(mlp(), tmp_path / "my.onnx")), ModelOptions(model=tmp_path / "my.onnx")
-    return context, make_model_section(context, (), "10.7.0", "10.8.0", options, Calibration())
+    context = opened(saved(mlp(), tmp_path / "my.onnx"))
+    wanted = Wanted(model=ModelOptions(model=tmp_path / "my.onnx"), max_slowdown=1.1)
+    return context, make_model_section(context, Entries(()), "10.7.0", "10.8.0", wanted)
 
 
 def test_a_section_is_made_of_what_there_is(made: tuple[Context, ModelSection]) -> None:
@@ -112,38 +112,6 @@ def test_a_section_is_made_of_what_there_is(made: tuple[Context, ModelSection]) 
     assert section.reference == "none: nothing has run"
     (case,) = context.repros[section.repro].repro.cases
     assert [line.case for line in section.cases] == [case.id]
-
-
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"rel_l2": 1e-7},
-         "right on the CPU (ONNX Runtime 1.31.1, 1 noise floors): the graph is sound, which says nothing of"),
-        ({"rel_l2": 1.0}, "wrong on the CPU (ONNX Runtime 1.31.1, 1.0e7 noise floors): "),
-        ({"ended": "crashed", "detail": "no kernel of Strange"},
-         "no verdict on the CPU (ONNX Runtime 1.31.1): crashed: no kernel of Strange"),
-    ],
-)  # fmt: skip
-def test_what_the_cpu_says_of_a_model_is_a_note_beside_a_move_of_tensorrt(
-    made: tuple[Context, ModelSection], fields: dict[str, Any], told: str
-) -> None:
-    context, section = made
-    (case,) = context.repros[section.repro].repro.cases
-    cpu = CellId(repro=section.repro, case=case.id, version="onnxruntime-1.31.1", gpu="cpu")
-    newest = make_record(cpu, product="onnxruntime", noise=NOISE, **fields)
-    older = make_record(cpu, product="onnxruntime", started="2020-01-01T00:00:00Z", ended="crashed")
-    others = [make_record(replace(cpu, repro="other"), product="onnxruntime", ended="crashed"), older]
-    stored = [Stored(record=record, local=True) for record in (newest, *others)]
-    section = with_cpu(section, context, stored, Calibration())
-    (line,) = section.on_cpu
-    assert line.text.startswith(told)
-    assert line.weight is Weight.NOTE
-    for mine in (own("good3", "good3"), own("good3", "bad3")):
-        alone = answer(mine)
-        beside = answer(replace(mine, section=replace(mine.section, on_cpu=section.on_cpu)))
-        assert beside.decision is alone.decision, "it never decides"
-        assert line.text in [reason.text for reason in beside.reasons]
-        assert told in " ".join(render_text(beside).split())
 
 
 # What a report tells of a user's model beside its verdicts, also where little of it is there.
@@ -175,7 +143,7 @@ def extras(folder: Path, entries: list[Entry], samples: int = 1, code: str = "")
     script = folder / "accept.py"
     script.write_text(f"def check(before, after, reference):\n    return {code}\n")
     options = ModelOptions(check=script if code else None)
-    return add_extras(SECTION, make_context(folder, samples), entries, BEFORE, AFTER, options)
+    return add_extras(SECTION, make_context(folder, samples), entries, (BEFORE, AFTER), options)
 
 
 def test_kept_outputs_of_all_samples_are_compared(tmp_path: Path) -> None:
@@ -205,17 +173,18 @@ def test_only_integers_are_missing_a_reference(dtype: Any, told: list[str], tmp_
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"ended": Cause.BUILD_FAILED.value}, "at 10.8.0 it ended with: build failed"),
-        ({}, "none were kept at 10.8.0: python -m trtmatrix run --model … --trt 10.8.0 --rerun"),
+        ({"ended": Cause.BUILD_FAILED.value}, "at 10.8.0 it ended with: build failed; python -m trtmatrix"),
+        ({}, "at 10.8.0 none were kept; python -m trtmatrix run --model … --trt 10.8.0 --rerun"),
     ],
 )
 def test_a_version_without_outputs_is_told(fields: dict[str, Any], words: str, tmp_path: Path) -> None:
     entries = [kept_entry(tmp_path, BEFORE, np.ones(3)), kept_entry(tmp_path, AFTER, **fields)]
     section = extras(tmp_path, entries, code="True")
     assert section.differences == ()
-    assert section.troubles == (f"the two versions' outputs cannot be compared: {words}",)
+    assert section.troubles[0].startswith(f"the two versions' outputs cannot be compared: {words}")
     assert section.check is not None
-    assert (section.check.passed, section.check.error) == (None, f"accept.py was not run: {words}")
+    assert section.check.passed is None
+    assert section.check.error.startswith(f"accept.py was not run: {words}")
 
 
 def test_the_script_is_given_both_versions_and_no_reference_where_there_is_none(tmp_path: Path) -> None:
@@ -225,14 +194,3 @@ def test_the_script_is_given_both_versions_and_no_reference_where_there_is_none(
     assert section.check is not None
     assert (section.check.passed, section.check.figure, section.check.error) == (True, 2.0, "")
     assert list((tmp_path / "checks").iterdir()) == []
-
-
-def test_an_output_that_is_gone_is_not_given_and_told(tmp_path: Path) -> None:
-    entries = [kept_entry(tmp_path, BEFORE, np.ones(3)), kept_entry(tmp_path, AFTER, np.zeros(3))]
-    record = entries[1].record
-    assert record is not None
-    (tmp_path / "outputs" / f"{record.data['kept']['y_0']['sha256']}.npz").unlink()
-    section = extras(tmp_path, entries, code="after == [{}]")
-    assert section.check is not None
-    assert section.check.passed is True
-    assert any("is not given y/0 of sample 0 at 10.8.0" in trouble for trouble in section.troubles)

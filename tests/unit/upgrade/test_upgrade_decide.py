@@ -1,5 +1,6 @@
 """The answer from small sets of evidence, with a model and code of one's own, and facts of both versions."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from trtmatrix.suite.matrix import Matrix, Source, Version
 from trtmatrix.suite.model import Basis, Cause, Evidence, Gpu, Verdict
 from trtmatrix.suite.repros import Effect, Workaround
 from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.document import render_markdown
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, standing_of, weigh
 from trtmatrix.upgrade.model_section import with_nodes
 from trtmatrix.upgrade.question import Own
-from trtmatrix.upgrade.render import render_screen, render_text
 from trtmatrix.upgrade.report import Change, Decision, FactLine, SampleFigure, Side, Upgrade, Weight
+from trtmatrix.upgrade.screen import render_screen
 
 CODES = dict(zip(Decision, (0, 10, 11, 12), strict=True))
 
@@ -390,7 +392,7 @@ def looked_at(mine: Own, *found: NodeAt) -> Own:
 
 
 def told(upgrade: Upgrade) -> str:
-    return " ".join(render_text(upgrade).split())
+    return re.sub(r"[\\*]", "", " ".join(render_markdown(upgrade).split()))
 
 
 UNSEEN, GOOD = own("good3", "unknown"), own("good3", "good3")
@@ -426,7 +428,7 @@ def test_a_model_that_ran_rightly_is_the_better_witness() -> None:
 def test_the_report_and_its_screen_say_so() -> None:
     upgrade = answer(looked_at(UNSEEN, at(NEW)))
     assert f"nodes: 9 nodes held against 24 rules: {OLD}: nothing known against it" in told(upgrade)
-    assert "against Mul ×2 (/a, /b): a constant" in told(upgrade)
+    assert "against: Mul ×2 (/a, /b): a constant" in told(upgrade)
     screen = render_screen(upgrade, 80)
     assert "against     your model: Mul ×2 (/a, /b): a constant factor; new at" in screen
     both = answer(looked_at(UNSEEN, at(OLD), at(NEW)))

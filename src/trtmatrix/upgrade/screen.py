@@ -1,0 +1,125 @@
+"""An upgrade report's answer on one screen of a terminal. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from tabulate import tabulate
+
+from trtmatrix.common.text import counted, one_line
+from trtmatrix.suite.model import Evidence
+from trtmatrix.tables.render_text import wrap
+from trtmatrix.tables.table import shorten
+from trtmatrix.upgrade.document import COLUMNS, FIGURES, model_table, titles, words_of
+from trtmatrix.upgrade.report import Decision, FactLine, Upgrade
+
+HEIGHT, STEPS, ROWS, REASONS = 40, 15, 21, 5
+"""Lines of a screen, the most of commands that would settle it and of models, and room for reasons."""
+_NARROW = tuple(name for name in COLUMNS if name != "build time")
+_LOOKS: Sequence[tuple[Sequence[str], int, bool]] = (
+    (COLUMNS, 24, True), (COLUMNS, 24, False),
+    *((_NARROW[:n], 18, False) for n in (3, 2, 1)), (_NARROW[:1], 14, False),
+)  # fmt: skip
+"""Looks of a row of a model, the roomiest first: measures, a cell's most letters, with spreads of engines."""
+
+
+def render_screen(upgrade: Upgrade, width: int) -> str:
+    """Return the answer in at most 40 lines of ``width`` columns.
+
+    The verdict and its reasons come first, then what it rests on, then the commands that would settle it;
+    the verdict comes again last.
+    """
+    note, several = partial(wrap, width=width), len(upgrade.models) > 1
+    title, where, answer, exit_code = titles(upgrade)
+    verdict = f"{answer.upper()}  ({exit_code})"
+    head = [*note(f"{title} · {where}", most=2), "", verdict]
+    head += note(upgrade.summary, first="  ", most=4)
+    rows, below, since = list[str](), list[str](), list[str]()
+    if (base := upgrade.baseline) is not None:
+        new = "; ".join(base.new) or "nothing"
+        told = f"Since {base.file}: {len(base.gone)} gone, {len(base.same)} as before, new: {new}"
+        since = ["", *note(told, most=4)]
+    if several:
+        rows = ["", *_model_rows(upgrade, width, ROWS - len(since))]
+    else:
+        below = ["", "What it rests on", *note(_count_evidence(upgrade), first="  ", later="    ", most=3)]
+        left = f"Not looked at: {' '.join(upgrade.not_looked_at)}"
+        below += note(left, first="  ", later="    ", most=2) if upgrade.not_looked_at else []
+    below += since
+    title, steps = "To settle it", []
+    for item in upgrade.lacking if len(rows) < STEPS else ():
+        command = _break_command(item.command, width, "    ") if item.command else ()
+        steps.append([*note(item.what, first="  ", later="    ", most=2), *command])
+    if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
+        title, steps = "Before you move", [note(upgrade.engines[0].text, first="  ", later="    ")]
+    room = HEIGHT - len(head) - len(rows) - len(below) - 3 - REASONS
+    below += [*_fill(title, steps, min(STEPS, room), "more command"), ""]
+    below += ["All of it: --full, or -o report.html (.md, .json)", verdict]
+    why = [_reason_lines(reason, width, 1 if several else 2) for reason in upgrade.reasons]
+    room = HEIGHT - len(head) - len(rows) - len(below)
+    return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
+
+
+def _reason_lines(reason: FactLine, width: int, most: int) -> list[str]:
+    """Return a reason with its weight, and with how it is known and where to read it."""
+    cited = list(dict.fromkeys(s.title.split(": ")[0].split("; ")[0] for s in reason.sources if s.url))[:2]
+    known = reason.known if reason.known != Evidence.NONE.value else ""
+    how = ": ".join(filter(None, (known, "; ".join(cited))))
+    text = (f"{reason.topic}: " if reason.topic else "") + reason.text + (f" [{how}]" if how else "")
+    mark = f"  {reason.weight.value.removeprefix('needs a '):<12}"
+    return wrap(text, width, first=mark, later=" " * len(mark), most=most)
+
+
+def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
+    """Break a command at its options, and a long list at its commas, so that it can be pasted."""
+    line = ""
+    for number, word in enumerate(one_line(command, 4000).split(" --")):
+        part = f"--{word}" if number else word
+        if line and len(indent) + len(line) + len(part) + 3 > width:
+            yield f"{indent}{line} \\"
+            line, indent = "", f"{indent}  " if number == 1 or not indent.endswith("      ") else indent
+        line = f"{line} {part}".strip()
+        while len(indent) + len(line) + 2 > width and "," in line[: width - len(indent) - 1]:
+            end = line.rindex(",", 0, width - len(indent) - 1) + 1
+            yield f"{indent}{line[:end]}\\"
+            line, indent = line[end:], ""  # a blank would end the word
+    yield f"{indent}{line}"
+
+
+def _model_rows(upgrade: Upgrade, width: int, most: int) -> Iterator[str]:
+    """Yield a line a model, the worst first, in the roomiest look that fits, and what its figures are."""
+    for columns, limit, spread in _LOOKS:
+        models = model_table(upgrade, columns, spread=spread)
+        shown = [[words_of(value).removesuffix(" evidence") for value in row] for row in models.rows[:most]]
+        cells = [[shorten(one_line(text), limit) for text in row] for row in (models.heads, *shown)]
+        texts = tabulate(cells, tablefmt="plain", disable_numparse=True).splitlines()
+        if max(map(len, texts)) <= width:
+            break
+    yield from map(str.rstrip, texts)
+    if (more := len(models.rows) - most) > 0:
+        yield f"… {more} more: --full"
+    left = ", ".join(name for name in COLUMNS if name not in columns)
+    yield from wrap(f"{FIGURES}; not shown: {left}" if left else FIGURES, width)
+
+
+def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:
+    """Return as many entries below a title as there is room for, and how many are left."""
+    lines = ["", title] if entries else []
+    for number, entry in enumerate(entries):
+        left = len(entries) - number
+        if len(lines) + len(entry) > room - (left > 1):
+            return [*lines, f"  … {counted(left, rest)}: --full"]
+        lines += entry
+    return lines
+
+
+def _count_evidence(upgrade: Upgrade) -> str:
+    """Say how the cases are known at both versions, and what the noise floor of the user's model is."""
+    cases, said = [case for finding in upgrade.findings for case in finding.cases], []
+    sides = [(upgrade.before, [c.before for c in cases]), (upgrade.after, [c.after for c in cases])]
+    for version, kinds in ((name, [side.evidence for side in found]) for name, found in sides):
+        counts = ", ".join(f"{kinds.count(kind)} {kind.value}" for kind in Evidence if kind in kinds)
+        said.append(f"{counted(len(kinds), 'case')} at {version}: {counts or 'no evidence'}")
+    said += [f"your model {model.name}: {model.floor}" for model in upgrade.models]
+    return "; ".join(said) + "."
