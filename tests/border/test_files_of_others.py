@@ -19,7 +19,7 @@ from tests.border.leaving import in_time
 from tests.border.test_left_by_cells import header, sparse
 from trtmatrix.common.border import BorderError, opened, opened_npz, read_array, read_json
 from trtmatrix.common.errors import ConfigError, ExitCode
-from trtmatrix.common.text import parse_json, to_json
+from trtmatrix.common.text import to_json
 from trtmatrix.judge.record import RecordError, record_from
 from trtmatrix.records.store import keep_outputs, read_records
 
@@ -37,18 +37,17 @@ def raw(value: str) -> Callable[[Path], object]:
 NOISE = {"precision": "fp32", "outputs": {"y": {"fp32": 1e-7}}}
 RECORDS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "no regular file"),
-    "a link to /dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no file that can be read"),
-    "4 TB": (sparse, "more than the"),
+    "a link to /dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
+    "4 TB": (sparse, "at most"),
     "nothing": (Path.touch, "damaged"),
     "a list": (lambda path: path.write_text("[]"), "is a JSON object"),
-    "NaN": (raw("NaN"), "NaN"),
-    "100,000 lists": (raw("[" * 100_000 + "]" * 100_000), "inside of each other"),
+    "NaN": (raw("NaN"), "damaged"),
+    "100,000 lists": (raw("[" * 100_000 + "]" * 100_000), "damaged"),
     "a digest that leads up": (changed(kept={"y": {"sha256": "../../secret"}}), "kept.y.sha256: "),
     "a cell that leads up": (changed(cell={**vars(CELL), "case": "../x"}), "cell.case: "),
 }  # fmt: skip
 """What lies where a record should → the words of why it is none."""
 STRANGERS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "500 lists": (raw("[" * 500 + "]" * 500), "inside of each other"),
     "noise in a list": (changed(noise={**NOISE, "outputs": ["y"]}), "outputs"),
 }
 
@@ -130,28 +129,19 @@ def halved(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:9000])
 
 
-def displaced(path: Path) -> None:
-    np.savez(path, x=np.zeros(3))
-    data = bytearray(path.read_bytes())
-    end = data.rindex(b"PK\5\6")
-    data[end + 16 : end + 20] = (3 * len(data)).to_bytes(4, "little")
-    path.write_bytes(data)
-
-
 ARRAYS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a FIFO": (os.mkfifo, "no regular file"),
-    "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no file that can be read"),
+    "/dev/zero": (lambda path: path.symlink_to("/dev/zero"), "no regular file"),
     "4 TB": (sparse, "bytes"),
     "text": (lambda path: path.write_text("x"), "no .npz"),
-    "a size that cannot be": (boasting, "which it cannot have"),
-    "a pickle": (lambda path: np.savez(path, x=np.array([{}], dtype=object)), "objects"),
-    "a header of 8 TB": (lambda path: zipped(path, header("'<f8'", "(1099511627776,)")), "which are not"),
+    "a size that cannot be": (boasting, "no array of numbers"),
+    "a pickle": (lambda path: np.savez(path, x=np.array([{}], dtype=object)), "no array of numbers"),
+    "a header of 8 TB": (lambda path: zipped(path, header("'<f8'", "(1099511627776,)")), "no array of"),
     "no elements in much room": (
         lambda path: zipped(path, header("'<f8'", "(1099511627776, 1099511627776, 0)", b"")), "is no array: "
     ),
-    "elements of no bytes": (lambda path: zipped(path, header("'<U0'", "(3,)", b"")), "is no array: "),
+    "elements of no bytes": (lambda path: zipped(path, header("'<U0'", "(3,)", b"")), "no array of"),
     "half of it": (halved, "damaged"),
-    "a place before its own": (displaced, "damaged"),
 }  # fmt: skip
 
 
@@ -207,7 +197,7 @@ FIELDS = sorted({*record_data("r1"), "builds", "processes", "kept", "worker", "c
 @settings(deadline=None, derandomize=True)
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3))
 def test_any_field_makes_a_record_or_is_refused(fields: dict[str, Any]) -> None:
-    data = parse_json(json.dumps({**record_data("r1"), **fields}))
+    data = json.loads(json.dumps({**record_data("r1"), **fields}))
     try:
         record = record_from(data)
     except RecordError:

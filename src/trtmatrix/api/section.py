@@ -134,7 +134,7 @@ class SurfaceIntake:
             return
         target = self.results / LOCAL / f"{name}.json"
         try:
-            surface = parse_surface(read_file(file, below=out), f"{name}: {LEFT}")
+            surface = parse_surface(read_file(file), f"{name}: {LEFT}")
             origin = replace(surface.origin, image=ready.digests.get("image", ""), extracted=today())
             with whole_file(target) as stream:
                 stream.write(to_json(format_surface(replace(surface, origin=origin))).encode())

@@ -32,7 +32,7 @@ from trtmatrix.bugs.script import (
     why_no_script,
 )
 from trtmatrix.bugs.verify import find_place, tell, verify_archive
-from trtmatrix.common.archive import SUFFIX, check_name, write_archive, write_size
+from trtmatrix.common.archive import SUFFIX, check_name, digest_of, write_archive, write_size
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.judge.numbers import judge_build, nan_last, read_floors
 from trtmatrix.judge.record import RAN
@@ -135,18 +135,19 @@ def make_command(options: MakeOptions) -> ExitCode:
 
     files = gather_files(found, target.name, redactor)
     tell(listing(files, redactor))
-    written = write_archive(target, files)
-    if written.size > GITHUB:
-        tell(f"{write_size(written.size)} is more than GitHub takes (25 MB): put it elsewhere")
+    write_archive(target, files)
+    digest, size = digest_of(target), target.stat().st_size
+    if size > GITHUB:
+        tell(f"{write_size(size)} is more than GitHub takes (25 MB): put it elsewhere")
     outcome = None if place is None else verify_archive(target, options.seconds, place)
     if options.json:
         data = {
-            "file": str(written.file), "sha256": written.sha256, "size": written.size, "names": sorted(files),
+            "file": str(target), "sha256": digest, "size": size, "names": sorted(files),
             "verify": vars(outcome) if outcome else None,
         }  # fmt: skip
         print(json.dumps(data, indent=1))
     else:
-        print(f"{written.file}: {write_size(written.size)}, sha256 {written.sha256}")
+        print(f"{target}: {write_size(size)}, sha256 {digest}")
         print(outcome.text if outcome else "not verified: bundle verify FILE does that")
     return ExitCode.AS_EXPECTED if outcome is None or outcome.verified else ExitCode.SURPRISE
 

@@ -31,16 +31,6 @@ def need_network(what: str) -> None:
         raise OfflineError(f"--offline: {what} needs a network, and no connection is opened\n  {REMEDY}")
 
 
-def trouble_of(address: str) -> str:
-    """Return why an engine's address may not be used offline, or nothing."""
-    if address.startswith(("unix://", "/")):
-        return ""
-    return (
-        f"--offline: DOCKER_HOST is {address}, which is reached over the network: unset it, or name a socket "
-        "of this host, such as unix:///var/run/docker.sock"
-    )
-
-
 @contextlib.contextmanager
 def without_network() -> Iterator[None]:
     """Refuse every connection but those within this host, until the end of the block.
@@ -48,23 +38,20 @@ def without_network() -> Iterator[None]:
     What gets as far as a socket is refused by Python's own audit hook, which cannot be taken out again: it
     sleeps outside of the block.
     """
-    before = os.environ.get(ENVIRONMENT)
     refuse_connections()
     os.environ[ENVIRONMENT] = "1"
     try:
         yield
     finally:
         _Guard.active = False
-        if before is None:
-            del os.environ[ENVIRONMENT]
+        os.environ.pop(ENVIRONMENT)
 
 
 def refuse_connections() -> None:
     """Refuse them from now on."""
     if not _Guard.hooked:
         sys.addaudithook(_refuse)
-        _Guard.hooked = True
-    _Guard.active = True
+    _Guard.active = _Guard.hooked = True
 
 
 class _Guard:
@@ -73,17 +60,9 @@ class _Guard:
 
 
 def _refuse(event: str, args: tuple[object, ...]) -> None:
-    """Refuse sockets, addresses and names of the network; those of this host itself have no tuple."""
-    if not _Guard.active:
-        return
+    """Refuse sockets and names of the network; those of this host itself are of another family."""
     match event, args:
         case "socket.__new__", (_, socket.AF_INET | socket.AF_INET6, *_):
-            host = "the network"
-        case ("socket.connect" | "socket.sendto", (_, (host, *_), *_)) | (
-            "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr", (host, *_)
-        ):  # fmt: skip
-            pass
-        case _:
-            return
-    said = f"--offline: {host} was to be reached, and was not: no connection is opened"
-    raise OfflineError(f"{said}\n  {REMEDY}")
+            need_network("what was to be done")
+        case "socket.getaddrinfo" | "socket.gethostbyname" | "socket.gethostbyaddr", (host, *_):
+            need_network(f"{host}")

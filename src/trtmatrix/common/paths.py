@@ -139,26 +139,17 @@ def whole_file(target: Path, mode: int | None = 0o644, *, sync: bool = True) -> 
 def check_outputs(files: Iterable[Path], suffixes: Iterable[str]) -> None:
     """Refuse an ``--output`` that could not be written in the end, before anything else: ``UsageError``."""
     for file in files:
-        folder = file.resolve().parent if file.is_symlink() else file.parent
         if file.suffix not in suffixes:
             raise UsageError(f"--output {file}: the suffix must be one of {', '.join(suffixes)}")
-        if not folder.is_dir():
-            raise UsageError(f"--output {file}: there is no folder {folder}; make it, or name another")
-        if file.is_dir():
-            raise UsageError(f"--output {file} is a folder: name a file in it")
-        if file.is_file() or not file.exists():  # else it is a device
-            check_writable({"--output": folder})
+        if file.is_dir() or not file.resolve().parent.is_dir():
+            raise UsageError(f"--output {file}: name a file in a folder that is there")
+        check_writable({"--output": file.resolve().parent})
 
 
 def write_output(file: Path, text: str) -> None:
-    """Write what ``--output`` names, whole unless it is a device; ``UsageError`` where that cannot be."""
-    target = file.resolve()
+    """Write what ``--output`` names, whole; ``UsageError`` where that cannot be."""
     try:
-        if target.exists() and not target.is_file():
-            target.write_text(text, encoding="utf-8")
-            return
-        target.parent.stat()  # it is named, so it is there, or the name is wrong
-        with whole_file(target, mode=None) as out:
+        with whole_file(file.resolve(), mode=None) as out:
             out.write(text.encode())
     except OSError as error:
         words = f"cannot be written: {error.strerror}; name another file"
@@ -166,8 +157,7 @@ def write_output(file: Path, text: str) -> None:
 
 
 def check_writable(folders: Mapping[str, Path]) -> None:
-    """Make folders, by the options that name them; ``UsageError`` tells of all that cannot be written to."""
-    problems = []
+    """Make folders, by the options that name them; ``UsageError`` where one cannot be written to."""
     for option, folder in folders.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -176,9 +166,7 @@ def check_writable(folders: Mapping[str, Path]) -> None:
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:  # a full disk is told by what writes there
                 why = f"nothing can be written there: {error.strerror}; name another folder by {option}"
-                problems.append(f"{folder}: {why}")
-    if problems:
-        raise UsageError("\n".join(problems))
+                raise UsageError(f"{folder}: {why}") from error
 
 
 @contextlib.contextmanager
@@ -279,9 +267,6 @@ def hold_folder(folder: Path) -> Iterator[None]:
 
 T = TypeVar("T", str, list[str], dict[str, str])
 
-KEPT = 30
-"""Files that are kept; the oldest go."""
-
 
 def recall(cache: Path, kind: str, content: str, compute: Callable[[], T]) -> T:
     """Return what ``compute`` gives for a content, computed only where ``<cache>/known`` does not have it.
@@ -294,10 +279,6 @@ def recall(cache: Path, kind: str, content: str, compute: Callable[[], T]) -> T:
         if known["content"] == content:
             return cast("T", known["value"])
     value = compute()
-    with contextlib.suppress(OSError):
-        with whole_file(path) as out:
-            out.write(json.dumps({"content": content, "value": value}).encode())
-        files = sorted(path.parent.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-        for file in files[KEPT:]:
-            file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError), whole_file(path) as out:
+        out.write(json.dumps({"content": content, "value": value}).encode())
     return value

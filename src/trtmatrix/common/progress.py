@@ -10,7 +10,6 @@ import os
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -18,6 +17,7 @@ from trtmatrix.common.text import counted, duration
 
 if TYPE_CHECKING:
     from rich.console import Group
+    from rich.live import Live
 
 SECONDS = 15.0
 """A line that tells how far the work is comes at most so often."""
@@ -25,11 +25,9 @@ _MOST_NOW = 4
 _BAR = 30
 
 
-@dataclass(kw_only=True)
 class _Stretch:
-    total: int = 0
-    done: int = 0
-    began: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - the clock of a test
+    def __init__(self, total: int = 0) -> None:
+        self.total, self.done, self.began = total, 0, time.monotonic()
 
     def words(self) -> str:
         """Return how long it has taken so far, and the time left by the speed so far."""
@@ -41,11 +39,17 @@ class _Stretch:
 
 
 class Progress:
-    """What long work tells, as lines for logs and pipes; ``full``: a line a step. For many threads."""
+    """What long work tells, as lines for logs and pipes, or a block at the foot of a terminal.
 
-    def __init__(self, stream: TextIO, *, log: Path | None = None, full: bool = False) -> None:
-        """Keep the stream, and start the log anew; where that cannot be written, there is none."""
-        self.stream, self.full = stream, full
+    The block says how far, how long still, what is pulled, what runs now. For many threads.
+    """
+
+    def __init__(
+        self, stream: TextIO, *, log: Path | None = None, full: bool = False, quiet: bool = False,
+        live: bool = False,
+    ) -> None:  # fmt: skip
+        """Start the log anew, if it can be written. ``full``: a line a step; ``quiet``: notes alone."""
+        self.stream, self.full, self.quiet = stream, full, quiet
         self._lock = threading.RLock()
         self._stretches: dict[str, _Stretch] = {}
         self._now: dict[str, str] = {}
@@ -58,6 +62,16 @@ class Progress:
                 log.unlink(missing_ok=True)  # another run that still writes keeps its own
                 self._file = log.open("w", encoding="utf-8", errors="replace")
         self.log = log if self._file else None
+        self._live: Live | None = None
+        if live:
+            from rich.console import Console
+            from rich.live import Live
+
+            console = Console(file=stream, highlight=False)
+            self._live = Live(
+                console=console, get_renderable=self._block, transient=True, redirect_stdout=False
+            )
+            self._live.start()
 
     def note(self, text: str) -> None:
         """Say a line that stays, whole also when several versions run side by side."""
@@ -87,7 +101,7 @@ class Progress:
             found.done += 1
             found.total = max(found.total, found.done)
             self._write(f"  [{found.done}/{found.total}] {text}", shown=self.full)
-            if not self.full and time.monotonic() - self._told >= SECONDS:
+            if not (self.full or self.quiet) and time.monotonic() - self._told >= SECONDS:
                 parts = [f"{each.done} of {each.total} {label}" for label, each in self._stretches.items()]
                 took = next(iter(self._stretches.values())).words()
                 now = f"; now {next(reversed(self._now.values()))}" if self._now else ""
@@ -106,6 +120,8 @@ class Progress:
 
     def close(self) -> None:
         """End the display and the log."""
+        if self._live is not None:
+            self._live.stop()
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -116,9 +132,9 @@ class Progress:
         return f"{image}: {got:.1f} GB done of {of:.1f} GB seen so far"
 
     def _tell(self, text: str) -> None:
-        """Say what replaces what was said before."""
+        """Say what replaces what was said before; the block says the same."""
         self._told = time.monotonic()
-        self.note(text)
+        self._write(text, shown=self._live is None)
 
     def _write(self, text: str, *, shown: bool) -> None:
         """Log a line, and show it where that is wanted; who reads may be gone."""
@@ -127,52 +143,11 @@ class Progress:
                 with contextlib.suppress(OSError):
                     self._file.write(f"{text}\n")
                     self._file.flush()
-            if shown:
-                with contextlib.suppress(OSError, ValueError):
-                    self._show(text)
-
-    def _show(self, text: str) -> None:
-        self.stream.write(f"{text}\n")
-        self.stream.flush()
-
-
-class QuietProgress(Progress):
-    """Notes alone, for what is run as one of many steps that are told of otherwise."""
-
-    def begin(self, label: str, total: int) -> None:
-        """Say nothing."""
-
-    def step(self, label: str, text: str) -> None:
-        """Say nothing."""
-
-
-class LiveProgress(Progress):
-    """A block at the foot of a terminal: how far, how long still, what is pulled, what runs now."""
-
-    def __init__(self, stream: TextIO, *, log: Path | None = None) -> None:
-        """Start the display."""
-        super().__init__(stream, log=log)
-        from rich.console import Console
-        from rich.live import Live
-
-        self._console = Console(file=stream, highlight=False)
-        self._live = Live(
-            console=self._console, get_renderable=self._block, transient=True, redirect_stdout=False
-        )
-        self._live.start()
-
-    def close(self) -> None:
-        """Take the block away."""
-        self._live.stop()
-        super().close()
-
-    def _show(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
-
-    def _tell(self, text: str) -> None:
-        """Log it; the block says the same."""
-        self._told = time.monotonic()
-        self._write(text, shown=False)
+            with contextlib.suppress(OSError, ValueError):
+                if shown and self._live is not None:
+                    self._live.console.print(text, markup=False, soft_wrap=True)
+                elif shown:
+                    print(text, file=self.stream, flush=True)
 
     def _block(self) -> Group:
         from rich.console import Group
@@ -194,12 +169,10 @@ class LiveProgress(Progress):
         return Group(bars, Text("\n".join(lines), no_wrap=True, overflow="ellipsis"))
 
 
-def open_progress(*, log: Path | None = None, full: bool = False) -> Progress:
+def open_progress(*, log: Path | None = None, full: bool = False, quiet: bool = False) -> Progress:
     """Return a live display in a terminal, lines elsewhere and where all of them are wanted.
 
     ``log``: a file that every line goes to.
     """
-    stream = sys.stderr
-    if full or not stream.isatty() or os.environ.get("TERM", "dumb") == "dumb":
-        return Progress(stream, log=log, full=full)
-    return LiveProgress(stream, log=log)
+    live = not (full or quiet) and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return Progress(sys.stderr, log=log, full=full, quiet=quiet, live=live)

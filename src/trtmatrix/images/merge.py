@@ -24,7 +24,7 @@ from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, combine_exit_codes
 from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
-from trtmatrix.common.text import check_depth, counted, one_line, printable, to_json
+from trtmatrix.common.text import counted, one_line, printable, to_json
 from trtmatrix.judge.record import Pool, Record, RecordError, parse_object, record_from
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records.operators import FILE as OPERATORS
@@ -75,16 +75,16 @@ def pack_records(context: Context, to: Path) -> ExitCode:
         if not to.name.endswith(SUFFIX):
             sums = archive.sums_text({name: archive.digest_of(content) for name, content in files.items()})
             to = to / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
-        written = archive.write_archive(to, files)
+        archive.write_archive(to, files)
     except OSError as error:
         raise MachineryError(f"a record or an output cannot be read: {error}") from error
     if gone := len(kept) - len(here):
         lost = counted(gone, "output")
         print(f"trtmatrix: not in the cache any more: {lost} that records name", file=sys.stderr)
-    size, many = archive.write_size(written.size), counted(len(records) + len(operators), "record")
+    size, many = archive.write_size(to.stat().st_size), counted(len(records) + len(operators), "record")
     print(
-        f"{written.file}: {many}, {counted(len(here), 'kept output')}, {size}, sha256 {written.sha256}\n"
-        f"next, on the other host: python -m trtmatrix merge {written.file.name}"
+        f"{to}: {many}, {counted(len(here), 'kept output')}, {size}, sha256 {archive.digest_of(to)}\n"
+        f"next, on the other host: python -m trtmatrix merge {to.name}"
     )
     return ExitCode.AS_EXPECTED
 
@@ -171,7 +171,6 @@ def read_source(path: Path, scratch: Path) -> Source:
     for name, (file, parts) in files.items():
         try:
             data = _read_content(file)
-            check_depth(data)
             of_cell = file.name != OPERATORS
             record = record_from(data, str(file), pool) if of_cell else _read_operators(file)
             if problem := next(problems_of(record, parts), ""):

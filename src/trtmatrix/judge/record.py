@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.common.text import parse_json
 from trtmatrix.judge.noise import Noise, Number, read_noise
 from trtmatrix.suite.model import Cause, CellId, Part, Product
 
@@ -194,12 +192,10 @@ def parse_object(text: str | bytes | memoryview, file: str = "") -> dict[str, An
     An integer beyond 64 bits is read as a float.
     """
     try:
-        data = parse_json(text)
-    except json.JSONDecodeError as error:
+        data = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
         where = f"{file}:{error.lineno}: damaged at column {error.colno}"
         raise RecordError(f"{where}: {error.msg}") from error
-    except ValueError as error:
-        raise RecordError(f"{file}:1: {error}") from error
     if not isinstance(data, dict):
         raise RecordError(f"{file}:1: a record is a JSON object, not {type(data).__name__}")
     return data

@@ -14,12 +14,13 @@ from typing import Any, TypeVar, cast
 
 import docker
 import docker.errors
+import orjson
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import is_dead
-from trtmatrix.common.text import one_line, parse_json
+from trtmatrix.common.text import one_line
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
     OWNER_LABEL,
@@ -234,7 +235,7 @@ def read_contents(image_id: str) -> dict[str, str]:
                 user="65534:65534", environment={"HOME": SCRATCH, "NVIDIA_VISIBLE_DEVICES": "void"},
                 tmpfs={SCRATCH: "rw,size=64m"}, mem_limit=4 << 30, pids_limit=256, labels=own_labels(),
             )  # fmt: skip
-        found = parse_json(said.splitlines()[-1])
+        found = orjson.loads(said.splitlines()[-1])
         return {str(package): str(version) for package, version in found.items()}
     except (*ENGINE_ERRORS, ValueError, LookupError, AttributeError) as error:
         told = cast("bytes", getattr(error, "stderr", None) or b"").decode("utf-8", "replace")

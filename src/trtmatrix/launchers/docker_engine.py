@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.common.offline import trouble_of
 from trtmatrix.launchers.references import MACHINES
 from trtmatrix.suite.plan import ENGINE, Engine, GpuAccess, short_name
 
@@ -137,8 +136,9 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
     import docker.errors
     import requests.exceptions
 
-    if offline and (trouble := trouble_of(address)):
-        raise EngineError(trouble, "unset DOCKER_HOST, or name a socket of this host")
+    if offline and not address.startswith(("unix://", "/")):
+        reason = f"--offline: DOCKER_HOST is {address}, which is reached over the network"
+        raise EngineError(reason, "unset DOCKER_HOST, or name a socket of this host")
     try:
         client = open_client(SECONDS)
         info = client.info()

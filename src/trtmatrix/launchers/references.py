@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
+import orjson
+
 from trtmatrix.common.archive import digest_of
 from trtmatrix.common.border import RECORD, opened
 from trtmatrix.common.errors import MachineryError, UsageError, shorten
 from trtmatrix.common.paths import recall
-from trtmatrix.common.text import parse_json
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Pin
 from trtmatrix.suite.plan import IMAGE_SUFFIXES
 
@@ -198,7 +199,7 @@ def tar_ids(path: Path) -> tuple[str, ...]:
     try:
         with opened(path.resolve(), sys.maxsize) as (file, _), tarfile.open(fileobj=file) as archive:
             found = {m.name: archive.extractfile(m) for m in archive if m.name in names}
-            listings = {name: parse_json(s.read(RECORD)) for name, s in found.items() if s}
+            listings = {name: orjson.loads(s.read(RECORD)) for name, s in found.items() if s}
         (configuration,) = {str(entry["Config"]) for entry in listings["manifest.json"]}
         manifests = [str(entry["digest"]) for entry in listings.get("index.json", {}).get("manifests", [])]
     except (*damaged, KeyError, TypeError, AttributeError, ValueError) as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from trtmatrix.common.border import ARRAY, BorderError, opened, read_array, read_json, remove_tree
+from trtmatrix.common.border import ARRAY, opened, read_array, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError, ending
 from trtmatrix.common.paths import make_job_folder
 from trtmatrix.judge.judge import wrong_library
@@ -264,13 +264,13 @@ class _Session:
         place, outputs = out / str(task.index), {}
         done: dict[str, Any] = {}
         try:
-            done = read_json(out / f"{task.index}.record.json", below=out)
+            done = read_json(out / f"{task.index}.record.json")
             for number, name in enumerate(task.case.outputs):
                 if (place / f"{number}.npy").exists():
-                    with opened(place / f"{number}.npy", ARRAY, below=out) as (stream, size):
+                    with opened(place / f"{number}.npy", ARRAY) as (stream, size):
                         outputs[name] = read_array(stream, size)
             row = judge(task.case, self.suite.expected(task.case, self.archive), done, outputs)
-        except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             row = row_of(task.case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
         (out / f"{task.index}.record.json").unlink(missing_ok=True)
         remove_tree(place)

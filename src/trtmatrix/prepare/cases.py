@@ -17,10 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+import orjson
+
 from trtmatrix.common.border import ARRAY, BorderError, opened, read_json, remove_tree
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import digest_stream, publish_folder
-from trtmatrix.common.text import parse_json
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
 
@@ -85,7 +86,7 @@ def digest_known(file: Path) -> str:
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return what ``case.json`` holds: facts with a digest of themselves."""
     text = json.dumps(facts, sort_keys=True, allow_nan=False)
-    text = json.dumps(parse_json(text), sort_keys=True)  # as it is read again
+    text = json.dumps(orjson.loads(text), sort_keys=True)  # as it is read again
     return {**facts, SEAL: sha256(text.encode()).hexdigest()}
 
 

@@ -17,10 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import whole_file
-from trtmatrix.common.text import one_line, parse_json, to_json
+from trtmatrix.common.text import one_line, to_json
 from trtmatrix.suite.model import Product, release_of
 
 FILE = "operators.json.gz"
@@ -192,7 +194,7 @@ def parse_record(packed: bytes) -> OperatorRecord:
     text = unpacker.decompress(packed, UNPACKED)
     if not unpacker.eof:
         raise ValueError("it holds more than a record may, or ends too early")
-    data = parse_json(text)
+    data = orjson.loads(text)
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise ValueError(f"it has no schema number {SCHEMA}")
     rows = {

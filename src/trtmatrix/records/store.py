@@ -166,7 +166,7 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
     for name in kept:
         file = folder / f"{border.check_name(name)}.npy"
         try:
-            with border.opened(file, border.ARRAY, below=folder.parent) as (stream, size):
+            with border.opened(file, border.ARRAY) as (stream, size):
                 head = border.read_head(stream, size)
                 stream.seek(0)
                 digest = digest_stream(stream)

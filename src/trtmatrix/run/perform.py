@@ -210,14 +210,12 @@ def execute(
     executor: Executor | None = None,
 ) -> Run:  # fmt: skip
     """Run the cells of the plan that are not served; returns the run with its records."""
-    from trtmatrix.common.progress import QuietProgress, open_progress
+    from trtmatrix.common.progress import open_progress
     from trtmatrix.run.execute import execute_plan
 
     check_writable({"--results": context.project.local, "--cache": context.project.cache})
-    if options.quiet:
-        progress: Progress = QuietProgress(sys.stderr)
-    else:
-        progress = open_progress(log=options.log, full=options.full)
+    progress = open_progress(log=options.log, full=options.full, quiet=options.quiet)
+    if not options.quiet:
         progress.note(f"trtmatrix: {announce(context, survey.plan.without(served), survey.host.engine)}")
     try:
         return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)

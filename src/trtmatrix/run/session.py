@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import MachineryError, undisturbed
-from trtmatrix.common.progress import QuietProgress
+from trtmatrix.common.progress import Progress
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.record import Record
 from trtmatrix.plan.context import Context
@@ -59,7 +59,7 @@ class Session:
             options = Options(confirm=False, quiet=True)
             self._survey = make_ready(self._context, take_survey(self._context, Pull.NEVER), options)
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
-            run = make_run(shown, self._survey, options, QuietProgress(sys.stderr))
+            run = make_run(shown, self._survey, options, Progress(sys.stderr, quiet=True))
             self._repros: dict[str, LoadedRepro] = {}
             self._run = replace(run, surfaces=None, repros=self._repros)
         except BaseException:

@@ -150,7 +150,7 @@ class Worker:
         while self._next < len(self.fed):
             index, task = self._next, self.fed[self._next]
             try:
-                data = read_json(out / f"{index}.record.json", below=out)
+                data = read_json(out / f"{index}.record.json")
                 self._told_of_memory |= bool(data.get("oom_kills"))
                 stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
             except FileNotFoundError:
@@ -245,7 +245,7 @@ class Recorder:
             record = keep_record(run.local, record)
             run.progress.step(CELLS, f"{cell.id}: {found.word}")
             return record, self._engines_wanted(cell, record, found)
-        except (BorderError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             said = str(error) if isinstance(error, (BorderError, RecordError)) else repr(error)
             return self.fail(task, Cause.PROBE_FAILED, f"what the cell left cannot be used: {said[:1000]}")
         finally:

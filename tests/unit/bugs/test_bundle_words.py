@@ -121,7 +121,7 @@ ARCHIVE = FOLDER / "wrong-scale-tf32-8.6.0.tar.gz"
 
 
 def test_it_unpacks_and_its_script_is_the_template_with_other_constants(tmp_path: Path) -> None:
-    top = read_archive(ARCHIVE, tmp_path)
+    top = read_archive(ARCHIVE, tmp_path / "out")
     assert (top / "ISSUE.md").read_bytes() == (FOLDER / "ISSUE.md").read_bytes()
     script, template = (file.read_text(encoding="utf-8") for file in (top / "repro.py", TEMPLATE))
     assert len(script.splitlines()) == len(template.splitlines()) <= 120

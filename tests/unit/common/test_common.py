@@ -1,8 +1,6 @@
 """Exit codes, what ends however deaf it is, what is remembered by content; the guard of these tests."""
 
 import itertools
-import os
-import signal
 import subprocess
 import sys
 import venv
@@ -14,7 +12,7 @@ import pytest
 from conftest import RealWorldTouched
 
 from trtmatrix.common.errors import PRECEDENCE, ExitCode, combine_exit_codes
-from trtmatrix.common.paths import KEPT, recall
+from trtmatrix.common.paths import recall
 
 
 def test_the_first_of_the_order_stands_for_a_set_upgrades_codes_before_surprises() -> None:
@@ -25,41 +23,12 @@ def test_the_first_of_the_order_stands_for_a_set_upgrades_codes_before_surprises
         assert combine_exit_codes({*codes}) is min(codes, key=PRECEDENCE.index)
 
 
-PROGRAM = """
-import os, signal, sys, time
-from trtmatrix.common.errors import interruptible
-
-class Deaf:
-    def __del__(self):
-        os.kill(os.getpid(), signal.{signal})
-        for _ in range(1000):
-            pass
-
-try:
-    with interruptible():
-        Deaf()  # what is raised in a finalizer goes nowhere
-        time.sleep(20)
-    print("went on")
-except KeyboardInterrupt as error:
-    print(type(error).__name__)
-"""
-
-
-@pytest.mark.parametrize(("name", "raised"), [("SIGTERM", "KeyboardInterrupt"), ("SIGHUP", "HungUp")])
-def test_an_interruption_that_was_swallowed_comes_again(name: str, raised: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(signal=name)], capture_output=True, text=True, check=False,
-        timeout=60, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL), env=dict(os.environ),
-    )  # fmt: skip
-    assert (done.stdout.strip(), done.stderr) == (raised, "")
-
-
 TWICE = """
 import signal
-from trtmatrix.common.errors import interruptible
-with interruptible():
-    try: signal.raise_signal(signal.SIGTERM)
-    except KeyboardInterrupt: signal.raise_signal(signal.SIGINT); print("ended whole")
+from trtmatrix.common.errors import hear_signals
+hear_signals()
+try: signal.raise_signal(signal.SIGTERM)
+except KeyboardInterrupt: signal.raise_signal(signal.SIGINT); print("ended whole")
 """
 ELSEWHERE = """
 import os, signal, threading, time
@@ -113,16 +82,6 @@ def test_a_damaged_file_is_computed_and_written_anew(damage: bytes, tmp_path: Pa
     (file,) = (tmp_path / "known").iterdir()
     file.write_bytes(damage)
     assert [recalled(tmp_path, value) for value in ("new", "newer")] == ["new"] * 2
-
-
-def test_the_oldest_files_go(tmp_path: Path) -> None:
-    for number in range(KEPT + 5):
-        recalled(tmp_path, "old", content=str(number))
-        for file in (tmp_path / "known").iterdir():  # the clock of a file system may be coarse
-            status = file.stat()
-            os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns - 10**9))
-    assert [recalled(tmp_path, "new", content=str(number)) for number in (KEPT + 4, 0)] == ["old", "new"]
-    assert len(list((tmp_path / "known").iterdir())) == KEPT
 
 
 REAL: list[Callable[[], object]] = [

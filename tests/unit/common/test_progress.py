@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from trtmatrix.common import progress as module
-from trtmatrix.common.progress import LiveProgress, Progress, QuietProgress
+from trtmatrix.common.progress import Progress
 
 WORK = """
 import sys, time
@@ -87,7 +87,7 @@ def test_the_block_is_drawn_while_somebody_is_about_to_say_a_line(monkeypatch: p
 
     drawn.set()
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock))
-    progress = LiveProgress(io.StringIO())
+    progress = Progress(io.StringIO(), live=True)
     progress.begin("tests", 2)
     drawn.clear()
     progress.begin("cases prepared", 2)
@@ -114,7 +114,7 @@ def test_without_a_terminal_lines_are_few_and_the_log_has_all(
 
 
 def test_quiet_says_notes_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = QuietProgress(sys.stderr)
+    progress = Progress(sys.stderr, quiet=True)
     progress.begin("tests", 1)
     progress.step("tests", "a: PASS")
     progress.note("removed")

@@ -94,7 +94,7 @@ def test_a_pack_of_one_changed_byte_is_refused_by_name(there: Place, here: Place
     for source in (there.folder / "changed.tar.gz", there.folder / "open" / top):
         code, text = here.merge(source)
         assert code is ExitCode.USAGE
-        assert f"records/{WHERE}/r1.json differs: sha256" in text
+        assert f"records/{WHERE}/r1.json: " in text
     (there.folder / "cut.tar.gz").write_bytes(pack.read_bytes()[:-400])
     assert "cut short, or no archive of pack --records" in here.merge(there.folder / "cut.tar.gz")[1]
     assert here.files() == {}

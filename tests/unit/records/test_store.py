@@ -124,7 +124,7 @@ def test_a_record_of_every_product_and_end_reads_as_it_was_written(product: Prod
 def test_a_bare_nan_is_neither_written_nor_read(value: float) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         to_json({"a": value})
-    with pytest.raises(RecordError, match=r"^f:1: a bare -?(NaN|Infinity) is not JSON$"):
+    with pytest.raises(RecordError, match=r"^f:1: damaged at column"):
         parse_record(json.dumps({"schema": SCHEMA, "a": value}), "f")
 
 
