@@ -19,7 +19,7 @@ from shown import NOISE, sample_entries
 from tests.browser.chromium import chromium
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NOT_CALIBRATED
-from trtmatrix.operators.show import make_overview
+from trtmatrix.operators.show import Overview
 from trtmatrix.operators.show import render_html as render_operators
 from trtmatrix.tables.page import make_plots, render_html
 from trtmatrix.upgrade.document import render_page
@@ -65,7 +65,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {
         "upgrade": render_page(full_upgrade()),
         "upgrade-bare": render_page(bare_upgrade()),
-        "operators": render_operators(make_overview([OLD, NEW])),
+        "operators": render_operators(Overview([OLD, NEW])),
         "sample": render_html(entries, make_plots(entries, NOT_CALIBRATED), generated=NOW, again="x"),
     }
     for name, text in made.items():

@@ -236,7 +236,7 @@ class SchemaOptions:
 
 def schema_command(options: SchemaOptions) -> ExitCode:
     """Print the JSON Schema of matrix.yaml, of slurm.yaml, or of models.yaml."""
-    from trtmatrix.model.listing import Listing
+    from trtmatrix.model.own_model import Listing
     from trtmatrix.slurm.sitefile import Site
     from trtmatrix.suite.keys import keys_schema
     from trtmatrix.suite.matrix import Matrix

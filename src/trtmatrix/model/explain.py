@@ -11,18 +11,17 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from time import monotonic
 
 import numpy as np
 import onnx
 from onnx import TensorProto
 
 from trtmatrix.common.errors import TrtMatrixError
-from trtmatrix.common.text import counted
+from trtmatrix.common.text import counted, one_line
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import other_shapes, subject_of
 from trtmatrix.judge.noise import Calibration
@@ -37,9 +36,7 @@ from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.model import Product
-
-if TYPE_CHECKING:
-    from trtmatrix.run.session import Session
+from trtmatrix.suite.repro_files import LoadedRepro
 
 FOLDER = "explain"
 """Where in the cache the records of steps lie: the same step is served from there."""
@@ -65,88 +62,64 @@ def explain(
 ) -> WrongLayer:  # fmt: skip
     """Return the first layer of the user's model that goes wrong in an entry that fails.
 
-    ``context``: as :func:`.open_model` gave it. What cannot be done is said in the answer.
+    ``context``: as :func:`.open_model` gave it. What cannot be done is said in the answer. Errors are read
+    from the record of the failure, for the sample whose outputs are furthest off; where it has none, as an
+    output has another shape than its reference, each sample is run anew.
     """
     from trtmatrix.run.session import Session
 
-    version, cache = entry.cell.version, context.project.cache
+    version, root, record = entry.cell.version, context.project.cache / FOLDER, entry.record
+    if record is None:
+        return WrongLayer(version=version.name, why_not="there is no record of it")
     file = context.project.repros.parent / "model" / "model.onnx"
-    graph = read_graph(file)
     inputs = choose_inputs(read_model(file), options.inputs, options.profile)
+    names, samples = outputs_of(model_repro(context)), range(len(inputs.samples))
+    own, some = frozenset(names.values()), entry.outcome and entry.outcome.failed < entry.outcome.builds
     gpu = entry.cell.gpu.slug if version.product is Product.TENSORRT else ""
-    kept = replace(context, project=replace(context.project, results=cache / FOLDER / "results"))
-    started = time.monotonic()
-    with Session(kept, version.name, gpu) as session:
-        runs = Runs(
-            context=context, options=options, entry=entry, calibration=calibration, session=session,
-            file=file, inputs=inputs,
-        )  # fmt: skip
-        sample, errors = runs.find_worst()
-        if isinstance(errors, str):
-            return WrongLayer(version=version.name, why_not=errors)
-        found = search_for_layer(graph, errors, version.name, lambda t: runs.measure(t, sample), tell)
-    tell(f"{version.name}: {counted(len(found.steps), 'marking')} in {time.monotonic() - started:.1f} s")
-    return found
+    kept, started = replace(context, project=replace(context.project, results=root / "results")), monotonic()
 
-
-@dataclass(frozen=True, kw_only=True)
-class Runs:
-    """Runs a model at one version with a tensor marked, like any other, and one sample of it at a time."""
-
-    context: Context
-    options: ModelOptions
-    entry: Entry
-    calibration: Calibration
-    session: Session
-    file: Path
-    inputs: Inputs
-
-    def find_worst(self) -> tuple[int, Errors | str]:
-        """Return the sample whose outputs are furthest off, and their errors; or why there are none.
-
-        They are read from the record of the failure. Where it has none, as an output has another shape than
-        its reference, each sample is run anew.
-        """
-        record, samples = self.entry.record, range(len(self.inputs.samples))
-        if record is None:
-            return 0, "there is no record of it"
-        if other_shapes(record):
-            found = [self.measure("", number) for number in samples]
-        else:
-            names = outputs_of(model_repro(self.context))
-            found = [self._errors(record, self.entry, names, mark_of(n, len(samples))) for n in samples]
-        sizes = [math.inf if isinstance(errors, str) else _furthest(errors) for errors in found]
-        worst = sizes.index(max(sizes))
-        return worst, found[worst]
-
-    def measure(self, tensor: str, sample: int) -> Errors | str:
-        """Return the errors of the outputs and of a marked tensor, or why there are none."""
-        outcome, root = self.entry.outcome, self.context.project.cache / FOLDER
-        some = outcome is not None and outcome.failed < outcome.builds
+    def measure(tensor: str, sample: int) -> Errors | str:
         try:
-            root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
-                inputs = Path(name) / "inputs.npz"
-                marked = write_marked(self.file, tensor, Path(name) / "model")
-                marked = marked.rename(marked.with_name("explained.onnx"))  # no cells of the model's own
-                np.savez(inputs, **self.inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
-                repro = model_repro(open_model(self.context, ModelOptions(
-                    model=marked, inputs=inputs, precision=self.options.precision,
-                    profile=profile_texts(self.inputs.profile),
-                )))  # fmt: skip
-            found = self.session.ask(repro, builds=0 if some else 1)
+            repro = _mark(context, options, file, tensor, inputs, sample)
+            found = session.ask(repro, builds=0 if some else 1)
         except (TrtMatrixError, OSError) as error:
-            return " ".join(str(error).split())[:300]
+            return one_line(str(error))
         if found.record is None:
             return "it did not run"
-        errors = self._errors(found.record, found, outputs_of(repro))
-        if not isinstance(errors, str) and tensor and tensor not in errors:
-            return f"no noise floor is known of {tensor}"
-        return errors
+        errors = errors_of(found.record, found, outputs_of(repro), calibration, own)
+        known = isinstance(errors, str) or not tensor or tensor in errors
+        return errors if known else f"no noise floor is known of {tensor}"
 
-    def _errors(self, record: Record, entry: Entry, names: Mapping[str, str], mark: str = "") -> Errors | str:
-        own = frozenset(outputs_of(model_repro(self.context)).values())
-        return errors_of(record, entry, names, self.calibration, own, mark)
+    with Session(kept, version.name, gpu) as session:
+        if other_shapes(record):
+            every = [measure("", sample) for sample in samples]
+        else:
+            marks = [mark_of(sample, len(samples)) for sample in samples]
+            every = [errors_of(record, entry, names, calibration, own, mark) for mark in marks]
+        sizes = [math.inf if isinstance(errors, str) else _furthest(errors) for errors in every]
+        sample = sizes.index(max(sizes))
+        if isinstance(errors := every[sample], str):
+            return WrongLayer(version=version.name, why_not=errors)
+        graph = read_graph(file)
+        layer = search_for_layer(graph, errors, version.name, lambda tensor: measure(tensor, sample), tell)
+    tell(f"{version.name}: {counted(len(layer.steps), 'marking')} in {monotonic() - started:.1f} s")
+    return layer
+
+
+def _mark(
+    context: Context, options: ModelOptions, file: Path, tensor: str, inputs: Inputs, sample: int
+) -> LoadedRepro:
+    """Return the repro of the model with a tensor marked, if one is named, and one sample."""
+    root = context.project.cache / FOLDER
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
+        samples = Path(name) / "inputs.npz"
+        marked = write_marked(file, tensor, Path(name) / "model")
+        marked = marked.rename(marked.with_name("explained.onnx"))  # no cells of the model's own
+        np.savez(samples, **inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
+        profile = profile_texts(inputs.profile)
+        told = ModelOptions(model=marked, inputs=samples, precision=options.precision, profile=profile)
+        return model_repro(open_model(context, told))
 
 
 def errors_of(

@@ -6,7 +6,7 @@ for gives the reference's integer, and a right engine must give it too. Elsewher
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,18 @@ def compare_integers(
     every = [(version, given) for version, found in engines.items() for given in found]
     names = [name for name, array in every[0][1][0].items() if array.dtype.kind in "biu"] if every else []
     pairs = [pair for _, given in every for pair in zip(given, reference, strict=True)]
-    noises = list[Noise]()
+    explainers = list[Callable[[str, Array], Array]]()
     if any(np.any(given[name] != right[name]) for given, right in pairs for name in names):
         graph = Graph(model, {name: array.shape for name, array in feeds[0].items()})
         choices = {name: node for name in names if (node := _choice_of(graph, name)) is not None}
         graph.graph.output.extend(ValueInfoProto(name=node.input[0]) for node in choices.values())
         fed = zip(feeds, reference, strict=True)
-        noises = [Noise(graph, feed, precision, choices, right) for feed, right in fed]
+        explainers = [_find_ties(graph, feed, precision, choices, right) for feed, right in fed]
     worst: dict[tuple[str, str], Integers] = {}
     for (version, given), name in ((one, name) for one in every for name in names):
         wrong = [g[name] != r[name] for g, r in zip(given, reference, strict=True)]
-        told = zip(wrong, noises, given, strict=False)
-        beyond = [w & ~noise.explains(name, g[name]) for w, noise, g in told]
+        told = zip(wrong, explainers, given, strict=False)
+        beyond = [w & ~explains(name, g[name]) for w, explains, g in told]
         here = Integers(
             output=name, version=version, count=sum(each.size for each in wrong),
             differ=sum(map(int, map(np.count_nonzero, wrong))),
@@ -67,39 +67,31 @@ def _choice_of(graph: Graph, output: str) -> NodeProto | None:
     return node if node is not None and node.op_type in {"ArgMax", "ArgMin"} else None
 
 
-class Noise:
-    """What the noise of a precision may change of a sample's integers."""
+def _find_ties(
+    graph: Graph, feed: Mapping[str, Array], precision: str, choices: Mapping[str, NodeProto],
+    reference: Mapping[str, Array],
+) -> Callable[[str, Array], Array]:  # fmt: skip
+    """Return what says where the noise of a precision explains another integer than the reference's.
 
-    def __init__(
-        self, graph: Graph, feed: Mapping[str, Array], precision: str, choices: Mapping[str, NodeProto],
-        reference: Mapping[str, Array],
-    ) -> None:  # fmt: skip
-        """Compute the graph in all ways; ``choices``: outputs of an ArgMax or ArgMin, with that node."""
-        ways = [Way(kind=kind, grid=grid) for kind in ALLOWED[precision] for grid in (1.0, *GRIDS)]
-        found, self.exact = [graph.run(feed, way) for way in ways], graph.run(feed, Way(kind="float64"))
-        self.choices = choices
-        self.flips = {
-            name: np.logical_or.reduce([each[name] != right for each in found])
-            for name, right in reference.items() if name in self.exact
-        }  # fmt: skip
-        self.noise = dict[str, float]()
-        for name, node in choices.items():
-            exact = self.exact[node.input[0]]
-            self.noise[name] = max(float(np.max(np.abs(each[node.input[0]] - exact))) for each in found)
+    ``choices``: outputs of an ArgMax or ArgMin, with that node. Of these noise explains it where the number
+    that was chosen is within twice the noise of the best: each of both may be off by that. Of others it does
+    where a way of computing the graph gives another integer too.
+    """
+    ways = [Way(kind=kind, grid=grid) for kind in ALLOWED[precision] for grid in (1.0, *GRIDS)]
+    found, exact = [graph.run(feed, way) for way in ways], graph.run(feed, Way(kind="float64"))
 
-    def explains(self, name: str, given: Array) -> Array:
-        """Return where noise explains another integer than the reference's.
-
-        Of an ArgMax it does where the number that it chose is within twice the noise of the best: each of
-        both may be off by that. Of others it does where a way of computing gives another integer too.
-        """
-        node = self.choices.get(name)
+    def explains(name: str, given: Array) -> Array:
+        node = choices.get(name)
         if node is None:
-            return np.asarray(self.flips[name])
-        values = self.exact[node.input[0]] * (1 if node.op_type == "ArgMax" else -1)
+            return np.asarray(np.logical_or.reduce([each[name] != reference[name] for each in found]))
+        source = node.input[0]
+        noise = max(float(np.max(np.abs(each[source] - exact[source]))) for each in found)
+        values = exact[source] * (1 if node.op_type == "ArgMax" else -1)
         axis = next((item.i for item in node.attribute if item.name == "axis"), 0) % values.ndim
         places = given.reshape([1 if i == axis else size for i, size in enumerate(values.shape)])
         inside = (places >= 0) & (places < values.shape[axis])
         chosen = np.take_along_axis(values, np.where(inside, places, 0).astype(np.int64), axis)
-        near = inside & (values.max(axis, keepdims=True) - chosen <= 2 * self.noise[name])
+        near = inside & (values.max(axis, keepdims=True) - chosen <= 2 * noise)
         return np.asarray(near.reshape(given.shape))
+
+    return explains

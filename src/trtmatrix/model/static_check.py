@@ -135,12 +135,8 @@ def _groups(
 
 
 def check_json(check: StaticCheck) -> dict[str, Any]:
-    """Return all that was found as a JSON object; ``sure``: it is known, and not merely feared."""
-    groups = [
-        {**asdict(group), "at": [{**asdict(item), "sure": item.is_sure} for item in group.at]}
-        for group in check.groups
-    ]
-    return {"schema": SCHEMA, **asdict(check), "groups": groups, "not_looked_at": LIMITS}
+    """Return all that was found as a JSON object."""
+    return {"schema": SCHEMA, **asdict(check), "not_looked_at": LIMITS}
 
 
 def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:

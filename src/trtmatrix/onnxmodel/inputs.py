@@ -88,15 +88,11 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
     Letters, digits, ``_`` and ``-`` stay; what else there is becomes ``_``.
     """
     found: dict[str, str] = {}
-    taken: set[str] = set()
     for name in names:
         plain = (re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") or "tensor")[:80]
-        free, count = plain, 1
-        while free.lower() in taken:
-            count += 1
-            free = f"{plain}-{count}"
-        taken.add(free.lower())
-        found[free] = name
+        taken = {each.lower() for each in found}
+        free = (plain, *(f"{plain}-{number}" for number in range(2, len(found) + 3)))
+        found[next(each for each in free if each.lower() not in taken)] = name
     return found
 
 
@@ -311,29 +307,30 @@ def _fill_shapes(model: ModelFile, given: Shapes) -> dict[str, Shape]:
 def draw_sample(model: ModelFile, shapes: Shapes, seed: int = SEED) -> dict[str, Array]:
     """Draw inputs of these shapes, always the same ones for a seed; what sets a shape has these values.
 
-    Real numbers are standard normal. Integers that index a table are below its number of rows; masks are
-    ones, lengths the length of the longest dimension, positions count up, types of tokens are 0, other
-    integers 0 or 1.
+    Real numbers are standard normal. Integers that index a table are below its number of rows; masks and
+    lengths are such that nothing is left out, positions count up, other integers are 0 or 1.
     """
     random = np.random.RandomState(seed)  # its numbers are the same in every release of NumPy
-    drawn = [shapes[tensor.name] for tensor in model.inputs if not tensor.sets]
-    longest = max((size for shape in drawn for size in shape), default=1)
-
-    def draw(tensor: Tensor, shape: tuple[int, ...]) -> Array:
-        name, dtype, rows = tensor.name.lower(), np.dtype(tensor.dtype), model.tables.get(tensor.name)
+    longest = max(
+        (size for tensor in model.inputs if not tensor.sets for size in shapes[tensor.name]), default=1
+    )
+    sample: dict[str, Array] = {}
+    for tensor in model.inputs:
+        shape, name, dtype = shapes[tensor.name], tensor.name.lower(), np.dtype(tensor.dtype)
+        rows = model.tables.get(tensor.name)
+        drawn: Array
         if tensor.sets:
-            return np.array(shape if tensor.shape != () else shape[0], dtype)
-        if "mask" in name or dtype.kind == "b":
-            return np.ones(shape, dtype)
-        if dtype.kind == "f":
-            return np.asarray(random.standard_normal(shape)).astype(dtype)
-        if "length" in name or name.endswith("_len"):
-            return np.full(shape, longest, dtype)
-        if "position" in name and shape:
-            return np.broadcast_to(np.arange(shape[-1]) % (rows or shape[-1]), shape).astype(dtype)
-        if "token_type" in name or "segment" in name:
-            return np.zeros(shape, dtype)
-        most = min(rows or (256 if dtype == np.uint8 else 2), np.iinfo(dtype).max)
-        return np.asarray(random.randint(0, max(1, most), shape)).astype(dtype)
-
-    return {tensor.name: draw(tensor, shapes[tensor.name]) for tensor in model.inputs}
+            drawn = np.array(shape if tensor.shape != () else shape[0])
+        elif "mask" in name or dtype.kind == "b":
+            drawn = np.ones(shape)
+        elif dtype.kind == "f":
+            drawn = np.asarray(random.standard_normal(shape))
+        elif "length" in name or name.endswith("_len"):
+            drawn = np.full(shape, longest)
+        elif "position" in name and shape:
+            drawn = np.broadcast_to(np.arange(shape[-1]) % (rows or shape[-1]), shape)
+        else:
+            most = min(rows or (256 if dtype == np.uint8 else 2), np.iinfo(dtype).max)
+            drawn = np.asarray(random.randint(0, max(1, most), shape))
+        sample[tensor.name] = drawn.astype(dtype)
+    return sample

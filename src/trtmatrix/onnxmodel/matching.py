@@ -28,15 +28,12 @@ RANDOM = frozenset(
 """Operators that give no constant, also of constants."""
 
 
-Place = tuple[NodeProto, bool]
-"""Where a rule fits: the node that is told, and whether something is not in the file."""
-
-
 class Wiring:
     """A graph's nodes by operator, by what they give and by what they take; its constants and shapes."""
 
     def __init__(self, graph: GraphProto, known: Known, opset: int, constants: set[str]) -> None:
         self.known, self.opset = known, Release(str(opset))
+        self.kinds = {n: str(TensorProto.DataType.Name(kind)).lower() for n, kind in known.types.items()}
         self.outputs = {info.name for info in graph.output}
         self.constants = constants | {tensor.name for tensor in graph.initializer}
         self.by_operator: dict[str, list[NodeProto]] = defaultdict(list)
@@ -96,14 +93,16 @@ def make_wirings(model: ModelProto) -> list[Wiring]:
     return [main, *(Wiring(graph, facts, opset, main.constants) for graph in inner)]
 
 
-def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
-    """Return where a rule fits, each last node of a chain once, in the graph's order."""
-    found: list[Place] = []
+def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[tuple[NodeProto, bool]]:
+    """Return where a rule fits, each last node of a chain once, in the graph's order.
+
+    That is the node that is told, and whether something that a condition needs is not in the file.
+    """
+    found: list[tuple[NodeProto, bool]] = []
     for wiring in wirings:
         starts = [node for op in rule.graph[0].op for node in wiring.by_operator.get(op, ())]
-        chains = (chain for node in starts for chain in _extend(wiring, rule.graph, (node,), False))
-        last: dict[int, Place] = {}
-        for chain, unsure in chains:
+        last: dict[int, tuple[NodeProto, bool]] = {}
+        for chain, unsure in (found for node in starts for found in _chains(wiring, rule.graph, node, node)):
             told = next((n for n, step in zip(chain, rule.graph, strict=True) if step.named), chain[-1])
             last.setdefault(id(chain[-1]), (told, unsure))
         places = list(last.values())
@@ -111,31 +110,34 @@ def find_places(wirings: Sequence[Wiring], rule: Rule) -> list[Place]:
             names = [wiring.input_of(node, rule.same) for node, _ in places]
             places = [place for place, name in zip(places, names, strict=True) if names.count(name) > 1]
         elif rule.differ is not None:  # they differ in the axis that this input is
-            known, axes = list[Place](), set[int]()
-            for place in places:
-                value = wiring.value(wiring.input_of(place[0], rule.differ))
-                shape = wiring.shape(place[0])
-                if value is not None and value.size == 1 and value.dtype.kind in "iu":
-                    known.append(place)  # its axis is counted from the front where the rank is known
-                    axes.add(int(value.reshape(())) % len(shape) if shape else int(value.reshape(())))
-            places = known if len(axes) > 1 else []
+            axes = {id(node): _axis(wiring, node, rule.differ) for node, _ in places}
+            places = [place for place in places if axes[id(place[0])] is not None]
+            places = places if len(set(axes.values()) - {None}) > 1 else []
         found += places
     return found
 
 
-def _extend(
-    wiring: Wiring, steps: Sequence[Step], chain: tuple[NodeProto, ...], unsure: bool
-) -> Iterator[tuple[tuple[NodeProto, ...], bool]]:
-    """Yield the whole chains that begin with this part of one, if its last node fits."""
-    fits = _fits(wiring, steps[len(chain) - 1], chain)
+def _axis(wiring: Wiring, node: NodeProto, index: int) -> int | None:
+    """Return the axis that an input is, counted from the front where the rank is known; else None."""
+    value, shape = wiring.value(wiring.input_of(node, index)), wiring.shape(node)
+    if value is None or value.size != 1 or value.dtype.kind not in "iu":
+        return None
+    return int(value.reshape(())) % len(shape) if shape else int(value.reshape(()))
+
+
+def _chains(
+    wiring: Wiring, steps: Sequence[Step], node: NodeProto, first: NodeProto
+) -> Iterator[tuple[list[NodeProto], bool]]:
+    """Yield the chains of these steps from a node on, and whether the file does not say all of one."""
+    fits = _fits(wiring, steps[0], node, first)
     if fits is False:
         return
-    unsure = unsure or fits is None
-    if len(chain) == len(steps):
-        yield chain, unsure
+    if len(steps) == 1:
+        yield [node], fits is None
         return
-    for node in _behind(wiring, chain[-1], steps[len(chain)]):
-        yield from _extend(wiring, steps, (*chain, node), unsure)
+    for taker in _behind(wiring, node, steps[1]):
+        for rest, unsure in _chains(wiring, steps[1:], taker, first):
+            yield [node, *rest], unsure or fits is None
 
 
 def _behind(wiring: Wiring, node: NodeProto, step: Step) -> Iterator[NodeProto]:
@@ -147,17 +149,16 @@ def _behind(wiring: Wiring, node: NodeProto, step: Step) -> Iterator[NodeProto]:
             yield from _behind(wiring, taker, step)
 
 
-def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None:
-    """Say whether the last node of a chain is what a step describes; None: the file does not say."""
-    node = chain[-1]
+def _fits(wiring: Wiring, step: Step, node: NodeProto, first: NodeProto) -> bool | None:
+    """Say whether a node, whose chain begins with another, is what a step describes; None: it is not said."""
     if node.domain not in OWN and onnx.defs.has(node.op_type):
         return False  # another operator of the same name
-    before = wiring.before(node)
+    before, kinds = wiring.before(node), wiring.kinds
     plain = (
         step.opset.contains(wiring.opset),
         all(wiring.input_of(node, index) for index in step.given),
         not step.constant or any(wiring.input_of(node, i) in wiring.constants for i in step.constant),
-        all(_type(wiring, node, index) in types for index, types in step.types.items()),
+        all(kinds.get(wiring.input_of(node, index)) in types for index, types in step.types.items()),
         step.rank is None or len(wiring.shape(node) or ()) == step.rank,
         not step.after or all(op in step.after for op in before),
         not any(op in step.not_after for op in before),
@@ -165,21 +166,13 @@ def _fits(wiring: Wiring, step: Step, chain: Sequence[NodeProto]) -> bool | None
     if not all(plain):
         return False
     try:  # an attribute may be one of the function around the node, axes may be those of no tensor
-        if any(_text(attribute_of(node, name)) not in values for name, values in step.attributes.items()):
-            return False
-        asked = [_holds(wiring, node, chain[0], condition) for condition in step.where]
+        for name, values in step.attributes.items():
+            if attribute_of(node, name) not in [v.encode() if isinstance(v, str) else v for v in values]:
+                return False
+        asked = [_holds(wiring, node, first, condition) for condition in step.where]
     except (IndexError, TypeError, ValueError):
         return None
     return False if False in asked else None if None in asked else True
-
-
-def _text(value: object) -> object:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _type(wiring: Wiring, node: NodeProto, index: int) -> str:
-    kind = wiring.known.types.get(wiring.input_of(node, index), 0)
-    return str(TensorProto.DataType.Name(kind)).lower()
 
 
 def _holds(wiring: Wiring, node: NodeProto, first: NodeProto, condition: Condition) -> bool | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import prod
 from pathlib import Path
 
 import onnx
-from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import digest_stream
@@ -36,7 +36,6 @@ FEEDABLE = frozenset(
 FP8 = frozenset(
     TensorProto.DataType.Value(f"FLOAT8{kind}") for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
 )
-CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 EXPORT = 'export it again, for example with torch.onnx.export(module, args, "my.onnx", dynamo=True)'
 
 
@@ -161,22 +160,13 @@ def _dtype(kind: int) -> str:
 def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterator[str]:
     own = {(function.domain, function.name) for function in model.functions}
     operators = {(node.domain, node.op_type) for node in all_nodes(model)} - own
-    custom = sorted(f"{domain}::{name}" for domain, name in operators if domain not in OWN)
-    newest = onnx.defs.onnx_opset_version()
-    if opset_of(model) > newest or model.ir_version > onnx.IR_VERSION:
-        yield (
-            f"its opset {opset_of(model)} (IR {model.ir_version}) is newer than what is installed here knows "
-            f"(opset {newest}, IR {onnx.IR_VERSION}): pip install --upgrade onnx onnxruntime"
-        )
-    elif not custom:
+    if custom := sorted(f"{domain}::{name}" for domain, name in operators if domain not in OWN):
+        yield f"it has operators that are not ONNX's own: {', '.join(custom)}"
+    else:
         try:
             onnx.checker.check_model(str(path))
         except Exception as error:  # noqa: BLE001 - whatever the checker says is told
-            yield f"onnx.checker says of it: {' '.join(str(error).split())[:300]}"
-    if custom:
-        yield f"it has operators that are not ONNX's own: {', '.join(custom)}"
-    if inner := sorted({name for _, name in operators} & CONTROL_FLOW):
-        yield f"it has control flow: {', '.join(inner)}"
+            yield f"onnx.checker {onnx.__version__} says of it: {error}"
     if others:
         yield f"it quantizes to {', '.join(others)}: builds are not told of that"
 
@@ -197,37 +187,41 @@ ARITHMETIC = frozenset(
 )  # fmt: skip
 """Operators behind which integers are still what somebody computes a shape from."""
 
+THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+"""Operators that change no index."""
+
+
+def _uses(
+    nodes: Iterable[NodeProto], names: Iterable[str], through: Collection[str]
+) -> Iterator[tuple[NodeProto, int, str]]:
+    """Yield each node that takes one of these inputs, at which place, also what some operators make of it."""
+    origins = {name: {name} for name in names}
+    for node in nodes:  # they are sorted, so what is passed on is known before it is used
+        behind = set[str]()
+        for place, name in enumerate(node.input):
+            yield from ((node, place, origin) for origin in origins.get(name, ()))
+            behind |= origins.get(name, set())
+        if behind and node.op_type in through:
+            origins.update(dict.fromkeys(node.output, behind))
+
 
 def find_shape_inputs(model: ModelProto, integers: Collection[str]) -> dict[str, str]:
     """Return those of these inputs, of at most one dimension, that set a shape: name → which one."""
     flat = {info.name for info in model.graph.input if len(info.type.tensor_type.shape.dim) < 2}
-    origins = {name: {name} for name in integers if name in flat}
     found: dict[str, str] = {}
-    for node in all_nodes(model):
-        for place, role in SHAPE_INPUTS.get(node.op_type, {}).items() if node.domain in OWN else ():
-            for name in origins.get(node.input[place], ()) if place < len(node.input) else ():
-                found.setdefault(name, f"{node.op_type}'s {role}")
-        if node.op_type in ARITHMETIC:
-            behind = {origin for name in node.input for origin in origins.get(name, ())}
-            origins.update({name: behind for name in node.output if behind})
+    for node, place, name in _uses(all_nodes(model), flat & {*integers}, ARITHMETIC):
+        role = SHAPE_INPUTS.get(node.op_type, {}).get(place)
+        if role and node.domain in OWN:
+            found.setdefault(name, f"{node.op_type}'s {role}")
     return found
-
-
-THROUGH = frozenset({"Cast", "Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
-"""Operators that change no index."""
 
 
 def find_tables(graph: GraphProto) -> dict[str, int]:
     """Return the inputs that index a table which the graph holds: name → rows of the smallest."""
     sizes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
-    origin = {info.name: info.name for info in graph.input if info.name not in sizes}
     found: dict[str, int] = {}
-    for node in graph.node:  # they are sorted, so what is passed on is known before it is used
-        first, second = (*node.input, "", "")[:2]
-        if node.op_type in THROUGH and first in origin:
-            origin.update(dict.fromkeys(node.output, origin[first]))
-        elif node.op_type == "Gather" and first in sizes and second in origin:
-            name, axis = origin[second], int(str(attribute_of(node, "axis", 0)))
-            rows = sizes[first][axis] if -len(sizes[first]) <= axis < len(sizes[first]) else 1
+    for node, place, name in _uses(graph.node, {info.name for info in graph.input} - set(sizes), THROUGH):
+        if node.op_type == "Gather" and place == 1 and node.input[0] in sizes:
+            rows = sizes[node.input[0]][int(str(attribute_of(node, "axis", 0)))]
             found[name] = min(found.get(name, rows), rows)
     return found

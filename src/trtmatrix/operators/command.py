@@ -14,7 +14,7 @@ from trtmatrix.common.progress import open_progress
 from trtmatrix.common.text import counted, to_json
 from trtmatrix.operators.cases import Case, Suite, open_suite
 from trtmatrix.operators.perform import count_workers, run_launches
-from trtmatrix.operators.show import make_overview, render_html, render_json, render_markdown, render_text
+from trtmatrix.operators.show import Overview, render_html, render_json, render_markdown, render_text
 from trtmatrix.operators.verdicts import is_chosen
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
@@ -92,7 +92,7 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
         replace(record, rows={n: row for n, row in record.rows.items() if is_chosen(row, options.which)})
         for record in known.values() if record.version in wanted
     )  # fmt: skip
-    overview = make_overview([record for record in shown if record.rows])
+    overview = Overview(record for record in shown if record.rows)
     for file in options.output:
         write_output(file, WRITERS[file.suffix](overview))
     if options.json:

@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from onnx import ModelProto
 from onnx.defs import SchemaError, get_schema
 
 from trtmatrix.common.text import counted, join_some
 from trtmatrix.onnxmodel.graphs import OWN, all_nodes, opset_of
-from trtmatrix.records.operators import OperatorRecord, Row
+from trtmatrix.records.operators import BAD, GOOD, OperatorRecord, Row
 from trtmatrix.suite.model import release_of
 
 NAMED = 4
@@ -28,10 +29,9 @@ class State(str, Enum):
     UNTESTED = "in no test at this opset"
     RIGHT = "right"
 
-    @property
-    def is_bad(self) -> bool:
-        """Whether a version should not be trusted with the operator."""
-        return self in {State.WRONG, State.REFUSED}
+
+UNTRUSTED = frozenset({State.WRONG, State.REFUSED})
+"""What says that a version should not be trusted with the operator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class ModelOperators:
     @property
     def is_bad(self) -> bool:
         """Whether an operator went wrong, or was refused in every test, at one of the versions."""
-        return any(item.state.is_bad for each in self.at.values() for item in each)
+        return any(item.state in UNTRUSTED for each in self.at.values() for item in each)
 
     def counts(self) -> Iterator[str]:
         """Say of each version how many operators are right and how many are not."""
@@ -82,15 +82,12 @@ def check_operators(
 ) -> ModelOperators:  # fmt: skip
     """Hold a model's operators against the tests that are of its opset.
 
-    ``gpus``: slugs, the one that is meant first; of the others a record is taken where that one has none.
+    ``gpus``: slugs of those that are meant; of others a record is taken where these have none.
     """
-
-    def rank(record: OperatorRecord) -> tuple[int, str]:
-        return gpus.index(record.gpu) if record.gpu in gpus else len(gpus), record.gpu
-
     nodes = dict(Counter(node.op_type for node in all_nodes(model) if node.domain in OWN))
     opset, names = opset_of(model), sorted(dict.fromkeys(versions), key=release_of)
-    best = {record.version: record for record in sorted(records, key=rank, reverse=True)}
+    meant_last = sorted(records, key=lambda record: (record.gpu not in gpus, record.gpu), reverse=True)
+    best = {record.version: record for record in meant_last}
     found = [name for name in names if name in best]
     return ModelOperators(
         model=name, opset=opset, nodes=nodes, versions=tuple(found),
@@ -107,8 +104,8 @@ def _operator_at(record: OperatorRecord, operator: str, opset: int) -> OperatorA
     rows = [row for row in record.rows.values() if row.operator == operator and row.opset <= opset]
     since = _since(operator, opset)
     rows = [row for row in rows if _since(operator, row.opset) == since] or rows
-    bad = [row for row in rows if row.verdict.is_bad]
-    good = any(row.verdict.is_good for row in rows)
+    bad = [row for row in rows if row.verdict in BAD]
+    good = any(row.verdict in GOOD for row in rows)
     state = State.WRONG if bad else State.RIGHT if good else State.REFUSED if rows else State.UNTESTED
     told = () if state is State.RIGHT else tuple(bad or rows)
     return OperatorAt(version=record.version, gpu=record.gpu, state=state, tests=len(rows), rows=told)
@@ -125,15 +122,15 @@ def sum_up_operators(found: ModelOperators) -> str:
     """Say in one sentence what each version makes of the operators, and name those that are bad."""
     told = [f"in ONNX's tests at {count}" for count in found.counts()]
     for operator, items in found.at.items():
-        told += [f"{operator} {item.words}" for item in items if item.state.is_bad]
+        told += [f"{operator} {item.words}" for item in items if item.state in UNTRUSTED]
     return "; ".join([*told, *([f"not run at {', '.join(found.lacking)}"] if found.lacking else [])])
 
 
 def render_operators(found: ModelOperators, width: int) -> str:
     """Return a line of counts, then a block for each operator that is not right everywhere."""
-    wrap = textwrap.TextWrapper(
-        width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
-    ).wrap
+    wrap = partial(
+        textwrap.wrap, width=width, subsequent_indent="      ", break_on_hyphens=False, break_long_words=False
+    )
     held = f"{counted(len(found.nodes), 'operator')} held against ONNX's tests"
     at = ", ".join(found.versions) or "no version"
     lines = wrap(f"{found.model} · opset {found.opset} · {held} at {at}")

@@ -17,12 +17,13 @@ from zipfile import ZipFile
 from trtmatrix.common.border import ARRAY, opened, read_array, read_json, remove_tree
 from trtmatrix.common.errors import MachineryError, ending
 from trtmatrix.common.paths import make_job_folder
+from trtmatrix.common.text import one_line
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.operators.cases import Case, Suite
 from trtmatrix.operators.verdicts import judge, row_of
 from trtmatrix.prepare.case_pool import free_memory
-from trtmatrix.records.operators import OperatorRecord, Row, Verdict
+from trtmatrix.records.operators import BAD, OperatorRecord, Row, Verdict
 from trtmatrix.run.tasks import Run, finish, utc_now
 from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu
@@ -40,6 +41,8 @@ ON_GPU = 5
 """Processes that run cases on a GPU: more only make each slower (docs/operators.md, "Time")."""
 OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
+DOUBTFUL = BAD | {Verdict.AT_RUN_TIME, Verdict.NOTHING}
+"""Believed only of a process that has run nothing else before."""
 STEPS = "operator cases"
 
 
@@ -74,14 +77,15 @@ def run_launches(
             return
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
         board = slot.get()
+        mine = launch.on(board) if launch.gpu.present else launch
         try:
-            mine = launch.on(board) if launch.gpu.present else launch
-            session = _Session(
-                run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
-                workers=workers or count_workers(mine.gpu, at_once), archive=ZipFile(suite.file),
-            )  # fmt: skip
-            if (record := session.run_all(cases, begun)).rows and session.builders:
-                keep(record)
+            with ZipFile(suite.file) as archive:
+                session = _Session(
+                    run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
+                    workers=workers or count_workers(mine.gpu, at_once), archive=archive,
+                )  # fmt: skip
+                if (record := session.run_all(cases, begun)).rows and session.builders:
+                    keep(record)
         except MachineryError as error:
             run.progress.note(f"{launch.version.name}: {error}")
             run.leave_out(launch, str(error).partition("\n")[0])
@@ -124,7 +128,11 @@ class _Task:
 
 @dataclass(kw_only=True, eq=False)
 class _Session:
-    """One launch's tasks: handed to the probe, and judged as they come back."""
+    """One launch's tasks: handed to the probe, and judged as they come back.
+
+    ``waiting``: by index. ``builders``: seconds of each first Builder, by start and process. ``wrong``: the
+    library, where it is another than is pinned.
+    """
 
     run: Run
     ready: Ready
@@ -132,17 +140,17 @@ class _Session:
     archive: ZipFile
     workers: int
     seconds: float
-    tasks: int = 0
     waiting: dict[int, _Task] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
-    builders: dict[tuple[int, int], float] = field(default_factory=dict)  # by start and process
+    builders: dict[tuple[int, int], float] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
     starts: int = 0
     batches: int = 0
+    tasks: int = 0
     answered: float = 0.0
-    trouble: str = ""
-    wrong: str = ""  # the library, where it is another than is pinned
     case_seconds: float = 0.0
+    trouble: str = ""
+    wrong: str = ""
 
     def run_all(self, cases: Sequence[Case], begun: Sequence[OperatorRecord]) -> OperatorRecord:
         """Run all cases; what cannot be had of the probe in some starts has no result.
@@ -152,19 +160,18 @@ class _Session:
         interrupted run only what had ended comes back; a record of one of the same is gone on with.
         :class:`MachineryError` of another library than is pinned.
         """
-        launch, started, began = self.ready.launch, utc_now(), time.monotonic()
+        started, began, progress = utc_now(), time.monotonic(), self.run.progress
         earlier = next((it for it in begun if it.what_ran == self._record({}).what_ran), None)
         known = earlier.rows if earlier else {}
         self.rows |= {name: row for name, row in known.items() if row.verdict is not Verdict.NOTHING}
         cases = [case for case in cases if case.name not in self.rows]
-        note = f"{launch.version.name}: {len(cases):,} cases in {self.workers} processes"
-        self.run.progress.note(note + (f"; {len(self.rows):,} are known" if self.rows else ""))
-        self.run.progress.more(STEPS, len(cases))
+        note = f"{self.ready.launch.version.name}: {len(cases):,} cases in {self.workers} processes"
+        progress.note(note + (f"; {len(self.rows):,} are known" if self.rows else ""))
+        progress.more(STEPS, len(cases))
         self._add(sorted(cases, key=lambda case: not case.operator))
         with suppress(Stopped):
-            for _ in range(STARTS):
-                if self.waiting and not self.wrong:
-                    self._start()
+            while self.waiting and not self.wrong and self.starts < STARTS:
+                self._start()
         if self.wrong:
             raise MachineryError(f"{self.wrong}: nothing is recorded")
         for task in list(self.waiting.values()) if not self.run.stop.is_set() else []:
@@ -174,16 +181,12 @@ class _Session:
             "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
             "bound": (builders + self.case_seconds) / count_processes(self.workers),
         }  # fmt: skip
-        facts: dict[str, Any] = {
+        was = earlier.facts["seconds"] if earlier else {}
+        return self._record({
             "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "observed": self.observed,
             "workers": self.workers, "processes": len(self.builders), "starts": self.starts,
-        }  # fmt: skip
-        if earlier is not None:
-            was = earlier.facts
-            seconds = {name: value + float(was["seconds"].get(name, 0)) for name, value in seconds.items()}
-            facts |= {name: facts[name] + int(was.get(name, 0)) for name in ("processes", "starts")}
-            facts["started"] = was.get("started", facts["started"])
-        return self._record({**facts, "seconds": {name: round(value, 2) for name, value in seconds.items()}})
+            "seconds": {name: round(value + float(was.get(name, 0)), 2) for name, value in seconds.items()},
+        })  # fmt: skip
 
     def _record(self, facts: Mapping[str, Any]) -> OperatorRecord:
         """Return what has ended, with what ran and further facts."""
@@ -211,8 +214,7 @@ class _Session:
         :class:`MachineryError` where it has answered nothing: it would not the next time.
         """
         run, launch = self.run, self.ready.launch
-        self.starts += 1
-        self.batches = 0
+        self.starts, self.batches = self.starts + 1, 0
         folder = make_job_folder(run.cache, f"{run.id}-{launch.version.name}-operators-{self.starts}")
         try:
             write_json(folder / "job" / "job.json", {
@@ -223,8 +225,8 @@ class _Session:
             self.answered = time.monotonic()
             with closing(Intake(folder, OUTPUT)) as intake:
                 ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder, intake))
-            last = " ".join(" ".join(ended.log.splitlines()[-3:]).split())[-300:]
             memory = "; the kernel ended it for memory" if ended.out_of_memory else ""
+            last = one_line(" ".join(ended.log.splitlines()[-3:]))
             self.trouble = f"the probe ended with code {ended.code}{memory}: {last}"
         except MachineryError as error:  # what has been answered is no less true
             self.trouble = str(error)
@@ -244,11 +246,11 @@ class _Session:
         if self.run.stop.is_set():
             raise Stopped
         again: list[_Task] = []
-        for entry in list(os.scandir(folder / "out")):
-            index, _, kind = entry.name.partition(".")
-            if kind == "record.json" and index.isdecimal() and int(index) in self.waiting:
+        for file in (folder / "out").glob("*.record.json"):
+            task = self.waiting.get(int(file.name.partition(".")[0]))
+            if task is not None:
                 self.answered = time.monotonic()
-                again += self._take(self.waiting[int(index)], folder / "out")
+                again += self._take(task, folder / "out")
         if again:
             self._hand_out(folder, again)
         if self.wrong:
@@ -261,10 +263,10 @@ class _Session:
 
     def _take(self, task: _Task, out: Path) -> list[_Task]:
         """Judge a task by what the probe left; returns the task that confirms it, where it is doubtful."""
-        place, outputs = out / str(task.index), {}
-        done: dict[str, Any] = {}
+        file, place = out / f"{task.index}.record.json", out / str(task.index)
+        done, outputs = dict[str, Any](), {}
         try:
-            done = read_json(out / f"{task.index}.record.json")
+            done = read_json(file)
             for number, name in enumerate(task.case.outputs):
                 if (place / f"{number}.npy").exists():
                     with opened(place / f"{number}.npy", ARRAY) as (stream, size):
@@ -272,7 +274,7 @@ class _Session:
             row = judge(task.case, self.suite.expected(task.case, self.archive), done, outputs)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             row = row_of(task.case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
-        (out / f"{task.index}.record.json").unlink(missing_ok=True)
+        file.unlink()
         remove_tree(place)
         self.case_seconds += row.seconds
         if isinstance(process := done.get("process"), int):
@@ -283,7 +285,7 @@ class _Session:
             self.wrong = wrong_library(str(self.observed.get("library")), self.ready.launch.version) or ""
         # A process that was alone has had too little time where others kept the GPU busy.
         alone = done.get("before") == 0 and row.verdict is not Verdict.HUNG
-        if row.verdict.is_doubtful and not task.first and not alone:
+        if row.verdict in DOUBTFUL and not task.first and not alone:
             del self.waiting[task.index]
             self.run.progress.more(STEPS, 1)
             self.run.progress.step(STEPS, f"{row.line}, to be confirmed")
@@ -295,7 +297,6 @@ class _Session:
         """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""
         del self.waiting[task.index]
         slow = task.first is Verdict.HUNG and row.seconds > self.seconds / 2
-        before = None if slow or Verdict.NOTHING in {task.first, row.verdict} else task.first
-        before = before if before is not row.verdict else None
-        self.rows[row.name] = replace(row, before=before)
+        same = slow or task.first is row.verdict or Verdict.NOTHING in {task.first, row.verdict}
+        self.rows[row.name] = replace(row, before=None if same else task.first)
         self.run.progress.step(STEPS, row.line)

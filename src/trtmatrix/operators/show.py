@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -13,7 +13,7 @@ from itertools import pairwise
 from tabulate import tabulate
 
 from trtmatrix.common.text import counted, duration, join_some, to_json
-from trtmatrix.records.operators import OperatorRecord, Row, Verdict
+from trtmatrix.records.operators import BAD, GOOD, REFUSED, OperatorRecord, Row, Verdict
 from trtmatrix.suite.model import Product, release_of
 from trtmatrix.tables.markdown import plain, table
 from trtmatrix.tables.page import make_style, render_page, templates
@@ -22,7 +22,9 @@ SCHEMA = 1
 TITLE = "ONNX's tests of its operators"
 HEIGHT, NAMED = 40, 4
 """Lines of a screen, and how many cases of a change are named on it."""
-REFUSED = "Refused by the parser, by the builder, at run time, or not fed: the engine takes no such inputs."
+TURNED_DOWN = (
+    "Refused by the parser, by the builder, at run time, or not fed: the engine takes no such inputs."
+)
 ALIKE = 120
 """Letters by which messages are told apart on a page."""
 MODELS = "(models of several nodes)"
@@ -44,16 +46,16 @@ class Mark:
     @property
     def tone(self) -> str:
         """How bad it is: ``bad``, ``warn`` (something is refused), ``good``; nothing where none is known."""
-        if any(row.verdict.is_bad for row in self.rows):
+        if any(row.verdict in BAD for row in self.rows):
             return "bad"
-        return "warn" if any(not row.verdict.is_good for row in self.rows) else "good" if self.rows else ""
+        return "warn" if any(row.verdict not in GOOD for row in self.rows) else "good" if self.rows else ""
 
     @property
     def text(self) -> str:
         """Counts, the worst first, and the opsets that are right: ``WRONG 2, right 9 (opset 9-20)``."""
-        words = Counter("refused" if row.verdict.is_refused else HEADS[row.verdict] for row in self.rows)
+        words = Counter("refused" if row.verdict in REFUSED else HEADS[row.verdict] for row in self.rows)
         order = ("WRONG", "crashed", "hung", "refused", "no result", "right", "built")
-        good = sorted(row.opset for row in self.rows if row.operator and row.verdict.is_good)
+        good = sorted(row.opset for row in self.rows if row.operator and row.verdict in GOOD)
         span = f" (opset {good[0]}{f'-{good[-1]}' if good[-1] > good[0] else ''})" if good else ""
         return ", ".join(f"{word} {words[word]}" for word in order if words[word]) + span or "·"
 
@@ -65,7 +67,7 @@ class Mark:
         """
         found: dict[tuple[Verdict, str], tuple[Row, list[str]]] = {}
         for row in self.rows:
-            if not row.verdict.is_good:
+            if row.verdict not in GOOD:
                 key = (row.verdict, re.sub(r"\d+", "", row.detail)[:ALIKE])
                 found.setdefault(key, (row, []))[1].append(row.name)
         return list(found.values())
@@ -87,11 +89,12 @@ class Change:
         return f"{self.before} to {self.after}", f"{counted(len(self.cases), 'case')} {self.kind}"
 
 
-@dataclass(frozen=True, kw_only=True)
 class Overview:
     """The records that are shown, by product and release."""
 
-    records: tuple[OperatorRecord, ...]
+    def __init__(self, records: Iterable[OperatorRecord]) -> None:
+        """Put them in order."""
+        self.records = sorted(records, key=lambda r: (r.product.value, r.gpu, release_of(r.version)))
 
     @cached_property
     def operators(self) -> list[tuple[str, list[Mark]]]:
@@ -125,7 +128,7 @@ class Overview:
         found: dict[tuple[str, Verdict], tuple[Row, list[str]]] = {}
         for record in self.records:
             for row in record.rows.values():
-                if row.verdict.is_bad:
+                if row.verdict in BAD:
                     places = found.setdefault((row.base, row.verdict), (row, []))[1]
                     places += [record.version] if record.version not in places else []
         return sorted(found.values(), key=lambda pair: (pair[0].verdict is not Verdict.WRONG, pair[0].name))
@@ -155,12 +158,6 @@ class Overview:
             yield "What changed", ["versions", "change", "cases"], rows
 
 
-def make_overview(records: Sequence[OperatorRecord]) -> Overview:
-    """Return what is to be shown of records."""
-    order = sorted(records, key=lambda r: (r.product.value, r.gpu, release_of(r.version)))
-    return Overview(records=tuple(order))
-
-
 def find_changes(before: OperatorRecord, after: OperatorRecord) -> list[Change]:
     """Return the cases whose verdict is of another kind, by kind; flaky and missing ones say nothing."""
     found: dict[str, list[str]] = {}
@@ -170,11 +167,11 @@ def find_changes(before: OperatorRecord, after: OperatorRecord) -> list[Change]:
         was, kind = earlier.verdict, ""
         if was is now or Verdict.NOTHING in {was, now} or earlier.before or row.before:
             continue
-        if now.is_bad:
+        if now in BAD:
             kind = f"newly {words.get(now, now.value)}"
-        elif now.is_good:
-            kind = "fixed" if was.is_bad else "" if was.is_good else "newly accepted"
-        elif not was.is_refused:
+        elif now in GOOD:
+            kind = "fixed" if was in BAD else "" if was in GOOD else "newly accepted"
+        elif was not in REFUSED:
             kind = "newly refused"
         if kind:
             found.setdefault(kind, []).append(name)
@@ -187,7 +184,7 @@ def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
     wrap = partial(textwrap.wrap, width=width, subsequent_indent="    ", break_on_hyphens=False)
     _, heads, rows = next(overview.tables())
     lines = [overview.about]
-    lines += [REFUSED] if any(v.is_refused and r.counts[v] for r in overview.records for v in Verdict) else []
+    lines += [TURNED_DOWN] if any(r.counts[v] for r in overview.records for v in REFUSED) else []
     lines += tabulate(rows, heads, tablefmt="plain").splitlines()
     bad: dict[tuple[str, str], Counter[str]] = {}
     for row, places in overview.bad_rows:
@@ -220,7 +217,7 @@ def render_markdown(overview: Overview) -> str:
     """Return counts, what is wrong, what changed, and every operator, as GitHub's Markdown."""
     operators = [[name, *(mark.text for mark in marks)] for name, marks in overview.operators]
     found = [*overview.tables(), ("Operators", ["operator", *overview.names], operators)]
-    parts = [f"# {TITLE}", plain(overview.about), REFUSED]
+    parts = [f"# {TITLE}", plain(overview.about), TURNED_DOWN]
     for title, heads, rows in found:
         parts += [f"## {title}", table(heads, [[plain(cell) for cell in row] for row in rows])]
     return "\n\n".join(parts) + "\n"
@@ -229,7 +226,7 @@ def render_markdown(overview: Overview) -> str:
 def render_html(overview: Overview) -> str:
     """Return the page: a table of operators and versions, whose cells unfold to their cases."""
     body = templates().get_template("operators.html").render(
-        title=TITLE, about=f"{overview.about} {REFUSED}", tables=list(overview.tables()),
+        title=TITLE, about=f"{overview.about} {TURNED_DOWN}", tables=list(overview.tables()),
         names=overview.names, operators=overview.operators,
     )  # fmt: skip
     return render_page(TITLE, [body], style=make_style())

@@ -49,25 +49,13 @@ class Verdict(str, Enum):
     BUILT = "built"
     NOTHING = "no result"
 
-    @property
-    def is_doubtful(self) -> bool:
-        """Whether it is believed only of a process that has run nothing else before."""
-        return self.is_bad or self in {Verdict.AT_RUN_TIME, Verdict.NOTHING}
 
-    @property
-    def is_refused(self) -> bool:
-        """Whether the version says that it does not take the case."""
-        return self in {Verdict.PARSER, Verdict.BUILDER, Verdict.AT_RUN_TIME, Verdict.NOT_FED}
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether it is what matters: a version takes the case, and gives a wrong answer or none."""
-        return self in {Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG}
-
-    @property
-    def is_good(self) -> bool:
-        """Whether nothing is known against it."""
-        return self in {Verdict.RIGHT, Verdict.BUILT}
+GOOD = frozenset({Verdict.RIGHT, Verdict.BUILT})
+"""Nothing is known against it."""
+BAD = frozenset({Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG})
+"""What matters: a version takes the case, and gives a wrong answer or none."""
+REFUSED = frozenset({Verdict.PARSER, Verdict.BUILDER, Verdict.AT_RUN_TIME, Verdict.NOT_FED})
+"""The version says that it does not take the case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +88,8 @@ class Row:
     @property
     def line(self) -> str:
         """How it came out on a line of progress; of what went wrong also the beginning of the reason."""
-        reason = "" if self.verdict.is_good else self.detail[:120]
-        return f"{self.name}: {self.verdict.value}{f' ({reason})' if reason else ''}"
+        reason = f" ({self.detail[:120]})" if self.detail and self.verdict not in GOOD else ""
+        return f"{self.name}: {self.verdict.value}{reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +167,6 @@ def record_text(record: OperatorRecord) -> str:
     return to_json({
         "schema": SCHEMA, "version": record.version, "product": record.product.value, "gpu_slug": record.gpu,
         "onnx": record.onnx, "suite": record.suite, "facts": record.facts, "messages": messages,
-        "counts": {verdict.value: number for verdict, number in record.counts.items()},
         "cases": {
             name: [row.verdict, row.operator, row.opset, row.seconds, places[row.detail]]
             + ([row.before] if row.before else [])

@@ -18,8 +18,7 @@ from trtmatrix.judge.compare import CONFIRMING_BUILDS, count_engines
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.launchers.gpu import find_gpus
-from trtmatrix.model.listing import Opened, Wanted, find_models, open_models
-from trtmatrix.model.own_model import model_repro
+from trtmatrix.model.own_model import Opened, Wanted, find_models, model_repro, open_models
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import choose_gpu, entries_of, take_survey
 from trtmatrix.records.store import read_records

@@ -23,9 +23,8 @@ from trtmatrix.judge.judge import subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, noise_troubles, read_calibration, read_noise
 from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN
-from trtmatrix.model.listing import Wanted
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
-from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
+from trtmatrix.model.own_model import ModelOptions, Wanted, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import StaticCheck, describe_versions, name_nodes, sum_up
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context

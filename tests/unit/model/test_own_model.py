@@ -18,8 +18,15 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.cli.options import make_parser, read_options
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.judge.noise import noise_troubles
-from trtmatrix.model.listing import find_models, parse_listing
-from trtmatrix.model.own_model import ModelOptions, model_repro, notes_of, open_model, read_about
+from trtmatrix.model.own_model import (
+    ModelOptions,
+    find_models,
+    model_repro,
+    notes_of,
+    open_model,
+    parse_listing,
+    read_about,
+)
 from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.sessions import Session

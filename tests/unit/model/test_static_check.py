@@ -273,7 +273,7 @@ def test_it_tells_which_nodes_fail_where_and_what_helps(check: Check) -> None:
     assert len(group["nodes"]) == 5
     source = "https://github.com/NVIDIA/TensorRT/issues/3467"
     at = {"version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200", "source": source}
-    assert group["at"] == [{**at, "sure": True, "depends": ""}]
+    assert group["at"] == [{**at, "depends": ""}]
 
 
 def test_all_versions_of_the_matrix_fit_one_screen_and_full_has_every_group(check: Check) -> None:

@@ -15,8 +15,7 @@ from onnxmodels import mlp, saved
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, noise_troubles
-from trtmatrix.model.listing import Wanted
-from trtmatrix.model.own_model import ModelOptions
+from trtmatrix.model.own_model import ModelOptions, Wanted
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause, Outcome, Product, Verdict
