@@ -23,12 +23,12 @@ from bench.groups import Group, read_groups  # noqa: E402
 from bench.outcomes import RIGHT, Maker, Outcome  # noqa: E402
 from bench.rates import render_rates  # noqa: E402
 from trtmatrix.judge.factors import FAIL_FACTOR  # noqa: E402
+from trtmatrix.judge.judge import Subject, judge_build, read_floors, read_signs  # noqa: E402
 from trtmatrix.judge.noise import (  # noqa: E402
     Noise,
     read_calibration,
     read_noise,
 )
-from trtmatrix.judge.numbers import Subject, judge_build, read_floors, read_signs  # noqa: E402
 from trtmatrix.judge.record import Measured  # noqa: E402
 from trtmatrix.prepare.noise import measure_members  # noqa: E402
 from trtmatrix.suite.model import Product, Verdict  # noqa: E402

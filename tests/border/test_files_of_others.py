@@ -204,7 +204,7 @@ def test_any_field_makes_a_record_or_is_refused(fields: dict[str, Any]) -> None:
         return
     assert record.builds
     assert record.engines <= 10_000
-    assert record.emulation is None or record.noise
+    assert record.content.emulation is None or record.noise
 
 
 @settings(deadline=None, derandomize=True)

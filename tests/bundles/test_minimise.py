@@ -46,9 +46,8 @@ def test_the_wrong_one_of_many_layers_is_left_by_one_container_each(failing: Fai
     assert scale == np.float32(32**-0.5)
     report: dict[str, Any] = json.loads((target / "minimised.json").read_text())
     assert done.data == report
-    assert (report["before"]["nodes"], report["before"]["samples"]) == (26, 2)
-    assert (report["after"]["nodes"], report["after"]["samples"]) == (1, 1)
-    assert len(report["trials"]) >= 8
+    assert (report["before"]["nodes"], report["after"]["nodes"]) == (26, 1)
+    assert len(report["trials"]) >= 7
     assert sorted(started) == [RIGHT, WRONG]
     small = ("--inputs", str(target / "inputs.npz"), "--precision", "tf32", "--json")
     ran = failing.project.call("run", "--model", str(target / "model.onnx"), "--trt", WRONG, *small)
@@ -64,14 +63,14 @@ def test_an_interrupted_search_keeps_the_smallest_so_far(tmp_path: Path) -> None
     kept = 0
     for line in process.stderr:
         kept += "— kept (" in line
-        if kept == 4:
+        if kept == 3:
             process.send_signal(signal.SIGINT)
             break
     printed, told = process.communicate(timeout=60)
     assert process.returncode == 130, told
     assert "it was interrupted; what is here is the smallest so far" in printed
     report = json.loads((target / "minimised.json").read_text())
-    assert sum(trial["answer"] == "same" for trial in report["trials"]) >= 4
+    assert sum(trial["answer"] == "same" for trial in report["trials"]) >= 3
     assert report["after"]["nodes"] < report["before"]["nodes"]
     assert not list((tmp_path / "cache" / "sessions").glob("*"))
     assert not list(tmp_path.glob(".smallest-*"))
@@ -93,7 +92,7 @@ REFUSED = {
     "control": ("was put into its graph, not into the version", ()),
     "same": ("not listed; known are", (f"--good={WRONG}",)),
     "unknown": ("not listed; known are", ("--good=onnxruntime-1.31.3",)),
-    "other": ("name the same model, inputs, precision and profile as when it ran", ("--profile=x=1x12x128",)),
+    "other": ("with the same inputs, precision and profile as when it ran", ("--profile=x=1x12x128",)),
 }
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtmatrix.api.section import read_store
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind
+from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.text import printable
 from trtmatrix.judge.entry import PRODUCT_NAMES, full_words
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.judge.numbers import judge_build, read_floors
+from trtmatrix.judge.judge import judge_build, read_floors
 from trtmatrix.judge.record import RAN
 from trtmatrix.suite.model import Control, Evidence, Product, Verdict, release_of
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
@@ -36,6 +37,13 @@ KINDS: Mapping[Kind, str] = {
     Kind.NOT_FINITE: "NaN", Kind.ZEROS: "All-zero output", Kind.DEFECT: "Accuracy", Kind.WRONG: "Accuracy",
 }  # fmt: skip
 
+FILES: Mapping[str, str] = {
+    "ISSUE.md": "the issue: a title, then upstream's form", "repro.py": "builds, runs, compares: one script",
+    "model.onnx": "the graph with its weights", "inputs.npz": "its inputs",
+    "reference.npz": "the float64 reference of each output, and what a known defect adds to it",
+}  # fmt: skip
+"""What the files of an archive are."""
+
 OUTPUT_HEADS = ("output", "relative L2 error", "in noise floors", "largest error", "NaN or infinite", "worst")
 
 CONTROL = (
@@ -48,15 +56,13 @@ CONTROL = (
 class Issue:
     """All that the text says.
 
-    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``run``: the line that runs the
-    archive, ``script``: what that runs. ``trtexec``: lines that do the same. ``files``: name → what is in it.
+    ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``trtexec``: lines that do what
+    the ``script`` does.
     """
 
     found: Found
     facts: Mapping[str, str]
     archive: str
-    run: str
-    files: Mapping[str, str]
     trtexec: Sequence[str]
     script: str
 
@@ -75,74 +81,67 @@ class Issue:
 
 def render_issue(report: Issue) -> str:
     """Return ``Title: …``, an empty line and the form; without the script where GitHub would not take it."""
-    text = _render(report, report.script)
-    if len(text) > MOST_CHARACTERS:
-        text = _render(report, "")
-    if len(text) > MOST_CHARACTERS:
-        text = text[: MOST_CHARACTERS - 100] + "\n\n… (cut here: GitHub takes no longer text)\n"
-    return printable(text)
+    text = _render(report)
+    text = text if len(text) <= MOST_CHARACTERS else _render(replace(report, script=""))
+    return printable(text)[:MOST_CHARACTERS]
 
 
-def _render(report: Issue, script: str) -> str:
+def _render(report: Issue) -> str:
     """Return the title and upstream's form with its places filled."""
-    facts, on_trt = report.facts, report.found.product is Product.TENSORRT
-    is_torch = report.found.entry.cell.repro.upstream.startswith("pytorch/TensorRT")
+    found, facts, on_trt = report.found, report.facts, report.found.product is Product.TENSORRT
+    is_torch = found.entry.cell.repro.upstream.startswith("pytorch/TensorRT")
     none = "none" if on_trt else "none: it ran on the CPU"
     names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
     capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
     compute = f" (compute capability {facts['compute']})" if "compute" in facts else ""
-    container, image = "Baremetal", facts.get("image")
-    if image_id := facts.get("image_id"):
-        container = f"Container: {plain(image) + ', ' if image else ''}id {code(image_id)}"
+    image_id, image = facts.get("image_id"), f"{plain(facts['image'])}, " if "image" in facts else ""
     on_cpu = "; ".join(
         f"ONNX Runtime {e.record.observed.get('library')} on the CPU: {full_words(e.outcome)}"
-        for e in report.found.others
+        for e in found.others
         if e.cell.version.product is Product.ONNXRUNTIME and e.outcome and e.record
     )
-    # Was the latest release tried, and if not, which was the newest that was?
-    version, known = report.found.entry.cell.version.name, newest_known(report.found.product)
-    tried = [e for e in report.found.row if e.record is not None and e.outcome is not None]
-    name, outcome = (tried[-1].cell.version.name, tried[-1].outcome) if tried else (version, None)
-    said = "this report" if name == version or outcome is None else outcome.verdict.value
-    newest = f" {plain(known)} is the newest that is known of." if known not in {"", name} else ""
-    head = "Yes:" if known == name else "No. The newest that was tried is"
-    latest = f"{head} {plain(name)} ({said}).{newest}"
     places = {
         **{name.upper(): plain(facts.get(name) or none) for name in names},
         "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
-        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none), "CONTAINER": container,
-        "FILES": bullets(f"{code(name)}: {what}" for name, what in report.files.items()),
-        "DESCRIPTION": _description(report), "COMMANDS": _commands(report, script), "LATEST": latest,
+        "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none),
+        "CONTAINER": f"Container: {image}id {code(image_id)}" if image_id else "Baremetal",
+        "FILES": bullets(f"{code(name)}: {what}" for name, what in FILES.items()),
+        "DESCRIPTION": _description(report), "COMMANDS": _commands(report), "LATEST": _latest(found),
         "FRAMEWORKS": plain(on_cpu) or "Not tried.",
         "CAPTURE": _read_form("capture") if capture else "",
     }  # fmt: skip
     where = f"GPU {facts['gpu']}" if facts.get("gpu") else "the CPU"
-    kind = KINDS.get(report.found.manner.kind) or report.found.manner.what.capitalize()
-    product = report.library
+    kind, product = KINDS.get(found.manner.kind) or found.manner.what.capitalize(), report.library
     if is_torch:
-        product = f"Torch-TensorRT {facts.get('torch_tensorrt', '')}".rstrip() + f" ({product})"
-    title = f"{kind} failure of {product} when running {report.subject} on {where}"
-    title = " ".join(("\N{BUG} [Bug] " * is_torch + title).split())
+        kind = f"\N{BUG} [Bug] {kind}"
+        product = f"Torch-TensorRT {facts.get('torch_tensorrt', '')} ({product})"
+    title = " ".join(f"{kind} failure of {product} when running {report.subject} on {where}".split())
     form = _read_form("pytorch" if is_torch else "nvidia")
-    return f"Title: {title}\n\n" + re.sub("@([A-Z_]+)@", lambda found: places[found[1]], form)
+    return f"Title: {title}\n\n" + re.sub("@([A-Z_]+)@", lambda place: places[place[1]], form)
 
 
 def _read_form(name: str) -> str:
     return (FORMS / f"{name}.md").read_text(encoding="utf-8")
 
 
+def _latest(found: Found) -> str:
+    """Say which was the newest release that was tried, and which is known of."""
+    tried = [(e.cell.version.name, e.outcome.verdict.value) for e in found.row if e.record and e.outcome]
+    name, said = tried[-1]
+    known = newest_known(found.product)
+    newest = f"{plain(known)} is the newest that is known of." if known not in {"", name} else ""
+    return f"The newest that was tried is {plain(name)} ({said}). {newest}".rstrip()
+
+
 def _description(report: Issue) -> str:
     found, repro, record = report.found, report.found.entry.cell.repro, report.found.record
-    helps = [
-        plain(f"{item.what} ({item.source})" if item.source else item.what) for item in repro.workarounds
-    ]
+    helps = [plain(f"{w.what} ({w.source})" if w.source else w.what) for w in repro.workarounds]
     source = ""
     if not found.own_model and "#" in repro.upstream:
         source = f"First reported as {link(repro.url, repro.upstream)}."
     outcome, often, built = found.entry.outcome, "", ""
-    if outcome and outcome.builds and record.ended == RAN:
-        count, failed = outcome.builds, outcome.failed
-        often = f" in each of {count} builds" if failed >= count else f" in {failed} of {count} builds"
+    if outcome and record.ended == RAN and 0 < outcome.builds <= outcome.failed:
+        often = f" in each of {outcome.builds} builds"
     if found.product is Product.TENSORRT and found.case.precision:
         built = f"Built as {plain(PRECISIONS.get(found.case.precision, found.case.precision))}. "
     when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
@@ -150,18 +149,20 @@ def _description(report: Issue) -> str:
         CONTROL if found.case.control is Control.NEGATIVE else "",
         f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: "
         f"{plain(found.manner.words).rstrip('.')}. {built}Cell {code(str(found.entry.cell.id))}{when}.",
-        fence(record.detail[-4000:]).replace("```sh", "```text", 1) if record.ended != RAN else "",
-        *_outputs(found),
-        _since(found),
+        *_outputs(found), _since(found),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
         f"**Background**: {plain(repro.summary)} {source}".rstrip() if repro.summary else "",
-    ]
+    ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
 
 
 def _outputs(found: Found) -> Iterator[str]:
-    """Yield how each output of the first engine that fails stands to its reference, and why that is right."""
+    """Yield how each output of the first engine that fails stands to its reference, and why that is right.
+
+    Where none ran: what was said.
+    """
     if found.record.ended != RAN:
+        yield fence(found.record.detail[-4000:]).replace("```sh", "```text", 1)
         return
     subject, builds = found.subject, found.record.builds
     build = next((b for b in builds if judge_build(b, subject).verdict is Verdict.FAIL), builds[0])
@@ -187,40 +188,31 @@ def _outputs(found: Found) -> Iterator[str]:
 
 def _since(found: Found) -> str:
     """Return since which version it fails, and whether an earlier or a later one is right."""
-    decided = {Verdict.PASS: True, Verdict.FAIL: False, Verdict.FLAKY: False}
-    known = [
-        (e.cell.version.name, decided[e.outcome.verdict], e.evidence) for e in found.row
-        if e.evidence is not Evidence.NONE and e.outcome and e.outcome.verdict in decided
-    ]  # fmt: skip
-    names = [plain(name + " (reported)" * (by is Evidence.REPORTED)) for name, _, by in known]
-    version = found.entry.cell.version.name
-    here = next((i for i, (name, _, _) in enumerate(known) if name == version), None)
-    if here is None:
-        return ""
-    before = next((i for i in range(here, -1, -1) if known[i][1]), None)
-    after = next((i for i in range(here, len(known)) if known[i][1]), None)
-    first = 0 if before is None else before + 1
-    words = [f"right at {names[before]}"] if before is not None else []
-    words.append(f"wrong at {names[first]}" + f" and still at {names[here]}" * (first < here))
-    words += [f"right again at {names[after]}"] if after is not None else []
-    words += ["no version is known to be right"] if before is None and after is None else []
+    decided = {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}
+    known = [e for e in found.row if e.evidence is not Evidence.NONE and e.verdict in decided]
+    names = [plain(e.cell.version.name + " (reported)" * (e.evidence is Evidence.REPORTED)) for e in known]
+    right, here = [e.verdict is Verdict.PASS for e in known], known.index(found.entry)
+    before = max((i for i in range(here) if right[i]), default=-1)
+    after = next((name for name, is_right in zip(names[here:], right[here:], strict=True) if is_right), "")
+    words = [f"right at {names[before]}"] if before >= 0 else []
+    words.append(f"wrong at {names[before + 1]}" + f" and still at {names[here]}" * (before + 1 < here))
+    words += [f"right again at {after}"] if after else []
+    words += ["no version is known to be right"] if before < 0 and not after else []
     return f"**Since which version**: {', '.join(words)}."
 
 
-def _commands(report: Issue, script: str) -> str:
+def _commands(report: Issue) -> str:
     """Return how to run it: by the script, in a container, by other tools; then the script itself."""
-    folder = report.archive.removesuffix(".tar.gz")
-    lines = [f"tar -xzf {report.archive} && cd {folder}", report.run]
+    run = "python3 repro.py" + " --onnxruntime" * (report.found.product is Product.ONNXRUNTIME)
+    lines = [f"tar -xzf {report.archive} && cd {report.archive.removesuffix(SUFFIX)}", run]
     if image := report.facts.get("image"):
         gpus = "--gpus all " if report.facts.get("gpu") else ""
-        lines.append(f'docker run --rm {gpus}-v "$PWD:/bug:ro" -w /bug --entrypoint "" {image} {report.run}')
+        lines.append(f'docker run --rm {gpus}-v "$PWD:/bug:ro" -w /bug --entrypoint "" {image} {run}')
     parts = [fence("\n".join(lines)), "Exit code: 1 the failure came back, 0 it did not, 125 cannot be said."]
     if report.trtexec:
         parts.append("The same engine by trtexec:\n\n" + fence("\n".join(report.trtexec)))
-    if script:
-        parts.append(fold("repro.py", fence(script.rstrip()).replace("```sh", "```python", 1)))
-    else:
-        parts.append("`repro.py` is in the archive: GitHub takes no text that holds it, too.")
+    if report.script:
+        parts.append(fold("repro.py", fence(report.script.rstrip()).replace("```sh", "```python", 1)))
     return "\n\n".join(parts)
 
 

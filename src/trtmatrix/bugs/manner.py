@@ -9,29 +9,29 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from trtmatrix.common.text import join_some, short
+from trtmatrix.common.text import short
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR
-from trtmatrix.judge.judge import judge_engine, other_shapes, shapes_text, subject_of
-from trtmatrix.judge.noise import Calibration, precision_of
-from trtmatrix.judge.numbers import (
+from trtmatrix.judge.judge import (
     Subject,
     above_limits,
     best_sign,
     forbidden_fit,
     judge_build,
+    judge_engine,
     name_signs,
     nan_last,
+    other_shapes,
     read_floors,
     read_signs,
+    subject_of,
     unexpected_in,
 )
-from trtmatrix.judge.record import RAN, Measured, Record
-from trtmatrix.suite.cells import Cell
+from trtmatrix.judge.noise import Calibration, precision_of
+from trtmatrix.judge.record import RAN, Measured
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.repros import BEYOND
 
@@ -51,9 +51,6 @@ ABSURD = 1e4
 
 LEAST = 0.1
 """A relative error below is no garbage where garbage is wanted: some of the right numbers are nearly all."""
-
-SIZE = "{size}"
-"""Stands in an engine's words for the range of sizes."""
 
 
 class Kind(str, Enum):
@@ -75,22 +72,22 @@ class Kind(str, Enum):
     WRONG = "wrong numbers"
 
 
+_FROM_MEMORY = frozenset({Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG})
+"""What memory that nothing wrote gives."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manner:
     """The way in which a cell fails.
 
     ``what``: see :class:`Kind`; of several that fit equally well all, with commas; of wrong numbers the
-    precision in which they come out where that was not allowed. ``outputs``: those that are wrong; none where
-    the kind is not about outputs. ``sizes``: of each engine that fails, the figure that ``Kind`` goes by (c
-    of a defect, a measurement, the share of NaN, else the worst output's error in noise floors), so that a
-    spread is known. ``errors``: the relative L2 error of the worst output of each. ``message``: an error's
-    text without what differs from run to run. ``words``: all that in a sentence.
+    precision in which they come out where that was not allowed. ``errors``: of each engine that fails, the
+    relative L2 error of the worst output. ``message``: an error's text without what differs from run to run.
+    ``words``: all that in a sentence, as the judge says it.
     """
 
     kind: Kind
     what: str = ""
-    outputs: tuple[str, ...] = ()
-    sizes: tuple[float, ...] = ()
     message: str = ""
     words: str = ""
     errors: tuple[float, ...] = ()
@@ -101,104 +98,64 @@ class Manner:
         return self.kind in _FROM_MEMORY and any(ABSURD < error < math.inf for error in self.errors)
 
 
-_FROM_MEMORY = frozenset({Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG})
-"""What memory that nothing wrote gives."""
-
-
 def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
     """Return the way in which a cell fails, by its records; None where it does not fail, or has none.
 
-    A control that says nothing (INVALID) does not fail, nor does what is only reported. Of a FLAKY cell it is
-    the way of those engines that fail.
+    A control that says nothing (INVALID) does not fail, nor does what is only reported. Where engines fail in
+    several ways it is that of most of them, the newest record's first among equals.
     """
-    outcome = entry.outcome
+    outcome, cell = entry.outcome, entry.cell
     if outcome is None or outcome.verdict not in {Verdict.FAIL, Verdict.FLAKY} or not entry.records:
         return None
-    return manner_in(entry.records, entry.cell, calibration)
-
-
-def manner_in(records: Sequence[Record], cell: Cell, calibration: Calibration) -> Manner | None:
-    """Return the way in which comparable records of a cell fail, the newest first; None where none does.
-
-    Where engines fail in several ways it is that of most of them, the newest record's first among equals.
-    """
-    newest = records[0]
-    if shapes := other_shapes(newest):
-        outputs = tuple(sorted(filter(None, shapes)))
-        return Manner(kind=Kind.SHAPE, outputs=outputs, words=shapes_text(dict(sorted(shapes.items()))))
+    newest = entry.records[0]
+    if other_shapes(newest):
+        return Manner(kind=Kind.SHAPE, words=outcome.reason)
     if newest.ended != RAN:
         message = plain_message(newest.detail)
-        is_bug = newest.ended in {cause.value for cause in cell.case.bug_is}
         words = f"{newest.ended}: {message}"
-        return Manner(kind=Kind.ENDED, what=newest.ended, message=message, words=words) if is_bug else None
+        return Manner(kind=Kind.ENDED, what=newest.ended, message=message, words=words)
     found: list[Manner] = []
-    for record in (record for record in records if record.ended == RAN):
+    for record in (record for record in entry.records if record.ended == RAN):
         subject = subject_of(record, cell.case, cell.repro, calibration)
         found += filter(None, (_of_engine(build, subject) for build in record.builds))
     if not found:
         return None
     commonest, _ = Counter((manner.kind, manner.what) for manner in found).most_common(1)[0]
     alike = [manner for manner in found if (manner.kind, manner.what) == commonest]
-    sizes = tuple(size for manner in alike for size in manner.sizes)
-    outputs = tuple(sorted({name for manner in alike for name in manner.outputs}))
-    numbers = [size for size in sizes if not math.isnan(size)]
-    ends = (min(numbers), max(numbers)) if numbers else sizes[:1]
-    words = alike[0].words.replace(SIZE, " to ".join(dict.fromkeys(map(short, ends))))
-    return replace(
-        alike[0], outputs=outputs, sizes=sizes, errors=tuple(e for manner in alike for e in manner.errors),
-        words=f"{join_some(outputs)}: {words}" if outputs else words,
-    )  # fmt: skip
+    errors = tuple(error for manner in alike for error in manner.errors)
+    return replace(alike[0], words=outcome.reason, errors=errors)
 
 
 def _of_engine(build: Measured, subject: Subject) -> Manner | None:
     """Return how one engine fails, None where it does not; in the order in which the judge decides."""
     if judge_engine(build, subject).verdict is not Verdict.FAIL:
         return None
-    if unexpected := unexpected_in(build):
-        share = max(float(v["nan_unexpected"]) / max(1, v.get("count", 1)) for v in unexpected.values())
-        words = f"NaN or infinite, a share of {SIZE}"
-        return _manner(Kind.NOT_FINITE, build, tuple(unexpected), share, words)
-    own = {name: value for name, value in above_limits(build, subject.case).items() if name != BEYOND}
-    if own:
-        what = ", ".join(sorted(own))
-        return _manner(Kind.LIMIT, build, (), own[min(own)], f"{what} above the limit: {SIZE}", what)
     floors = read_floors(build, subject)
     sizes = floors or {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
     worst = max(sorted(sizes), key=lambda output: nan_last(sizes[output]), default="")
-    size = sizes.get(worst, 0.0)
-    if judge_build(build, subject).verdict is not Verdict.FAIL:
-        return _manner(Kind.REMARK, build, (), size, f"right, but {build.remark}", build.remark)
-    wrong = tuple(output for output in floors if not floors[output] < FAIL_FACTOR)
-    given = {output: build.outputs.get(output, {}) for output in wrong or (worst,)}
-    all_zero = (name for name, v in given.items() if 0 < v.get("count", 0) == v.get("zeros"))
-    if zeros := tuple(name for name in all_zero if given[name].get("rel_l2", 0) != 0):
-        return _manner(Kind.ZEROS, build, zeros, size, "zero all over, where the reference is not")
+    wrong = [output for output in floors if not floors[output] < FAIL_FACTOR] or [worst]
+    given = {output: build.outputs.get(output, {}) for output in wrong}
+    zeros = [n for n, v in given.items() if 0 < v.get("count", 0) == v.get("zeros") and v.get("rel_l2", 0)]
+    own = sorted({*above_limits(build, subject.case)} - {BEYOND})
     signs = read_signs(build, subject)
     best = best_sign(signs)
-    shaped = [best] if best is not None and best.explained >= EXPLAINED else []
-    if named := name_signs(signs) or shaped:
-        known = subject.known.get(named[0].name)
-        words = known.what if known else named[0].name
-        words += f" ({known.upstream})" if known and known.upstream else ""
-        outputs = wrong or tuple(dict.fromkeys(sign.output for sign in named))
-        what = ", ".join(sorted(sign.name for sign in named))
-        return _manner(Kind.DEFECT, build, outputs, named[0].c or 0.0, f"{words}, c = {SIZE}", what)
-    member = forbidden_fit(build, subject, worst) if worst in floors else ""
-    words = f"wrong by {SIZE} noise floors" if floors else f"wrong by relative L2 error {SIZE}"
-    words += f", as {precision_of(member)} computes" if member else ""
-    return _manner(
-        Kind.WRONG, build, wrong or tuple(filter(None, [worst])), size, words, precision_of(member)
-    )
-
-
-def _manner(
-    kind: Kind, build: Measured, outputs: tuple[str, ...], size: float, words: str, what: str = ""
-) -> Manner:
-    """Return one engine's manner; the error is that of the worst output that is wrong."""
+    named = name_signs(signs) or ([best] if best is not None and best.explained >= EXPLAINED else [])
+    kind, what, outputs = Kind.WRONG, "", wrong
+    if unexpected := unexpected_in(build):
+        kind, outputs = Kind.NOT_FINITE, [*unexpected]
+    elif own:
+        kind, what, outputs = Kind.LIMIT, ", ".join(own), []
+    elif judge_build(build, subject).verdict is not Verdict.FAIL:
+        kind, what, outputs = Kind.REMARK, build.remark, []
+    elif zeros:
+        kind, outputs = Kind.ZEROS, zeros
+    elif named:
+        kind, what = Kind.DEFECT, ", ".join(sorted(sign.name for sign in named))
+    elif worst in floors:
+        what = precision_of(forbidden_fit(build, subject, worst))
     looked_at = [values for name, values in build.outputs.items() if name in (outputs or build.outputs)]
     errors = [float(values["rel_l2"]) for values in looked_at if "rel_l2" in values]
-    worst = (max(errors, key=nan_last),) if errors else ()
-    return Manner(kind=kind, what=what, outputs=outputs, sizes=(size,), words=words, errors=worst)
+    return Manner(kind=kind, what=what, errors=(max(errors, key=nan_last),) if errors else ())
 
 
 def plain_message(text: str) -> str:

@@ -1,76 +1,82 @@
 """The command minimise: the smallest graph of a failing cell that still fails in the same way.
 
-Samples are taken away here, nodes by Polygraphy's reducer: it cuts a graph by halving or node by node and
-calls a command for each graph, a few lines that ask this process by a socket; their exit code says whether it
-still fails (https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug). Each
-smaller model is run at the cell's version as any model of one's own, its reference computed anew, and kept
-only where it fails in the same way and, with ``--good``, where that version is right.
+Of several samples the worst is taken. Nodes are taken away by Polygraphy's reducer: it cuts a graph by
+halving or node by node, and asks of each graph whether it still fails
+(https://github.com/NVIDIA/TensorRT/tree/main/tools/Polygraphy/polygraphy/tools/debug). Each smaller model is
+run at the cell's version as any model of one's own, its reference computed anew, and kept only where it fails
+in the same way and, with ``--good``, where that version is right. Both versions stay open.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
-import os
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
+from onnx import ModelProto
 
-from trtmatrix.bugs.cell import find_cell, read_cell_id
-from trtmatrix.bugs.manner import Kind, Manner, same_manner
-from trtmatrix.bugs.trials import (
-    FailingModel,
-    Start,
-    Trials,
-    find_start,
-    write_failing_model,
+from trtmatrix.bugs.cell import Found, find_cell
+from trtmatrix.bugs.manner import Kind, Manner, manner_of, same_manner
+from trtmatrix.bugs.script import read_recipe, worst_sample
+from trtmatrix.common.border import remove_tree
+from trtmatrix.common.errors import (
+    ExitCode,
+    MachineryError,
+    TrtMatrixError,
+    UsageError,
+    deferred,
+    undisturbed,
 )
-from trtmatrix.common.border import read_json, remove_tree
-from trtmatrix.common.errors import ExitCode, MachineryError, UsageError, deferred, undisturbed
 from trtmatrix.common.text import to_json
-from trtmatrix.model.own_model import ModelOptions
-from trtmatrix.onnxmodel.sessions import NotComputedError, Session
-from trtmatrix.plan.context import ProjectOptions
+from trtmatrix.judge.entry import full_words
+from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
+from trtmatrix.onnxmodel.graphs import find_external, load_whole
+from trtmatrix.onnxmodel.inputs import Range, digest_samples, profile_texts
+from trtmatrix.onnxmodel.preparing import mark_of
+from trtmatrix.onnxmodel.sessions import NotComputedError
+from trtmatrix.onnxmodel.sessions import Session as OnnxSession
+from trtmatrix.plan.context import Context, ProjectOptions
+from trtmatrix.prepare.cases import CaseCache
+from trtmatrix.run.session import Session
 from trtmatrix.suite.cells import unlisted_version
+from trtmatrix.suite.model import Control, Product, Verdict
+
+Sample = Mapping[str, NDArray[Any]]
+
+LARGEST = 1 << 30
+"""Bytes of a model that is still copied for each step of a search; protobuf itself ends at twice that."""
 
 GARBAGE_BUILDS = 2
 """Engines of a trial whose first one is right where garbage is wanted: memory may hold what is right."""
 
 REPORT = "minimised.json"
 SAME, NOT, CANNOT_SAY = "same", "not", "cannot say"
-NEEDED = {"polygraphy": "polygraphy", "onnx_graphsurgeon": "onnx-graphsurgeon"}
 GRAPH = "polygraphy_debug.onnx"
 """Where Polygraphy writes the graph that is to be checked, in its working folder."""
+QUESTION = b"[f]ail? "
+"""The end of what Polygraphy asks of each graph where it has no command that checks it."""
 
-FAILS, WELL = b"1", b"0"
-FAIL_CODE = 3
-"""Python's own exit code 1, of an asker that broke, is no failure of a graph."""
-
-POLL_SECONDS = 0.1
 POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
-ASK = (
-    "import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
-    f"sys.exit({FAIL_CODE} if s.recv(1) == {FAILS!r} else 0)"
-)
 LOADER = """\
 import numpy as np
 
 
 def load_data():
-    with np.load("sample.npz") as arrays:
+    with np.load("inputs.npz") as arrays:
         yield dict(arrays)
 """
 """What branches that are cut off are frozen to comes from the sample."""
@@ -92,24 +98,15 @@ class MinimiseOptions:
 
 def minimise_command(options: MinimiseOptions) -> ExitCode:
     """Make the model of a failing cell smaller, as long as it fails in the same way."""
-    lacking = [package for module, package in NEEDED.items() if importlib.util.find_spec(module) is None]
-    if lacking:
+    if not all(map(importlib.util.find_spec, ("polygraphy", "onnx_graphsurgeon"))):
         raise UsageError(
-            f"{' and '.join(lacking)} not installed: minimise reduces graphs by NVIDIA's Polygraphy\n"
-            f"  pip install {' '.join(NEEDED.values())}, or run nox -s minimise, which installs them"
+            "minimise needs NVIDIA's Polygraphy: pip install polygraphy onnx-graphsurgeon, or run "
+            "nox -s minimise, which installs them"
         )
-    cell = read_cell_id(options.cell)
-    start = find_start(find_cell(cell, options.project, options.model))
-    target = options.to or Path(f"minimised-{cell.case}")
-    if target.exists():
-        try:
-            known = str(read_json(target / REPORT)["cell"])
-        except (OSError, ValueError, TypeError, KeyError):
-            known = ""
-        if known != start.cell:
-            raise UsageError(
-                f"{target} is there already, and is not of this cell: name another folder by --to"
-            )
+    start = find_start(find_cell(options.cell, options.project, options.model))
+    target = options.to or Path(f"minimised-{start.found.case.id}-{start.version}")
+    if target.exists() and not (target / REPORT).is_file():
+        raise UsageError(f"{target} is there already, and is no result of minimise: name another by --to")
     others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
     if options.good not in {None, *others}:
         raise UsageError(unlisted_version("--good", options.good or "", others))
@@ -119,6 +116,209 @@ def minimise_command(options: MinimiseOptions) -> ExitCode:
         code = search.run()
     print(to_json(search.data) if options.json else search.text(), end="")
     return code
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailingModel:
+    """A model, its sample by the names of its inputs, and the profile of dynamic inputs. Never changed."""
+
+    model: ModelProto
+    sample: Sample
+    profile: Mapping[str, Range] = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of what is fed."""
+        weights = {tensor.name for tensor in self.model.graph.initializer}
+        return tuple(info.name for info in self.model.graph.input if info.name not in weights)
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether an input takes several shapes."""
+        fed = [info for info in self.model.graph.input if info.name in self.sample]
+        return any(not d.HasField("dim_value") for info in fed for d in info.type.tensor_type.shape.dim)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of model, sample and profile (hexadecimal)."""
+        total = sha256(self.model.SerializeToString(deterministic=True))
+        total.update(f"{digest_samples([self.sample])} {sorted(self.profile.items())}".encode())
+        return total.hexdigest()
+
+    @property
+    def size(self) -> dict[str, int]:
+        """What a reader counts."""
+        return {
+            "nodes": len(self.model.graph.node), "inputs": len(self.inputs),
+            "values": sum(array.size for array in self.sample.values()),
+            "weights": sum(prod(tensor.dims) for tensor in self.model.graph.initializer),
+        }  # fmt: skip
+
+    def fed_with(self, model: ModelProto, values: Sample) -> FailingModel:
+        """Return another model, which is fed with those of these values that it takes."""
+        after = replace(self, model=model)
+        profile = {name: shapes for name, shapes in self.profile.items() if name in after.inputs}
+        return replace(after, sample={name: values[name] for name in after.inputs}, profile=profile)
+
+    def write(self, folder: Path) -> None:
+        """Write ``model.onnx`` and ``inputs.npz``."""
+        (folder / "model.onnx").write_bytes(self.model.SerializeToString(deterministic=True))
+        np.savez(folder / "inputs.npz", **dict(self.sample))  # type: ignore[arg-type] # arrays alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A failing cell as a plain model. ``manner``: in which way the cell fails.
+
+    ``asked``: the options that open a model which is built as this one was. ``every``: each of the cell's
+    engines fails, so that a single one tells.
+    """
+
+    found: Found
+    manner: Manner
+    model: FailingModel
+    asked: ModelOptions
+    every: bool
+
+    @property
+    def cell(self) -> str:
+        """The id of the cell."""
+        return str(self.found.entry.cell.id)
+
+    @property
+    def version(self) -> str:
+        """The version at which it fails."""
+        return self.found.entry.cell.version.name
+
+
+def find_start(found: Found) -> Start:
+    """Return what to minimise, with the sample that is furthest off.
+
+    :class:`UsageError` says why there is nothing, and what to do instead.
+    """
+    entry, case, outcome = found.entry, found.case, found.entry.outcome
+    cell = entry.cell.id
+    if case.control is Control.NEGATIVE:
+        raise UsageError(
+            f"{cell}: the defect of this control was put into its graph, not into the version: whatever is "
+            "smaller would be compared with itself and be right\n  name a cell that fails by its version"
+        )
+    folder = CaseCache(found.context.project.cache).prepare(found.loaded, case)
+    recipe = read_recipe(found.loaded.file, case.params, folder, entry.cell.version.product)
+    refused = UsageError(
+        f"{cell}: its run builds no engine of its own graph alone, marks inner tensors or makes inputs: no "
+        f"smaller graph can stand for it\n  cut {found.loaded.file.name} down by hand: python -m trtmatrix "
+        f"prepare {found.loaded.repro.id}/{case.id} writes its files"
+    )
+    if recipe is None or recipe.marked:
+        raise refused
+    file = folder / "model.onnx"
+    size = sum(path.stat().st_size for path in [file, *find_external(file).values()])
+    if size > LARGEST:
+        raise UsageError(f"the model has {size >> 20} MiB: every step of the search would write them again")
+    mark, whole = mark_of(worst_sample(found, recipe)[0], recipe.samples), load_whole(file)
+    sample = {
+        graph: np.load(folder / "inputs" / f"{name}{mark}.npy") for name, graph in recipe.inputs.items()
+    }
+    profile = {name: (low, best, high) for name, (low, best, high) in recipe.profile.items()}
+    try:
+        model = FailingModel(model=whole, sample={}, profile=profile).fed_with(whole, sample)
+    except KeyError as error:
+        raise refused from error
+    build = {"level": recipe.level, "plugins": recipe.plugins, "keep_fp32": recipe.keep_fp32}
+    asked = ModelOptions(
+        atol=case.tolerance.get("atol"), rtol=case.tolerance.get("rtol"),
+        precision=recipe.precision.removesuffix("-flag"),  # a typed graph is built as it is
+        build={name: value for name, value in build.items() if value not in (None, False, ())},
+        bug_is=tuple(sorted(cause.value for cause in case.bug_is)),
+    )  # fmt: skip
+    every = outcome is not None and outcome.failed >= outcome.builds
+    return Start(found=found, manner=found.manner, model=model, asked=asked, every=every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What a model did at a version. ``manner``: how it fails; None where it is right or cannot tell.
+
+    ``right``: it passed. ``said``: in words. ``cell``: the cell's id. ``some``: not all of its engines fail.
+    """
+
+    manner: Manner | None
+    right: bool
+    said: str
+    cell: str = ""
+    some: bool = False
+
+
+class Trials:
+    """Runs models at versions, each of which is opened once; ``exits`` closes them.
+
+    Records of trials lie in the cache, and are found again there.
+    """
+
+    def __init__(self, start: Start, exits: contextlib.ExitStack) -> None:
+        self._found, self._asked, self._exits = start.found, start.asked, exits
+        project = start.found.context.project
+        self._scratch = project.cache / "minimise"
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._context = replace(
+            start.found.context, project=replace(project, results=self._scratch / "results")
+        )
+        self._sessions: dict[str, Session] = {}
+
+    def run(self, model: FailingModel, version: str, *, builds: int = 0, lasting: bool = False) -> Ran:
+        """Run a model and say what it did; an interrupt goes through.
+
+        ``builds``: engines, if not as many as a model of one's own has. ``lasting``: as a cell of its own,
+        whose record and files stay, measured in a fresh process.
+        """
+        found, results = self._found, self._found.context.project.results if lasting else None
+        try:
+            with contextlib.ExitStack() as stack:
+                context = self._open(model, None if lasting else stack)
+                if version not in self._sessions:
+                    gpu = found.entry.cell.gpu.slug if found.product is Product.TENSORRT else ""
+                    self._sessions[version] = self._exits.enter_context(Session(context, version, gpu))
+                entry = self._sessions[version].ask(model_repro(context), builds=builds, results=results)
+        except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble
+            return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
+        outcome, manner = entry.outcome, manner_of(entry, found.calibration)
+        said = f"{full_words(outcome)} {entry.figure}".strip() if outcome else "it did not run"
+        reason = f": {outcome.reason}" if outcome and outcome.reason else ""
+        return Ran(
+            manner=manner, right=entry.verdict is Verdict.PASS, cell=str(entry.cell.id),
+            said=manner.words if manner else f"{said}{reason}"[:300],
+            some=outcome is not None and outcome.failed < outcome.builds,
+        )  # fmt: skip
+
+    def _open(self, model: FailingModel, stack: contextlib.ExitStack | None) -> Context:
+        """Make a model a repro; ``stack`` removes its files, which would fill the disk."""
+        with tempfile.TemporaryDirectory(dir=self._scratch, prefix=".opening-") as name:
+            model.write(Path(name))
+            file = Path(name) / "model.onnx"
+            if stack is not None:  # no other model has this name; ids do not tell the inputs
+                file = file.rename(file.with_name(f"small-{model.digest[:8]}.onnx"))
+            texts = profile_texts(model.profile)
+            asked = replace(self._asked, model=file, inputs=Path(name) / "inputs.npz", profile=texts)
+            opened = open_model(self._context, asked)
+        loaded, cases = model_repro(opened), CaseCache(self._context.project.cache)
+        if stack is not None:
+            own = [opened.project.repros.parent, *(cases.folder(loaded, case) for case in loaded.repro.cases)]
+            stack.callback(_remove, cases.blobs, own)
+        selection = replace(opened.selection, repros=(loaded.repro.id,), cases=())
+        return replace(opened, repros={loaded.repro.id: loaded}, selection=selection)
+
+
+def _remove(blobs: Path, folders: Iterable[Path]) -> None:
+    """Remove the folders of a trial, and those of their blobs that nothing else has."""
+    mine = set[int]()  # the cache is on one disk
+    for folder in folders:
+        mine |= {file.lstat().st_ino for file in folder.rglob("*")}
+        remove_tree(folder)
+    for blob in blobs.glob("*"):
+        with contextlib.suppress(OSError):
+            if (status := blob.lstat()).st_ino in mine and status.st_nlink == 1:
+                blob.unlink()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,47 +347,40 @@ class Minimiser:
         self.builds = 1 if start.every else 0
         self.tried: list[Attempt] = []
         self.notes: list[str] = []
-        self.ended, self.smallest, self.last_said = "it was ended before its end", "", ""
+        self.ended, self.smallest, self.last_said = "nothing else that was tried can be smaller", "", ""
         self._seen = {start.model.digest}
 
     @property
     def is_smaller(self) -> bool:
         """Whether anything was kept."""
-        return any(step.answer == SAME for step in self.tried)
+        return self.best is not self.start.model
 
     @property
     def data(self) -> dict[str, Any]:
         """All of it as JSON; the same search gives the same."""
         return {
-            "schema": 2, "cell": self.start.cell, "manner": self.wanted.words, "good": self.good,
+            "schema": 3, "cell": self.start.cell, "manner": self.wanted.words, "good": self.good,
             "ended": self.ended, "before": self.start.model.size, "after": self.best.size,
-            "smallest": self.smallest, "smaller": self.is_smaller, "notes": self.notes,
-            "commands": self._commands, "trials": [vars(step) for step in self.tried],
+            "smallest": self.smallest, "notes": self.notes, "trials": [vars(step) for step in self.tried],
         }  # fmt: skip
-
-    @property
-    def _commands(self) -> list[str]:
-        return [f"python -m trtmatrix bundle make {self.smallest}"] if self.smallest else []
 
     def text(self) -> str:
         """Return it for a terminal."""
         count = Counter(step.answer for step in self.tried)
-        right = [f"  right at {self.good}, as is what is left of it"] if self.good else []
         lines = [
-            self.start.cell, f"  fails: {self.wanted.words}", *right,
-            f"  before: {_size_text(self.start.model)}", f"  after:  {_size_text(self.best)}",
-            f"  {self.ended}",
-            f"  {len(self.tried)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
-            f"same way, {count[CANNOT_SAY]} could not be made or run",
-            *(f"  {note}" for note in self.notes),
+            f"fails: {self.wanted.words}",
+            *[f"right at {self.good}, as is what is left of it"] * bool(self.good),
+            f"before: {_size_text(self.start.model)}", f"after:  {_size_text(self.best)}", self.ended,
+            f"{len(self.tried)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
+            f"same way, {count[CANNOT_SAY]} could not be made or run", *self.notes,
         ]  # fmt: skip
-        if self.is_smaller:
-            lines.append(f"{self.target}: model.onnx, its inputs, {REPORT} (what was tried)")
-            lines += [f"  {self.last_said}"] if self.last_said else []
-            lines += ["Next:", *(f"  {line}" for line in self._commands)] if self.smallest else []
-        else:
-            lines.append("nothing smaller fails in the same way")
-        return "\n".join(lines) + "\n"
+        lines = [self.start.cell, *(f"  {line}" for line in lines)]
+        if not self.is_smaller:
+            return "\n".join([*lines, "nothing smaller fails in the same way", ""])
+        lines += [f"{self.target}: model.onnx, its inputs, {REPORT} (what was tried)"]
+        lines += [f"  {self.last_said}"] if self.last_said else []
+        next_words = f"Next:\n  python -m trtmatrix bundle make {self.smallest}"
+        return "\n".join([*lines, *[next_words] * bool(self.smallest), ""])
 
     def run(self) -> ExitCode:
         """Search until nothing is smaller, the budget is spent, or it is interrupted."""
@@ -198,12 +391,8 @@ class Minimiser:
             self.ended = "it was interrupted; what is here is the smallest so far"
             self._write()
             return ExitCode.INTERRUPTED
-        if len(self.tried) >= self.steps:
-            self.ended = f"all of its {self.steps} steps are used: more by --steps"
-        elif time.monotonic() >= self.deadline:
-            self.ended = "its time is over: more by --seconds"
-        else:
-            self.ended = "nothing else that was tried can be smaller"
+        if not self._has_time():
+            self.ended = f"its {self.steps} steps or its time are used: more by --steps, --seconds"
         self._write()
         return self._run_once_more() if self.is_smaller else ExitCode.SURPRISE
 
@@ -235,11 +424,6 @@ class Minimiser:
 
     def _reduce(self) -> None:
         """Make it smaller: first what makes each further trial cheap, then the nodes."""
-        samples = self.best.samples if len(self.best.samples) > 1 else ()
-        for number, sample in enumerate(samples):
-            self._try(f"sample {number} alone", partial(replace, self.best, samples=(sample,)))
-        if len(self.best.samples) > 1:
-            return
         self._try("shapes fixed, constants folded", lambda: fold_to_static(self.best))
         if self.best.is_dynamic:
             self._note("it fails with dynamic shapes only, which Polygraphy's reducer would fix: nodes stay")
@@ -272,11 +456,11 @@ class Minimiser:
         except NotComputedError as error:
             answer, said = CANNOT_SAY, str(error)[:300]
         self.tried.append(Attempt(what=what, answer=answer, said=said))
-        told = {SAME: "kept", NOT: "no"}.get(answer, answer)
         if answer == SAME:
             self.best, said = model, _size_text(model)
             self._write()
-        _tell(f"  [{len(self.tried)}] {what} — {told}{f' ({said})' if said else ''}")
+        told = {SAME: "kept", NOT: "no"}.get(answer, answer)
+        _tell(f"  [{len(self.tried)}] {what} — {told} ({said})")
         return answer == SAME
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
@@ -288,10 +472,8 @@ class Minimiser:
             return (NOT if bad.right else CANNOT_SAY), bad.said
         if differs := self._differs(bad.manner):
             return NOT, differs
-        if not self.good:
-            return SAME, bad.said
-        good = self.trials.run(model, self.good, builds=self.builds)
-        if good.right:
+        good = self.trials.run(model, self.good, builds=self.builds) if self.good else None
+        if good is None or good.right:
             return SAME, bad.said
         return (NOT if good.manner else CANNOT_SAY), f"{self.good} is not right: {good.said}"
 
@@ -331,11 +513,8 @@ class Minimiser:
             return
         self.target.mkdir(parents=True, exist_ok=True)
         with undisturbed():  # all of it is replaced, or none
-            remove_tree(self.target / "inputs")
-            (self.target / "inputs.npz").unlink(missing_ok=True)
-            write_failing_model(self.best, self.target)
-            text = json.dumps(self.data, indent=1, sort_keys=True, allow_nan=False)
-            (self.target / REPORT).write_text(text + "\n", encoding="utf-8")
+            self.best.write(self.target)
+            (self.target / REPORT).write_text(to_json(self.data), encoding="utf-8")
 
 
 def _size_text(model: FailingModel) -> str:
@@ -354,89 +533,71 @@ def _tell(text: str) -> None:
 
 
 def fold_to_static(failing: FailingModel) -> FailingModel:
-    """Return the model for the shapes of its one sample alone, with what depends on shapes computed.
+    """Return the model for the shapes of its sample alone, with what depends on shapes computed.
 
     :class:`NotComputedError` where Polygraphy cannot do it.
     """
-    shapes = [f"{name}:[{','.join(map(str, array.shape))}]" for name, array in failing.samples[0].items()]
+    shapes = [f"{name}:[{','.join(map(str, array.shape))}]" for name, array in failing.sample.items()]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        onnx.save(failing.model, str(folder / "model.onnx"))
+        failing.write(Path(name))
         words = ["surgeon", "sanitize", "model.onnx", "-o", "folded.onnx", "--fold-constants"]
         done = subprocess.run(
-            [*POLYGRAPHY, *words, "--override-input-shapes", *shapes], cwd=folder, capture_output=True,
-            text=True, check=False, stdin=subprocess.DEVNULL,
+            [*POLYGRAPHY, *words, "--override-input-shapes", *shapes], cwd=name, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         if done.returncode:
-            raise NotComputedError(f"polygraphy surgeon sanitize: {_last_line(done.stdout + done.stderr)}")
-        model = onnx.load(str(folder / "folded.onnx"))
-    folded = failing.fed_with(model, failing.samples)
-    return FailingModel(model=model, samples=folded.samples)
+            raise NotComputedError(f"polygraphy surgeon sanitize: {_last_line(done.stdout)}")
+        model = onnx.load(str(Path(name) / "folded.onnx"))
+    return replace(failing.fed_with(model, failing.sample), profile={})
 
 
 def reduce_nodes(
     failing: FailingModel, mode: str, fails: Callable[[FailingModel], bool], goes_on: Callable[[], bool]
 ) -> str:
-    """Reduce the nodes of a model of one sample; returns why it ended before its end, if it did.
+    """Reduce the nodes of a model; returns why it ended before its end, if it did.
 
     ``mode``: bisect or linear. ``fails`` is asked of each graph, fed with what the whole model has there; it
     keeps what it likes. ``goes_on``: False ends it. An interrupt goes through; nothing is left running.
     """
-    known = dict(failing.samples[0])
+    known = dict(failing.sample)
 
-    def answer(folder: Path) -> bytes:
+    def is_failing(file: Path) -> bool:
         try:
-            model = onnx.load(str(folder / GRAPH))
+            model = onnx.load(str(file))
             weights = {tensor.name for tensor in model.graph.initializer}
             if missing := {info.name for info in model.graph.input} - weights - set(known):
                 whole = onnx.ModelProto()
                 whole.CopyFrom(failing.model)
                 del whole.graph.output[:]
                 whole.graph.output.extend(onnx.ValueInfoProto(name=name) for name in sorted(missing))
-                known.update(Session(bytes(whole.SerializeToString())).run(failing.samples[0]))
-            candidate = failing.fed_with(model, [known])
+                known.update(OnnxSession(bytes(whole.SerializeToString())).run(failing.sample))
+            candidate = failing.fed_with(model, known)
         except (NotComputedError, ValueError, KeyError):
-            return WELL
-        return FAILS if candidate.inputs and fails(candidate) else WELL
+            return False
+        return bool(candidate.inputs) and fails(candidate)
 
-    with tempfile.TemporaryDirectory(prefix="trtmatrix-") as name:
-        folder = Path(name)  # in the system's own: the path of a socket is 107 bytes at most
-        onnx.save(failing.model, str(folder / "model.onnx"))
-        np.savez(folder / "sample.npz", **dict(failing.samples[0]))  # type: ignore[arg-type] # arrays alone
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        failing.write(folder)
         (folder / "load.py").write_text(LOADER, encoding="utf-8")
         words = ["debug", "reduce", "model.onnx", "-o", "reduced.onnx", "--mode", mode]
-        words += ["--data-loader-script", "load.py", "--fail-code", str(FAIL_CODE)]
-        words += ["--check", sys.executable, "-S", "-c", ASK, "ask"]
-        with contextlib.ExitStack() as stack:
-            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
-            log = stack.enter_context((folder / "log").open("w+b"))
-            listener.bind(str(folder / "ask"))
-            listener.listen()
-            listener.settimeout(POLL_SECONDS)
-            with deferred():
-                process = subprocess.Popen(
-                    [*POLYGRAPHY, *words], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    start_new_session=True,
-                )  # fmt: skip
-                stack.callback(process.wait)
-                stack.callback(_kill_group, process.pid)
-            while process.poll() is None:
+        with deferred():
+            process = subprocess.Popen(
+                [*POLYGRAPHY, *words, "--data-loader-script", "load.py"], cwd=folder, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
+            )  # fmt: skip
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        said = b""
+        while process.stdin and process.stdout and (part := process.stdout.read(1 << 16)):
+            said = (said + part)[-2000:]
+            if said.endswith(QUESTION):
                 if not goes_on():
                     return "the budget is spent"
-                with contextlib.suppress(TimeoutError):
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.sendall(answer(folder))
-            log.seek(0)
-            said = _last_line(log.read().decode(errors="replace"))
-            return f"exit code {process.returncode}: {said}" if process.returncode else ""
+                process.stdin.write(b"f\n" if is_failing(folder / GRAPH) else b"p\n")
+        return f"exit code {process.returncode}: {_last_line(said)}" if process.wait() else ""
 
 
-def _kill_group(process: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process, signal.SIGKILL)
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "no word"
+def _last_line(text: bytes) -> str:
+    lines = text.decode(errors="replace").split("\n")
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "no word")

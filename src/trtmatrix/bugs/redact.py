@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trtmatrix.onnxmodel.graphs import all_graphs, inner_graphs
-
 if TYPE_CHECKING:
     from onnx import ModelProto
 
@@ -121,6 +119,12 @@ class Redactor:
     keep: frozenset[str] = frozenset()
     taken: Counter[tuple[str, str]] = field(default_factory=Counter)
 
+    @classmethod
+    def of_host(cls, files: Iterable[Path | None], keep: Iterable[str]) -> Redactor:
+        """Return one that knows this host, and the folders of these files."""
+        folders = [file.resolve().parent for file in files if file]
+        return cls(known=known_values(folders), keep=frozenset(filter(None, keep)))
+
     def clean(self, file: str, text: str, *, is_name: bool = False) -> str:
         """Return a text of a file without what is private; ``[user name]`` or the like stands there instead.
 
@@ -156,11 +160,9 @@ def known_values(
     cannot be told from ordinary text is left out: short values, numbers, versions, a word in small letters.
     """
     variables = dict(os.environ if environment is None else environment)
-    hosts = [platform.node(), *(variables.get(name, "") for name in HOST_VARIABLES)]
-    for host in [*hosts]:
-        first, _, domain = host.partition(".")
-        hosts += [first, domain] if "." in domain else [first]
     home = variables.get("HOME", "")
+    hosts = [platform.node(), *(variables.get(name, "") for name in HOST_VARIABLES)]
+    hosts += [part for host in hosts for part in host.split(".", 1)]
     users = [variables.get(name, "") for name in USER_VARIABLES]
     users += [home.rstrip("/").rpartition("/")[2]] if home.count("/") > 1 else []
     with contextlib.suppress(KeyError):
@@ -175,10 +177,10 @@ def known_values(
                 if len(text) > 3 and not re.fullmatch(rf"{VERSION}|[a-z]+|[\W\d]+", text):
                     found.setdefault(text, "token" if secret else "environment value")
     paths = [path for value in variables.values() for path in re.split(r"[\s:;,=]+", value)]
-    for path in (*paths, *map(str, folders), str(Path.cwd()), str(Path.home()), home):
-        for folder in (path.rstrip("/"), os.path.realpath(path) if path else ""):
-            if folder.startswith("/") and not re.fullmatch(EVERYBODYS_FOLDER, folder):
-                found.setdefault(folder, "path")
+    paths += [*map(str, folders), str(Path.cwd()), str(Path.home())]
+    for folder in (each for path in paths if path for each in (path.rstrip("/"), os.path.realpath(path))):
+        if folder.startswith("/") and not re.fullmatch(EVERYBODYS_FOLDER, folder):
+            found.setdefault(folder, "path")
     return found
 
 
@@ -194,28 +196,24 @@ def clean_graph(model: ModelProto, redactor: Redactor, file: str) -> dict[str, s
             renamed[name] = f"tensor_{len(renamed)}"
         return renamed.get(name, name)
 
+    def clean(message: Any) -> None:  # noqa: ANN401 - protobuf's messages have no types
+        for part, value in message.ListFields():
+            if part.name in NOTES:
+                message.ClearField(part.name)
+            elif part.message_type is not None:
+                for inner in [value] if hasattr(value, "ListFields") else value:
+                    clean(inner)
+        kind = type(message).__name__
+        if kind == "GraphProto":
+            message.name = "graph"
+        elif kind in {"TensorProto", "ValueInfoProto"}:
+            message.name = rename(message.name)
+        elif kind in {"NodeProto", "FunctionProto"}:
+            for names in (message.input, message.output):
+                names[:] = map(rename, names)
+        if kind == "NodeProto":
+            message.name = redactor.clean(file, message.name, is_name=True)
+
     model.ClearField("domain")
-    _strip(model)
-    inside = (graph for function in model.functions for node in function.node for graph in inner_graphs(node))
-    graphs = [each for graph in (model.graph, *inside) for each in all_graphs(graph)]
-    for graph in graphs:
-        graph.name = "graph"
-        sparse = (each.values for each in graph.sparse_initializer)
-        for tensor in (*graph.input, *graph.output, *graph.initializer, *sparse):
-            tensor.name = rename(tensor.name)
-    nodes = [node for part in (*graphs, *model.functions) for node in part.node]
-    for node in nodes:
-        node.name = redactor.clean(file, node.name, is_name=True)
-    for names in (names for part in (*nodes, *model.functions) for names in (part.input, part.output)):
-        names[:] = [rename(name) for name in names]
+    clean(model)
     return renamed
-
-
-def _strip(message: Any) -> None:  # noqa: ANN401 - protobuf's messages have no types
-    """Clear the notes in a message and in all that it holds."""
-    for part, value in message.ListFields():
-        if part.name in NOTES:
-            message.ClearField(part.name)
-        elif part.message_type is not None:
-            for inner in [value] if hasattr(value, "ListFields") else value:
-                _strip(inner)

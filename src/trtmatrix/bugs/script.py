@@ -1,7 +1,7 @@
 """``repro.py`` of an archive: what a repro asks of the build, and the template filled with it and the limits.
 
 The repro's ``run`` is called with a stand-in that notes what it asks for, and runs nothing. Limits are the
-judge's own (:mod:`trtmatrix.judge.numbers`): four and eight noise floors for an output's relative L2 error,
+judge's own (:mod:`trtmatrix.judge.judge`): four and eight noise floors for an output's relative L2 error,
 one and two bounds for c, the share of a known defect in the error.
 """
 
@@ -14,24 +14,24 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind, Manner
-from trtmatrix.judge.factors import ALLOWED, CLOSER_BOUND, FAIL_FACTOR, FIT, PASS_FACTOR, POSSIBLE
-from trtmatrix.judge.noise import precision_of
-from trtmatrix.judge.numbers import Subject, read_signs, says_nothing
-from trtmatrix.judge.record import Measured
-from trtmatrix.suite.model import Product, release_of
+from trtmatrix.judge.factors import CLOSER_BOUND, FAIL_FACTOR, PASS_FACTOR
+from trtmatrix.judge.judge import Subject, judge_build, nan_last, read_floors, read_signs, says_nothing
+from trtmatrix.judge.record import RAN, Measured
+from trtmatrix.suite.model import Product, Verdict, release_of
 
 Shape = tuple[int, ...]
 Limits = dict[str, tuple[float, float]]
 """Output (``"<defect> in <output>"``) → relative L2 error (c) that is right at most and wrong at least."""
 
-TYPED = frozenset({"fp16", "bf16"})
-"""Precisions that are those of the graph itself."""
+TYPED = "fp16"
+"""The precision that is the graph's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,16 @@ class Recipe:
     samples: int = 1
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     has_reference: bool = True
+
+    def renamed(self, names: Mapping[str, str]) -> Recipe:
+        """Return it for a graph some of whose tensors have new names."""
+        inputs, outputs = (
+            {array: names.get(graph, graph) for array, graph in each.items()}
+            for each in (self.inputs, self.outputs)
+        )
+        profile = {names.get(graph, graph): ranges for graph, ranges in self.profile.items()}
+        shapes = {names.get(graph, graph): shape for graph, shape in self.shapes.items()}
+        return replace(self, inputs=inputs, outputs=outputs, profile=profile, shapes=shapes)
 
 
 def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Product) -> Recipe | None:
@@ -117,15 +127,27 @@ class _StandIn:
     measure = count = remark
 
 
+def worst_sample(found: Found, recipe: Recipe) -> tuple[int, dict[str, tuple[float, float]]]:
+    """Return the number of the sample that is furthest off, and the ends of each wrong output's errors."""
+    failing = [
+        build for record in found.entry.records if record.ended == RAN for build in record.builds
+        if judge_build(build, found.subject).verdict is Verdict.FAIL
+    ]  # fmt: skip
+    errors: dict[str, list[float]] = {}
+    for build in failing:
+        floors = read_floors(build, found.subject)
+        for name, values in build.outputs.items():
+            if "rel_l2" in values and (not floors.get(name, math.inf) < 8 or values.get("nan_unexpected")):
+                bad = math.nan if values.get("nan_unexpected") else float(values["rel_l2"])
+                errors.setdefault(name, []).append(bad)
+    worst = max(errors, key=lambda name: max(map(nan_last, errors[name])), default="")
+    sample = next((n for n in range(recipe.samples) if recipe.samples > 1 and worst.endswith(f".s{n}")), 0)
+    return sample, {name: (min(sizes), max(sizes)) for name, sizes in errors.items()}
+
+
 SCRIPT = "repro.py"
 TEMPLATE = Path(__file__).parent / "templates" / "repro.py"
-FLAGS: Mapping[str, tuple[str, ...]] = {
-    "tf32": ("TF32",), "fp32": (), "fp16": ("TF32", "FP16"), "fp16-flag": ("TF32", "FP16"),
-    "bf16": ("TF32", "BF16"),
-}  # fmt: skip
-"""The probe's precision → flags of the builder."""
-
-_NEVER_RIGHT, _ONLY_EXACT = (-1.0, math.inf), (0.0, math.inf)
+_NEVER_RIGHT, _ONLY_EXACT = (-1.0, 1e300), (0.0, 1e300)
 """Limits of an output of which nothing can be said, and of one without a noise floor."""
 
 
@@ -157,16 +179,8 @@ def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
         return dict.fromkeys(outputs.values(), _NEVER_RIGHT)
     found = Limits()
     for name, graph in outputs.items():
-        if (floor := subject.noise.floor(name, subject.precision)) is None:
-            found[graph] = _ONLY_EXACT
-            continue
-        explained = [  # what a member which no GPU has shown yet would explain is right
-            FIT * float(error) for member, error in subject.noise.outputs[name].items()
-            if member in POSSIBLE and precision_of(member) in ALLOWED[subject.precision]
-            and float(error) / FIT <= PASS_FACTOR * floor
-        ]  # fmt: skip
-        wrong = FAIL_FACTOR * floor
-        found[graph] = min(max([PASS_FACTOR * floor, *explained]), wrong), wrong
+        floor = subject.noise.floor(name, subject.precision)
+        found[graph] = _ONLY_EXACT if floor is None else (PASS_FACTOR * floor, FAIL_FACTOR * floor)
     for sign in signs:
         if sign.usable and sign.output in outputs:
             found[f"{sign.name} in {outputs[sign.output]}"] = (sign.bound, CLOSER_BOUND * sign.bound)
@@ -178,9 +192,11 @@ def script_values(
 ) -> dict[str, Any]:
     """Return the template's constants by name."""
     case = subject.case
-    flags = [*FLAGS[recipe.precision], *(word.upper() for word in recipe.quantized)]
+    flags = ["TF32"] if recipe.precision != "fp32" else []
+    flags += ["FP16"] if recipe.precision.startswith("fp16") else []
+    flags += [word.upper() for word in recipe.quantized]
     return {
-        "RECORDED": recorded, "FLAGS": flags, "TYPED": recipe.precision in TYPED, "LEVEL": recipe.level,
+        "RECORDED": recorded, "FLAGS": flags, "TYPED": recipe.precision == TYPED, "LEVEL": recipe.level,
         "PROFILE": {name: [list(shape) for shape in shapes] for name, shapes in recipe.profile.items()},
         "LIMITS": limits,
         "TOLERANCE": (case.tolerance["atol"], case.tolerance["rtol"]) if case.tolerance else None,
@@ -208,27 +224,19 @@ def fill_template(values: Mapping[str, Any]) -> str:
 
 
 def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
-    """Return a value as a literal; numbers to six digits, infinity as one that is too large, NaN as text."""
+    """Return a value as a literal; numbers to six digits, NaN and infinity as texts, which float() reads."""
     match value:
-        case bool() | int() | None:
-            return repr(value)
-        case float() if math.isnan(value):
-            return '"nan"'  # which float() reads; Python has no literal for it
         case float():
-            return (
-                "1e999"
-                if value == math.inf
-                else f"{value:.6g}"
-                if value != int(value)
-                else repr(float(value))
-            )
+            return repr(float(f"{value:.6g}")) if math.isfinite(value) else f'"{value:g}"'
         case str():
             return json.dumps(value, ensure_ascii=False)  # a literal of Python, too
         case Mapping():
             return "{" + ", ".join(f"{as_code(k)}: {as_code(v)}" for k, v in value.items()) + "}"
         case tuple():
             return "(" + ", ".join(map(as_code, value)) + ("," if len(value) == 1 else "") + ")"
-    return "[" + ", ".join(map(as_code, value)) + "]"
+        case list():
+            return "[" + ", ".join(map(as_code, value)) + "]"
+    return repr(value)
 
 
 def read_recorded(script: str) -> dict[str, Any]:
@@ -251,7 +259,7 @@ def trtexec_lines(recipe: Recipe, library: str) -> list[str]:
         "for i, (_, a) in enumerate(sorted(np.load('inputs.npz').items()))]"
     )
     words = ["--onnx=model.onnx", *(["--noTF32"] if recipe.precision == "fp32" else [])]
-    if recipe.precision not in TYPED or _before(library, "9"):
+    if recipe.precision != TYPED or _before(library, "9"):
         words += ["--fp16"] if recipe.precision.startswith("fp16") else []
         words += [f"--{word}" for word in recipe.quantized]
     elif _before(library, "11"):

@@ -206,7 +206,8 @@ GROUPS: dict[str, tuple[str, list[Option]]] = {
         opt("--bad VERSION", "a version that fails (default: found by search)"),
         opt("--gpu GPU", "a GPU by name (default: the one in this host)", dest="wanted_gpu"),
         opt("--product", choices=["tensorrt", "tensorrt-rtx", "onnxruntime"], default="tensorrt"),
-        opt("--image IMAGE", "images, oldest first, instead of matrix.yaml's versions", nargs="+", **LIST),
+        opt("--image IMAGE", "images, oldest first, instead of matrix.yaml's versions", nargs="+",
+            action="extend", default=[]),
         opt("--rebuilds K", "engines to build before a version counts as good (default: 3)", type=_count),
         opt("--no-run", "use stored records; run nothing"),
         opt("--pull", "pull or build images that are not here"),
@@ -292,7 +293,7 @@ COMMANDS: dict[str, Command] = {
                       "--case sdpa-scale/sdpa-tf32", "bugs.bisect"),
     "minimise": Command(
         "find the smallest graph that still fails in the same way", "files model",
-        (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE)", type=_path),
+        (CELL, GOOD, opt("--to DIR", "where to write (default: ./minimised-CASE-VERSION)", type=_path),
          opt("--steps N", "try at most N smaller models", type=_count, default=200),
          opt("--seconds S", "stop after S seconds", type=_seconds, default=3600), JSON),
         "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4 --good 10.8.0", "bugs.minimise"),

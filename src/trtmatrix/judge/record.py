@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import NotRequired, TypedDict
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.judge.noise import Noise, Number, read_noise
+from trtmatrix.judge.noise import Noise, read_noise
 from trtmatrix.suite.model import Cause, CellId, Part, Product
 
 SCHEMA = 1
@@ -38,6 +38,11 @@ class NewerRecordError(RecordError):
     """A record is whole, but of a later shape than this program knows."""
 
 
+Value = int | float
+Values = Mapping[str, Mapping[str, Value]]
+"""Measurements by output; JSON holds NaN and infinity as strings."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Measured:
     """What was measured of one engine.
@@ -47,10 +52,13 @@ class Measured:
     the defect the error contains, and ``explained``, the share of the error (its square) that this is.
     """
 
-    outputs: Mapping[str, Mapping[str, Any]]
-    scalars: Mapping[str, float]
+    outputs: Values
+    scalars: Mapping[str, Value]
     remark: str = ""
-    signatures: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    signatures: Mapping[str, Values] = field(default_factory=dict)
+
+
+_MEASURED = TypeAdapter(Measured)
 
 
 class Content:
@@ -62,17 +70,8 @@ class Content:
     @cached_property
     def builds(self) -> tuple[Measured, ...]:
         """What was measured of each engine."""
-        found = (build["measurements"] for build in self.data.get("builds") or [self.data])
-        return tuple(
-            Measured(
-                outputs={name: _numbers(values) for name, values in measurements["outputs"].items()},
-                scalars=_numbers(measurements["scalars"]), remark=measurements.get("remark", ""),
-                signatures={
-                    defect: {output: _numbers(values) for output, values in by_output.items()}
-                    for defect, by_output in measurements.get("signatures", {}).items()
-                },
-            ) for measurements in found
-        )  # fmt: skip
+        builds = self.data.get("builds") or [self.data]
+        return tuple(_MEASURED.validate_python(build["measurements"]) for build in builds)
 
     @cached_property
     def emulation(self) -> Noise | None:
@@ -111,9 +110,9 @@ class Pool:
 class Record:
     """One run of one cell: what every record is asked for, and the rest as views.
 
-    Numbers are finite or one of NaN and infinity, which JSON holds as strings. ``confirms``: the run whose
-    verdict was doubted, empty where there is none. ``processes``: fresh processes whose counts were added up.
-    ``started`` and ``finished``: in UTC. ``source``: the record's content, or the pool that reads it.
+    ``confirms``: the run whose verdict was doubted, empty where there is none. ``processes``: fresh processes
+    whose counts were added up. ``started`` and ``finished``: in UTC. ``source``: the record's content, or the
+    pool that reads it.
     """
 
     cell: CellId
@@ -131,35 +130,26 @@ class Record:
     file: str = ""
     source: Content | Pool = field(repr=False)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Record) and (self.file, self.data) == (other.file, other.data)
-
-    __hash__ = None  # type: ignore[assignment] # it has mappings
-
     @property
-    def _content(self) -> Content:
+    def content(self) -> Content:
+        """The rest."""
         return self.source if isinstance(self.source, Content) else self.source.content(self.file)
 
     @property
     def data(self) -> Mapping[str, Any]:
         """The JSON object as stored."""
-        return self._content.data
+        return self.content.data
 
     @property
     def builds(self) -> tuple[Measured, ...]:
         """What was measured of each engine, at least of one."""
-        return self._content.builds
+        return self.content.builds
 
     @property
     def noise(self) -> Mapping[str, Any]:
         """The host's emulation of the case (:mod:`trtmatrix.judge.noise`); older records have none."""
         noise: Mapping[str, Any] = self.data.get("noise", {})
         return noise
-
-    @property
-    def emulation(self) -> Noise | None:
-        """The noise as the judge reads it; None where the record has none."""
-        return self._content.emulation
 
     @property
     def worker(self) -> Mapping[str, Any]:
@@ -171,11 +161,6 @@ class Record:
     def engines(self) -> int:
         """How many engines were built and run."""
         return max(len(self.builds), self.processes)
-
-    @property
-    def outputs(self) -> Mapping[str, Mapping[str, Any]]:
-        """The first engine's outputs."""
-        return self.builds[0].outputs
 
 
 def parse_record(text: str | bytes | memoryview, file: str = "", pool: Pool | None = None) -> Record:
@@ -204,11 +189,11 @@ def parse_object(text: str | bytes | memoryview, file: str = "") -> dict[str, An
 def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = None) -> Record:
     """View a JSON object as a record; :class:`RecordError` names what is missing or wrong."""
     schema = data.get("schema")
-    if type(schema) is int and schema > SCHEMA:
-        remedy = "update trtmatrix, or move the file away"
-        raise NewerRecordError(f"{file}:1: schema is {schema}, this trtmatrix reads {SCHEMA}: {remedy}")
     if type(schema) is not int or schema != SCHEMA:
-        raise RecordError(f"{file}:1: schema is {schema!r}: expected {SCHEMA}")
+        is_newer = type(schema) is int and schema > SCHEMA
+        remedy = ": update trtmatrix, or move the file away" if is_newer else ""
+        words = f"{file}:1: schema is {schema!r}, this trtmatrix reads {SCHEMA}{remedy}"
+        raise NewerRecordError(words) if is_newer else RecordError(words)
     try:
         shape = _SHAPE.validate_python(data)
     except ValidationError as error:
@@ -229,16 +214,7 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     )  # fmt: skip
 
 
-_Written = Number | Literal["NaN", "Infinity", "-Infinity"]
-_Values = dict[str, _Written]
 _Open = dict[str, Any]
-
-
-class _Measurements(TypedDict):
-    outputs: dict[str, _Values]
-    scalars: _Values
-    remark: NotRequired[str]
-    signatures: NotRequired[dict[str, dict[str, _Values]]]
 
 
 class _Engine(TypedDict):
@@ -246,7 +222,7 @@ class _Engine(TypedDict):
 
 
 class _Build(TypedDict):
-    measurements: _Measurements
+    measurements: Measured
     engine: NotRequired[_Engine | None]
 
 
@@ -276,17 +252,12 @@ class _Shape(TypedDict):
     noise: NotRequired[Noise]
     worker: NotRequired[_Open]
     kept: NotRequired[dict[str, _Kept]]
-    measurements: NotRequired[_Measurements]
+    measurements: NotRequired[Measured]
     builds: NotRequired[Annotated[list[_Build], Field(max_length=MOST_ENGINES)]]
     engine: NotRequired[_Engine | None]
 
 
 _SHAPE = TypeAdapter(_Shape)
-
-
-def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn the words for NaN and infinity back into numbers."""
-    return {k: float(v) if isinstance(v, str) else v for k, v in values.items()}
 
 
 def write_number(value: float) -> float | str:

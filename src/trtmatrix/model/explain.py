@@ -23,9 +23,8 @@ from onnx import TensorProto
 from trtmatrix.common.errors import TrtMatrixError
 from trtmatrix.common.text import counted, one_line
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import other_shapes, subject_of
+from trtmatrix.judge.judge import nan_last, other_shapes, subject_of
 from trtmatrix.judge.noise import Calibration
-from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN, Measured, Record
 from trtmatrix.model.explain_search import Errors, Graph, search_for_layer
 from trtmatrix.model.outcomes import WrongLayer

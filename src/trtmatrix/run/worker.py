@@ -237,7 +237,9 @@ class Recorder:
             kept = complete.pop("kept", {})
             record = record_from(complete)
             if ensemble := read_noise(record.noise):
-                noise["fits"] = fits(ensemble, record.outputs)  # the record is a view of these very objects
+                noise["fits"] = fits(
+                    ensemble, record.builds[0].outputs
+                )  # the record is a view of these very objects
             found = self._assess(cell, record)
             right = {found.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
             if kept and task.keep and (cell.case.keep or cell.case.control or not right):

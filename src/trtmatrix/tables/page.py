@@ -22,9 +22,8 @@ from trtmatrix.common.text import counted, one_line, short
 from trtmatrix.judge.entry import Entry, cell_text, has_evidence, legend
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.judge import FLOORS as FLOORS_MEASURE
-from trtmatrix.judge.judge import measured_in
+from trtmatrix.judge.judge import measured_in, nan_last
 from trtmatrix.judge.noise import Calibration
-from trtmatrix.judge.numbers import nan_last
 from trtmatrix.judge.record import RAN
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Verdict

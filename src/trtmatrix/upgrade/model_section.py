@@ -19,9 +19,8 @@ from typing import Any
 from trtmatrix.common.text import counted, name_source, one_line, short
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.judge import computed_in, read_floors, subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, noise_troubles, read_calibration, read_noise
-from trtmatrix.judge.numbers import computed_in, read_floors
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, Wanted, model_repro, outputs_of, read_about

@@ -1,23 +1,26 @@
 """The search for the edges of a failure, over made-up histories: it ends in time and claims what is there."""
 
-from dataclasses import replace
-
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trtmatrix.bugs.search import Answer, Search, Side, find_edge, learn, next_try
+from trtmatrix.bugs.search import Answer, Candidate, Reply, Search, Side
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 
 
-def play(history: list[Answer], search: Search) -> tuple[Search, list[int]]:
-    """A search to its end, and what was tried."""
+def play(history: list[Answer], search: Search) -> list[int]:
+    """Search to the end; returns what was tried."""
     tried: list[int] = []
-    while (number := next_try(search)) is not None:
-        assert number not in search.answers
+    while (number := search.next_try()) is not None:
+        assert number not in search.replies
         tried.append(number)
-        search = learn(search, number, history[number])
-    return search, tried
+        search.replies[number] = Reply(answer=history[number])
+    return tried
+
+
+def search_in(history: list[Answer], *stored: int) -> Search:
+    row = tuple(Candidate(name=f"10.{n}.0") for n in range(len(history)))
+    return Search(candidates=row, replies={n: Reply(answer=history[n]) for n in stored})
 
 
 histories = st.lists(st.sampled_from(list(Answer)), min_size=1, max_size=70)
@@ -37,22 +40,22 @@ def searches(draw: st.DrawFn, *, named: bool) -> tuple[list[Answer], Search]:
     """A history with some stored answers, and its ends named rightly or looked for."""
     history = draw(histories | shaped())
     stored = draw(st.sets(st.integers(0, len(history) - 1), max_size=len(history) // 2))
-    search = Search(count=len(history), answers={n: history[n] for n in stored})
+    search = search_in(history, *stored)
     if named:
         goods, bads = ([n for n, found in enumerate(history) if found is answer] for answer in (GOOD, BAD))
-        good, bad = (draw(st.sampled_from(ends)) if ends else None for ends in (goods, bads))
-        search = replace(search, good=good, bad=bad)
+        ends = (draw(st.sampled_from(found)) if found else None for found in (goods, bads))
+        search.good, search.bad = ends
     return history, search
 
 
-@example(([GOOD, BAD] * 2, Search(count=4, answers=dict(enumerate([GOOD, BAD] * 2)))))
+@example(([GOOD, BAD] * 2, search_in([GOOD, BAD] * 2, *range(4))))
 @given(searches(named=False) | searches(named=True))
 def test_each_edge_is_really_there_and_takes_no_more_than_halving(drawn: tuple[list[Answer], Search]) -> None:
     history, search = drawn
-    ended, tried = play(history, search)
+    tried = play(history, search)
     halvings = (len(history) - 1).bit_length() + 2
     assert len(tried) <= 2 * halvings + history.count(CANNOT_SAY)
-    for side, edge in ((side, find_edge(ended, side)) for side in Side):
+    for side, edge in ((side, search.edge(side)) for side in Side):
         if edge is None:
             continue
         assert (edge.good < edge.bad) is (side is Side.CAME_IN)
@@ -64,8 +67,9 @@ def test_each_edge_is_really_there_and_takes_no_more_than_halving(drawn: tuple[l
 
 @given(shaped())
 def test_both_edges_are_found_where_the_ends_differ(history: list[Answer]) -> None:
-    ended, _ = play(history, Search(count=len(history)))
+    search = search_in(history)
+    play(history, search)
     said = [answer for answer in history if answer is not CANNOT_SAY]
     if said and BAD in {said[0], said[-1]}:
-        assert (find_edge(ended, Side.CAME_IN) is not None) is (said[0] is GOOD)
-        assert (find_edge(ended, Side.FIXED) is not None) is (said[-1] is GOOD)
+        assert (search.edge(Side.CAME_IN) is not None) is (said[0] is GOOD)
+        assert (search.edge(Side.FIXED) is not None) is (said[-1] is GOOD)

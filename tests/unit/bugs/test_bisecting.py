@@ -11,18 +11,16 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_reported, make_unknown
 from goldenfile import check_golden
 
-from trtmatrix.bugs.ask import read_exit_code, run_shell, stored_reply
-from trtmatrix.bugs.bisect import run_search
-from trtmatrix.bugs.bisect_report import (
+from trtmatrix.bugs.bisect import read_exit_code, run_search, run_shell, stored_reply
+from trtmatrix.bugs.search import (
+    Answer,
     Candidate,
     Reply,
-    Report,
-    Subject,
+    Search,
     bisect_json,
     render_bisect_markdown,
     render_bisect_text,
 )
-from trtmatrix.bugs.search import Answer, Search
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.judge.entry import Entry
@@ -32,7 +30,7 @@ GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
 REPLIES = {
     "G": Reply(answer=GOOD, words="PASS (3 builds)", figure="1.2", known="run now", tried=True),
     "B": Reply(answer=BAD, words="FAIL (3 builds)", figure="12", reason="12 noise floors | lost-scale",
-               known="run now", tried=True, digest="nvcr.io/x@sha256:" + "1" * 64, driver="580.159"),
+               known="run now", tried=True, image="nvcr.io/x@sha256:" + "1" * 64, driver="580.159"),
     "F": Reply(answer=BAD, words="FLAKY (2 of 3 builds fail)", known="run now", tried=True),
     "?": Reply(answer=CANNOT_SAY, words="NO VERDICT (crashed)", reason="SIGSEGV", known="run now",
                tried=True),
@@ -42,33 +40,35 @@ REPLIES = {
 class Made:
     """A row whose history is known."""
 
-    def __init__(self, letters: str, stored: Mapping[int, str] | None) -> None:
-        self.letters, self.stored = letters, dict(stored or {})
-        self.candidates = tuple(Candidate(name=f"10.{n}.0") for n in range(len(letters)))
-        self.subject = Subject(
-            title="sdpa-scale/sdpa-tf32",
+    interrupted = "it was interrupted"
+
+    def __init__(self, letters: str, stored: Mapping[int, str], hints: dict[int, Answer]) -> None:
+        self.letters, self.stored, self.hints = letters, stored, hints
+        self.search = Search(
+            candidates=tuple(Candidate(name=f"10.{n}.0") for n in range(len(letters))),
+            title="sdpa-scale/sdpa-tf32", rests_on="a good answer rests on 3 builds",
             about="lost √scale in fused attention, NVIDIA/TensorRT#4333, TensorRT on NVIDIA H200",
         )  # fmt: skip
-        self.rests_on = "a good answer rests on 3 builds"
-        self.interrupted = "it was interrupted"
 
-    def known(self) -> tuple[Mapping[int, Reply], Mapping[int, Answer]]:
+    def known(self) -> tuple[dict[int, Reply], dict[int, Answer]]:
         known = "stored record of 2026-11-20, measured here"
-        return {n: replace(REPLIES[one], tried=False, known=known) for n, one in self.stored.items()}, {}
+        replies = {n: replace(REPLIES[one], tried=False, known=known) for n, one in self.stored.items()}
+        return replies, self.hints
 
     def ask(self, number: int) -> Reply:
         return REPLIES[self.letters[number]]
 
-    def commands(self, report: Report) -> tuple[str, ...]:
-        shown = ",".join(self.candidates[n].name for n in report.shown)
-        ends = " ".join(report.ends(lambda n: self.candidates[n].name))
-        return (f"nox -s matrix -- --trt {shown}", f"nox -s bisect -- {ends}".strip())
+    def commands(self) -> tuple[str, ...]:
+        return ("nox -s bisect -- again",)
 
 
 def search(
-    letters: str, good: int | None = None, bad: int | None = None, stored: Mapping[int, str] | None = None
-) -> tuple[Report, ExitCode]:
-    return run_search(Made(letters, stored), Search(count=len(letters), good=good, bad=bad), can_run=True)
+    letters: str, *, stored: Mapping[int, str] | None = None, hints: dict[int, Answer] | None = None,
+    **ends: int,
+) -> tuple[Search, ExitCode]:  # fmt: skip
+    made = Made(letters, stored or {}, hints or {})
+    made.search.good, made.search.bad = ends.get("good"), ends.get("bad")
+    return made.search, run_search(made, can_run=True)
 
 
 ENDING: list[tuple[str, dict[str, Any]]] = [
@@ -85,15 +85,14 @@ def test_how_a_search_ends() -> None:
 
 
 def test_the_report_as_text_markdown_and_json() -> None:
-    report, _ = search("GGG?BBFGG", bad=5, stored={0: "G"})
-    report = replace(report, search=replace(report.search, hints={1: BAD}), tool="trtmatrix 0.1.0")
+    report, _ = search("GGG?BBFGG", bad=5, stored={0: "G"}, hints={1: BAD})
     check_golden("bisect.txt", render_bisect_text(report))
     check_golden("bisect.md", render_bisect_markdown(report))
     check_golden("bisect.json", bisect_json(report))
 
 
 def stored(entry: Entry, rebuilds: int = 1, *, can_run: bool = True) -> Reply | None:
-    return stored_reply(entry, rebuilds=rebuilds, can_run=can_run, current={}, images={})
+    return stored_reply(entry, rebuilds, can_run=can_run, current={}, images={})
 
 
 def three(value: float = 175.0) -> Entry:
@@ -133,7 +132,7 @@ def test_a_published_record_answers_and_one_before_a_change_does_not() -> None:
     gpu = {"name": H200.name, "driver": H200.driver, "variant": ""}
     entry = make_entry(value=1400.0, evidence=Evidence.RECORDED, gpu=gpu)
     changed = {"repro": "another"}
-    assert stored_reply(entry, rebuilds=3, can_run=True, current=changed, images={}) is None
+    assert stored_reply(entry, 3, can_run=True, current=changed, images={}) is None
     reply = stored(entry, 3)
     assert reply is not None
     assert (reply.answer, "recorded elsewhere" in reply.known) == (BAD, True)

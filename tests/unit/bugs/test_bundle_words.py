@@ -109,7 +109,7 @@ def test_a_cell_without_a_record_is_told_with_the_command_that_runs_the_same_cel
     options = [f"--model={model}", "--precision=fp32", f"--cache={tmp_path}", f"--results={tmp_path}"]
     make = ["bundle", "make", "--yes", "--no-verify", *options]
     assert cli.run([*make, "a/b@8.6.0#nvidia-h200"]) == 2
-    cell = capsys.readouterr().err.partition(" make ")[2].partition(":")[0]
+    cell = capsys.readouterr().err.partition("known: ")[2].partition(" (")[0]
     stored = [word for word in make if not word.startswith(("--model", "--precision"))]
     for words, named in ((make, f"'{model}' --precision fp32"), (stored, "FILE")):
         assert cli.run([*words, f"{cell}@8.6.0#nvidia-h200"]) == 2

@@ -11,7 +11,7 @@ from goldenfile import check_golden
 from judge.test_judge import FLOOR, KNOWN, MEMBERS
 from judge.test_published import entries
 
-from trtmatrix.bugs.manner import Kind, Manner, manner_in, manner_of, same_manner
+from trtmatrix.bugs.manner import Kind, Manner, manner_of, same_manner
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.judge import judge
 from trtmatrix.judge.noise import Calibration, read_calibration
@@ -71,15 +71,15 @@ def test_each_kind_is_told_by_what_the_judge_goes_by() -> None:
         failing(engine(), engine(y=NAN), AS_BUG, engine(c=0.98, explained=0.99, y=WRONG)),
     ]  # fmt: skip
     lines = [
-        f"{each.kind.name} {each.what or '-'} {','.join(each.outputs) or '-'} "
-        f"sizes {[f'{size:.4g}' for size in each.sizes]} errors {[f'{error:.4g}' for error in each.errors]}\n"
+        f"{each.kind.name} {each.what or '-'} "
+        f"errors {[f'{error:.4g}' for error in each.errors]}\n"
         f"  {each.words}\n  {each.message or '-'}\n"
         for each in found
     ]
     check_golden("manners.txt", "".join(lines))
     for ended in (Cause.TIME_OUT.value, "built"):  # that is no bug of this case
         entry = entry_of(ended=ended)
-        assert manner_of(entry, Calibration()) is manner_in(entry.records, entry.cell, Calibration()) is None
+        assert manner_of(entry, Calibration()) is None
 
 
 def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:
@@ -93,21 +93,19 @@ def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:
             kinds[entry.cell.repro.id, found.kind] += 1
             assert found.words
             assert same_manner(found, found) == ""
-            measured = entry.record.outputs if entry.record else {}  # not those of another shape
-            assert found.kind is Kind.SHAPE or set(found.outputs) <= set(measured)
     assert {repro for repro, _ in kinds} >= {"controls", "sdpa-scale", "streams", "flash-attention"}
     assert {kind for repro, kind in kinds if repro == "streams"} == {Kind.LIMIT}
     assert {kind for repro, kind in kinds if repro in {"sdpa-scale", "controls"}} == {Kind.DEFECT}
     assert kinds["flash-attention", Kind.REMARK]
 
 
-BASE = Manner(kind=Kind.WRONG, outputs=("y", "z"), sizes=(40.0,), errors=(0.5,), words="y: wrong")
+BASE = Manner(kind=Kind.WRONG, errors=(0.5,), words="y: wrong")
 SMALL = replace(BASE, errors=(0.01,))
-DEFECT = Manner(kind=Kind.DEFECT, what="lost-scale", outputs=("y",), sizes=(1.0,), errors=(0.3,))
+DEFECT = Manner(kind=Kind.DEFECT, what="lost-scale", errors=(0.3,))
 ENDED = Manner(kind=Kind.ENDED, what="build failed", message="Error Code 10: no implementation for node a")
 
 CHANGED: list[tuple[Manner, dict[str, Any]]] = [
-    (BASE, {"outputs": ()}), (BASE, {"errors": (900.0,)}), (SMALL, {"errors": (1.4,)}),
+    (BASE, {"words": ""}), (BASE, {"errors": (900.0,)}), (SMALL, {"errors": (1.4,)}),
     (SMALL, {"errors": (50.0,)}), (BASE, {"kind": Kind.NOT_FINITE}), (DEFECT, {"what": "lost-mask"}),
     (DEFECT, {"what": "lost-mask, lost-scale"}), (ENDED, {"what": "crashed"}),
     (ENDED, {"message": "Error Code 10: no implementation for node b"}),

@@ -14,13 +14,12 @@ from builders import make_cell, make_entry
 from onnxmodels import FLOAT, make_model, node, normal
 
 from trtmatrix.bugs.manner import Kind, Manner
-from trtmatrix.bugs.minimise import Minimiser, fold_to_static
-from trtmatrix.bugs.trials import FailingModel, Ran, Start
+from trtmatrix.bugs.minimise import FailingModel, Minimiser, Ran, Start, fold_to_static
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.model.own_model import ModelOptions
 
 BAD, GOOD = "10.7.0", "10.8.0"
-WRONG = Manner(kind=Kind.WRONG, outputs=("y",), sizes=(900.0,), errors=(0.5,), words="wrong by 900 floors")
+WRONG = Manner(kind=Kind.WRONG, errors=(0.5,), words="wrong by 900 floors")
 RIGHT = Ran(manner=None, right=True, said="PASS 1")
 
 
@@ -33,7 +32,7 @@ def chain() -> FailingModel:
     steps = [("Relu", "x", "a"), ("Tanh", "a", "b"), ("Exp", "b", "c"), ("Abs", "c", "y")]
     nodes = [node(*step) for step in steps]
     model = make_model(nodes, {"x": (FLOAT, (4, 3))}, {"y": (FLOAT, (4, 3))})
-    return FailingModel(model=model, samples=({"x": normal(4, 3)},))
+    return FailingModel(model=model, sample={"x": normal(4, 3)})
 
 
 Answers = Callable[[FailingModel, str], Ran]
@@ -76,16 +75,16 @@ def test_the_node_that_is_wrong_is_left_alone(tmp_path: Path) -> None:
     assert (end.best.size["nodes"], end.best.size["values"]) == (1, 12)
     with np.load(tmp_path / "x" / "inputs.npz") as fed:  # what the whole model has there
         (array,) = (fed[name] for name in fed.files)
-    assert np.allclose(array, np.tanh(np.maximum(chain().samples[0]["x"], 0)))
+    assert np.allclose(array, np.tanh(np.maximum(chain().sample["x"], 0)))
     assert versions.ran[0] == (BAD, 0)
     assert versions.ran[-1] == (BAD, -1)
     assert {builds for version, builds in versions.ran[2:-1]} == {1}
     assert json.loads((tmp_path / "x" / "minimised.json").read_text()) == end.data
-    assert end.data["commands"] == [f"python -m trtmatrix bundle make model/a@{BAD}#nvidia-l4"]
+    assert end.text().endswith(f"  python -m trtmatrix bundle make model/a@{BAD}#nvidia-l4\n")
 
 
 def test_what_fails_otherwise_or_at_the_good_version_too_is_not_kept(tmp_path: Path) -> None:
-    zeros, whole = Manner(kind=Kind.ZEROS, outputs=("y",), errors=(1.0,), words="zero all over"), chain()
+    zeros, whole = Manner(kind=Kind.ZEROS, errors=(1.0,), words="zero all over"), chain()
 
     def answer(model: FailingModel, version: str) -> Ran:
         nodes = len(model.model.graph.node)
@@ -104,7 +103,7 @@ def test_what_fails_otherwise_or_at_the_good_version_too_is_not_kept(tmp_path: P
 
 def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(tmp_path: Path) -> None:
     garbage = replace(WRONG, errors=(1.0, 1e23), words="wrong by 1e23")
-    nan = Manner(kind=Kind.NOT_FINITE, outputs=("z",), errors=(float("nan"),), words="NaN")
+    nan = Manner(kind=Kind.NOT_FINITE, errors=(float("nan"),), words="NaN")
 
     def answer(model: FailingModel, version: str) -> Ran:
         found = has_exp(model, version)
@@ -132,14 +131,14 @@ def test_what_is_no_start_is_said(answer: Answers, said: str, tmp_path: Path) ->
 
 def test_a_budget_ends_it(tmp_path: Path) -> None:
     end, _, _ = minimise(tmp_path / "x", steps=2)
-    assert (len(end.tried), end.ended) == (2, "all of its 2 steps are used: more by --steps")
+    assert (len(end.tried), end.ended) == (2, "its 2 steps or its time are used: more by --steps, --seconds")
 
 
 def shaped() -> FailingModel:
     """Reshape to what Shape gives, with a dynamic batch."""
     nodes = [node("Shape", "x", "to"), node("Reshape", "x to", "y")]
     model = make_model(nodes, {"x": (FLOAT, ("n", 3))}, {"y": (FLOAT, ("n", 3))})
-    return FailingModel(model=model, samples=({"x": normal(4, 3)},), profile={"x": ((1, 3), (4, 3), (8, 3))})
+    return FailingModel(model=model, sample={"x": normal(4, 3)}, profile={"x": ((1, 3), (4, 3), (8, 3))})
 
 
 def test_a_dynamic_model_is_folded_to_its_sample_s_shapes(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def mend(cell: CellId = CELL, **facts: Any) -> str:
 
 
 KEPT_OUT: dict[str, tuple[str, str, str]] = {
-    "no record": ("r1.json", "{}", "schema is None: expected 1"),
+    "no record": ("r1.json", "{}", "schema is None, this trtmatrix reads 1"),
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
     "no version": ("r1.json", mend(replace(CELL, version="10.9.0")), "no version 10.9.0: add it"),
     "other facts": ("r1.json", mend(gpu={"name": "NVIDIA L4"}), "(gpu) name 'NVIDIA L4': it was edited"),

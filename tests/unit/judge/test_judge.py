@@ -16,9 +16,8 @@ from onnxmodels import mlp, normal
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.judge.factors import FAIL_FACTOR, PASS_FACTOR
-from trtmatrix.judge.judge import judge
+from trtmatrix.judge.judge import Subject, judge, judge_build
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, parse_calibration
-from trtmatrix.judge.numbers import Subject, judge_build
 from trtmatrix.judge.record import ENDS, Measured, Record, write_number
 from trtmatrix.model.own_model import model_repro
 from trtmatrix.prepare.cases import CaseCache, read_noise_file

@@ -8,9 +8,8 @@ from pathlib import Path
 from trtmatrix.judge.compare import make_entries
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.factors import NAMED, PASS_FACTOR
-from trtmatrix.judge.judge import subject_of
+from trtmatrix.judge.judge import judge_build, read_floors, subject_of
 from trtmatrix.judge.noise import read_calibration
-from trtmatrix.judge.numbers import judge_build, read_floors
 from trtmatrix.judge.record import RAN, Measured
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.plan.survey import recorded_gpus

@@ -116,7 +116,7 @@ TEXT = to_json(make_record(make_cell(), math.nan, detail="√ \u2028 \x1b[31m").
 def test_a_record_of_every_product_and_end_reads_as_it_was_written(product: Product, ended: str) -> None:
     record = make_record(make_cell(version=VERSION_OF[product]), ended=ended, detail="why")
     again = parse_record(to_json(record.data), record.file)
-    assert again == record
+    assert again.data == record.data
     assert (again.product, again.ended, again.cell) == (product, ended, record.cell)
 
 
@@ -131,7 +131,7 @@ def test_a_bare_nan_is_neither_written_nor_read(value: float) -> None:
 @pytest.mark.parametrize("schema", ["2", "1000000", "0", "true", "1.0", "null"])
 def test_any_other_schema_is_refused_and_a_newer_one_with_the_remedy(schema: str) -> None:
     newer = schema.isdigit() and schema != "0"
-    with pytest.raises(RecordError, match="update trtmatrix" if newer else "expected 1") as caught:
+    with pytest.raises(RecordError, match="update trtmatrix" if newer else "reads 1") as caught:
         parse_record(TEXT.replace('"schema": 1', f'"schema": {schema}'), "f")
     assert isinstance(caught.value, NewerRecordError) is newer
 
