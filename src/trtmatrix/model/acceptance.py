@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import linecache
 import math
@@ -81,12 +81,7 @@ def _ask(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[str
 
     doing, names = "loading it", sorted({name for sample in sides[0] or () for name in sample})
     try:
-        spec = importlib.util.spec_from_file_location("trtmatrix_check", script)
-        if spec is None or spec.loader is None:
-            return {"error": f"{script.name}: no Python file: its name must end in .py"}
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module.__name__] = module  # dataclasses look their module up
-        spec.loader.exec_module(module)
+        module = importlib.import_module(script.stem)
         if not callable(getattr(module, "check", None)):
             return {"error": f"{script.name}: there is no function check(before, after, reference)"}
         doing = "check()"

@@ -22,9 +22,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
+from onnx import ModelProto, TensorProto, ValueInfoProto, checker, numpy_helper, shape_inference
 from onnx.backend.test.case.test_case import TestCase
-from onnx.defs import OpSchema, SchemaError, get_schema
+from onnx.defs import SchemaError, get_schema
 from onnx.helper import tensor_dtype_to_np_dtype
 
 from trtmatrix.common.paths import whole_file
@@ -47,6 +47,7 @@ LEFT_OUT = (
 CHANGED = {
     "Softmax": 13, "LogSoftmax": 13, "Hardmax": 13,  # an axis was where the shape is cut in two
     "GridSample": 20,  # its modes had other names
+    "OptionalGetElement": 18,  # it took no tensor
 }  # fmt: skip
 """Operators that mean something else below an opset, with the same attributes and inputs."""
 CHANGED_TESTS = {r"negative|_neg_": 11, r"mod_float.*fmod_0": 28}
@@ -240,49 +241,26 @@ def at_opset(model: ModelProto, opset: int) -> ModelProto:
 
 
 def lowest_opset(model: ModelProto) -> int:
-    """Return the lowest opset, at least :data:`FLOOR`, at which a model's one node means the same."""
+    """Return the lowest opset, at least :data:`FLOOR`, at which a model's one node means the same.
+
+    That is as far as ONNX tells: its checker takes the node there, and from one schema to the next inputs and
+    outputs have the same names, no attribute was given up, and those that the node lacks the same defaults.
+    """
     node, opset = model.graph.node[0], opset_of(model)
-    types = {info.name: info.type.tensor_type.elem_type for info in [*model.graph.input, *model.graph.output]}
+    has = {attribute.name for attribute in node.attribute}
     schema = get_schema(node.op_type, opset, "")
-    with contextlib.suppress(SchemaError):  # there is none below
+    with contextlib.suppress(SchemaError, checker.ValidationError, shape_inference.InferenceError):
         while schema.since_version > max(FLOOR, CHANGED.get(node.op_type, 0)):
             older = get_schema(node.op_type, schema.since_version - 1, "")
-            if older.deprecated or not _is_same(older, schema, node, types):
+            was, now = older.attributes, schema.attributes
+            pairs = [*zip(older.inputs, schema.inputs), *zip(older.outputs, schema.outputs)]  # noqa: B905
+            if (
+                older.deprecated or was.keys() - now.keys() or any(old.name != new.name for old, new in pairs)
+                or any(was[name].default_value != now[name].default_value for name in was.keys() - has)
+            ):  # fmt: skip
                 break
+            form = at_opset(model, schema.since_version - 1)
+            checker.check_model(form)
+            shape_inference.infer_shapes(form, check_type=True)
             schema = older
     return min(opset, max(schema.since_version, FLOOR))
-
-
-def _is_same(older: OpSchema, newer: OpSchema, node: NodeProto, types: Mapping[str, int]) -> bool:
-    """Whether an older schema takes a node as it stands, with the same meaning as far as schemas tell.
-
-    That is: it has no attribute that was given up since; it knows those that the node has; the default of
-    others is the same; and it takes the node's inputs and outputs, by name, number and type.
-    """
-    has = {attribute.name for attribute in node.attribute}
-    if set(older.attributes) - set(newer.attributes) or has - set(older.attributes):
-        return False
-    for name in older.attributes.keys() - has:
-        was, now = older.attributes[name], newer.attributes[name]
-        if was.required or was.default_value != now.default_value:
-            return False
-    for before, after, names in (
-        (older.inputs, newer.inputs, node.input), (older.outputs, newer.outputs, node.output)
-    ):  # fmt: skip
-        for place, name in enumerate([*names, *[""] * (len(before) - len(names))]):
-            old, new = _formal(before, place), _formal(after, place)
-            if not name:
-                fits = old is None or old.option != OpSchema.FormalParameterOption.Single
-            else:
-                kind = f"tensor({TensorProto.DataType.Name(types.get(name, 0)).lower()})"
-                fits = bool(old and new and old.name == new.name and kind in old.types)
-            if not fits:
-                return False
-    return True
-
-
-def _formal(formals: Sequence[OpSchema.FormalParameter], place: int) -> OpSchema.FormalParameter | None:
-    """Return what a schema says of an input or output; the last may be there more than once."""
-    if place >= len(formals) > 0 and formals[-1].option == OpSchema.FormalParameterOption.Variadic:
-        return formals[-1]
-    return formals[place] if place < len(formals) else None

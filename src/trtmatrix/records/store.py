@@ -68,15 +68,11 @@ def write_new(path: Path, content: bytes) -> None:
     cells write beside it, and what a power failure cuts short is set aside and measured again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
-    partial = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-        partial.chmod(0o644)
-        os.link(partial, path)
-    finally:
-        partial.unlink()
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".partial") as out:
+        out.write(content)
+        out.flush()
+        os.fchmod(out.fileno(), 0o644)
+        os.link(out.name, path)
 
 
 def read_records(results: Path) -> list[Stored]:
@@ -88,7 +84,7 @@ def read_records(results: Path) -> list[Stored]:
     """
     found: dict[tuple[CellId, str], Stored] = {}
     problems: list[str] = []
-    pool = Pool(_reread)
+    pool = Pool(lambda file: parse_object(border.read_file(file), file))
     collects = gc.isenabled()
     gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
     try:
@@ -115,14 +111,6 @@ def read_records(results: Path) -> list[Stored]:
     if problems:
         raise ConfigError(problems)
     return list(found.values())
-
-
-def _reread(file: str) -> Mapping[str, Any]:
-    """Return the JSON object of a record that was read before; :class:`ConfigError` where it is gone."""
-    try:
-        return parse_object(border.read_file(file), file)
-    except (OSError, RecordError, border.BorderError) as error:
-        raise ConfigError([f"{file}:1: it was a record a moment ago: {error}"]) from error
 
 
 def _files(results: Path) -> Iterator[tuple[str, bool]]:

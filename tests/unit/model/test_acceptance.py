@@ -27,6 +27,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", command[-1:])
             patch.setattr(sys, "path", [*sys.path])
+            patch.delitem(sys.modules, "accept", raising=False)
             acceptance.main()
         return 0, ""
 
