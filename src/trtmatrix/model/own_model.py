@@ -52,9 +52,11 @@ _Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The user's own model, where one is named, and what is asked of it; ``name``: if not its file's.
+    """The user's own model, where one is named, and what is asked of it.
 
-    ``build``: more options of the build; ``bug_is``: which ends are the failure. No command line has these.
+    No command line has these: ``name``, if not its file's; ``limit``: how many times a figure may be what it
+    was, 0 where performance is left out; ``tags``: those of a list; ``build``: more options of the build;
+    ``bug_is``: which ends are the failure.
     """
 
     model: Path | None = None
@@ -68,6 +70,13 @@ class ModelOptions:
     explain: bool = False
     build: Mapping[str, Any] = field(default_factory=dict)
     bug_is: tuple[str, ...] = ()
+    limit: float = 0.0
+    tags: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The name that was given to it, else its file's."""
+        return self.name or (self.model.name if self.model else "")
 
 
 def open_model(context: Context, options: ModelOptions) -> Context:
@@ -190,7 +199,7 @@ def _fill_page(
                 raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
     case |= {"bug_is": [*options.bug_is]} if options.bug_is else {}
     facts = {
-        "title": f"your model {options.name or model.path.name}", "upstream": OWN_MODEL,
+        "title": f"your model {options.title}", "upstream": OWN_MODEL,
         "url": "docs/upgrade.md",
         "summary": f"Inputs: {inputs.words}. Opset {model.opset}.",
         "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
@@ -237,10 +246,9 @@ def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
         ("profile", "; ".join(ranges) or "none: all shapes are static"),
         ("samples", f"{len(inputs.samples)}, {inputs.words}" if inputs.drawn else inputs.words),
     ]  # fmt: skip
-    told = [*model.troubles]
-    if model.typed in HALF and precision != "fp16":
-        told.append(f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says")
-    return {"facts": facts, "troubles": told, "drawn": inputs.drawn}
+    typed = f"the graph is typed in {model.typed}: it is built as it is, whatever --precision says"
+    told = [typed] if model.typed in HALF and precision != "fp16" else []
+    return {"facts": facts, "troubles": [*model.troubles, *told], "drawn": inputs.drawn}
 
 
 # --- Several models
@@ -276,35 +284,20 @@ class Listing:
     models: Annotated[tuple[Listed, ...], Field(min_length=1)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """A model to be asked about; ``max_slowdown`` is 0 where performance is left out."""
-
-    model: ModelOptions
-    max_slowdown: float
-    tags: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name that was given to it, else its file's."""
-        return self.model.name or (self.model.model.name if self.model.model else "")
-
-
 def parse_listing(text: str, file: str = FILE) -> Listing:
     """Read models.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
     return parse_keys(Listing, text, file)
 
 
 def find_models(
-    places: Sequence[Path], usual: ModelOptions, max_slowdown: float, tags: Sequence[str] = ()
-) -> tuple[Wanted, ...]:
+    places: Sequence[Path], usual: ModelOptions, tags: Sequence[str] = ()
+) -> tuple[ModelOptions, ...]:
     """Return the models of lists, folders and ``.onnx`` files, those with one of the tags if any is named.
 
-    ``usual``, ``max_slowdown``: for what a list does not say. :class:`UsageError` where there is none, or two
-    have the same name.
+    ``usual``: what a list does not say. :class:`UsageError` where there is none, or two have the same name.
     """
-    found = [one for place in places for one in _find(place, usual, max_slowdown)]
-    twice = [name for name, number in Counter(one.model.name for one in found).items() if number > 1]
+    found = [one for place in places for one in _find(place, usual)]
+    twice = [name for name, number in Counter(one.name for one in found).items() if number > 1]
     if twice:
         raise UsageError(f"--models: {', '.join(twice)} stands twice: give each model a name of its own")
     chosen = tuple(one for one in found if not tags or set(tags) & set(one.tags))
@@ -314,7 +307,7 @@ def find_models(
     return chosen
 
 
-def _find(place: Path, usual: ModelOptions, limit: float) -> Iterator[Wanted]:
+def _find(place: Path, usual: ModelOptions) -> Iterator[ModelOptions]:
     listed = place / FILE if (place / FILE).is_file() else place
     if listed.suffix in {".yaml", ".yml"}:
         try:
@@ -324,14 +317,13 @@ def _find(place: Path, usual: ModelOptions, limit: float) -> Iterator[Wanted]:
         for one in listing.models:
             path, bounds = listed.parent / one.file, (one.atol, one.rtol)
             atol, rtol = bounds if bounds != (None, None) else (usual.atol, usual.rtol)
-            model = replace(
+            yield replace(
                 usual, name=one.name or path.stem, model=path, precision=one.precision or usual.precision,
                 inputs=listed.parent / one.inputs if one.inputs else None, atol=atol, rtol=rtol,
                 profile=tuple(f"{name}={ranges}" for name, ranges in one.profile.items()),
-                check=listed.parent / one.check if one.check else usual.check,
+                check=listed.parent / one.check if one.check else usual.check, tags=one.tags,
+                limit=(one.max_slowdown or usual.limit) if one.performance and usual.limit else 0.0,
             )  # fmt: skip
-            allowed = (one.max_slowdown or limit) if one.performance and limit else 0.0
-            yield Wanted(model=model, max_slowdown=allowed, tags=one.tags)
         return
     files = sorted([*place.glob("*.onnx"), *place.glob("*/model.onnx")]) if place.is_dir() else [place]
     if not files:
@@ -344,34 +336,28 @@ def _find(place: Path, usual: ModelOptions, limit: float) -> Iterator[Wanted]:
         inputs = ("inputs", "inputs.npz") if named else (file.stem, f"{file.stem}.npz")
         beside = [path for name in inputs if (path := file.with_name(name)).exists()]
         samples = next((path for path in beside if path.suffix == ".npz" or any(path.glob("*.npz"))), None)
-        model = replace(usual, name=str(named or file.stem), model=file, inputs=samples)
-        yield Wanted(model=model, max_slowdown=limit)
+        yield replace(usual, name=str(named or file.stem), model=file, inputs=samples)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
     """A model's own context (:func:`open_model`), or None and the ``mistake`` for which there is none."""
 
-    wanted: Wanted
+    options: ModelOptions
     context: Context | None
     mistake: str = ""
 
 
-def open_models(context: Context, wanted: Sequence[Wanted]) -> tuple[Context, tuple[Opened, ...]]:
+def open_models(context: Context, models: Sequence[ModelOptions]) -> tuple[Context, tuple[Opened, ...]]:
     """Return a context over the repros of all models, and each by itself; a mistake costs its model alone."""
     opened: list[Opened] = []
     repros: dict[str, LoadedRepro] = {}
-    for one in wanted:
+    for options in models:
         try:
-            mine = open_model(context, one.model)
-            repro = model_repro(mine)
-            twice = repro.repro.id in repros
+            opened.append(Opened(options=options, context=(mine := open_model(context, options))))
+            repros |= mine.repros
         except UsageError as error:
-            opened.append(Opened(wanted=one, context=None, mistake=str(error)))
-            continue
-        mistake = f"{one.model.name}: another model has this file and name: give it another name"
-        opened.append(Opened(wanted=one, context=None if twice else mine, mistake=mistake if twice else ""))
-        repros |= {} if twice else mine.repros
+            opened.append(Opened(options=options, context=None, mistake=str(error)))
     texts = {loaded.file.name: loaded.file.read_bytes() for loaded in repros.values()}
     digest = sha256(b"\n".join(name.encode() + text for name, text in sorted(texts.items()))).hexdigest()
     folder = context.project.cache / "sets" / digest[:16]  # cells find their repros by name alone

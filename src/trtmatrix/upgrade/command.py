@@ -18,7 +18,7 @@ from trtmatrix.judge.compare import CONFIRMING_BUILDS, count_engines
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.launchers.gpu import find_gpus
-from trtmatrix.model.own_model import Opened, Wanted, find_models, model_repro, open_models
+from trtmatrix.model.own_model import Opened, find_models, model_repro, open_models
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.plan.survey import choose_gpu, entries_of, take_survey
 from trtmatrix.records.store import read_records
@@ -150,18 +150,15 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
     """
     from trtmatrix.run.perform import Options, perform
 
-    own, limit = options.model, 0.0 if options.no_performance else options.max_slowdown
+    own = replace(options.model, limit=0.0 if options.no_performance else options.max_slowdown)
     places = [*([own.model] if own.model else []), *options.models]
     if not places:
         return ()
     names = tuple(dict.fromkeys((question.before.name, question.after.name)))
     gpus = (question.gpu_word,) if question.gpu_word else ()
     selection = replace(context.selection, versions=names, repros=(), cases=(), gpus=gpus)
-    wanted = (
-        find_models(places, replace(own, model=None), limit, options.tag) if options.models
-        else (Wanted(model=own, max_slowdown=limit),)
-    )  # fmt: skip
-    mine, opened = open_models(replace(context, selection=selection), wanted)
+    models = find_models(places, replace(own, model=None), options.tag) if options.models else (own,)
+    mine, opened = open_models(replace(context, selection=selection), models)
     if not options.models and opened[0].mistake:
         raise UsageError(opened[0].mistake)
     if not any(one.context for one in opened):
@@ -197,7 +194,7 @@ def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Questi
         repro = model_repro(context).repro
         mine = [e for e in entries if e.cell.repro.id == repro.id and e.cell.version.name in names]
         if not any(e.excluded or e.verdict is Verdict.FAIL for e in mine) and any(
-            line.more_engines for line in make_performance(Entries(mine), *names, one.wanted.max_slowdown)
+            line.more_engines for line in make_performance(Entries(mine), *names, one.options.limit)
         ):
             unsure[repro.id] = repro.title.removeprefix("your model ")
     return unsure
@@ -211,15 +208,15 @@ def _look_at(one: Opened, entries: Sequence[Entry], context: Context, question: 
     from trtmatrix.records.operators import read_operator_records
     from trtmatrix.upgrade import model_section as of_model
 
-    model, names = one.wanted.model, (question.before.name, question.after.name)
+    model, names = one.options, (question.before.name, question.after.name)
     if one.context is None:
         mistake = one_line(one.mistake, 400)
-        section = ModelSection(name=one.wanted.name, tags=one.wanted.tags, mistake=mistake)
+        section = ModelSection(name=model.title, tags=model.tags, mistake=mistake)
         return Own(section=section, entries=Entries(()))
     repros = {model_repro(one.context).repro.id, CONTROLS}
     own = Entries([e for e in entries if e.cell.repro.id in repros], question.entries.calibration)
     run = not question.options.no_run
-    section = of_model.make_model_section(one.context, own, *names, one.wanted, run=run)
+    section = of_model.make_model_section(one.context, own, *names, model, run=run)
     if question.after.product is Product.TENSORRT and model.model:
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph = load_model(model.model)
@@ -229,7 +226,7 @@ def _look_at(one: Opened, entries: Sequence[Entry], context: Context, question: 
         known = (("operators", sum_up_operators(tested)),) if tested.versions else ()
         section = of_model.with_nodes(section, check, *names)
         section = replace(section, facts=(*section.facts, *known))
-    return Own(section=section, entries=own, limit=one.wanted.max_slowdown)
+    return Own(section=section, entries=own, limit=one.options.limit)
 
 
 def _tell_api(options: UpgradeOptions) -> ExitCode:

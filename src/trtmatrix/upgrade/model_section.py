@@ -23,7 +23,7 @@ from trtmatrix.judge.judge import computed_in, read_floors, subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, noise_troubles, read_calibration, read_noise
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
-from trtmatrix.model.own_model import ModelOptions, Wanted, model_repro, outputs_of, read_about
+from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import StaticCheck, describe_versions, name_nodes, sum_up
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
@@ -36,7 +36,7 @@ from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Sourc
 
 
 def make_model_section(
-    context: Context, entries: Entries, before: str, after: str, wanted: Wanted, *, run: bool = True
+    context: Context, entries: Entries, before: str, after: str, model: ModelOptions, *, run: bool = True
 ) -> ModelSection:
     """Return the section of a model over a context that ``open_model`` gave.
 
@@ -53,15 +53,15 @@ def make_model_section(
     noise: Mapping[str, Any] = next(filter(None, (*prepared, *recorded)), {})
     outputs = outputs_of(loaded)
     section = ModelSection(
-        name=wanted.name, tags=wanted.tags, repro=repro,
-        facts=(("file", str(wanted.model.model)), *((str(n), str(text)) for n, text in about["facts"])),
+        name=model.title, tags=model.tags, repro=repro,
+        facts=(("file", str(model.model)), *((str(n), str(text)) for n, text in about["facts"])),
         reference=reference_words(noise),
         floor=floor_words(noise, outputs, context.matrix.version(after).product),
         cases=tuple(make_case_line(repro, case, entries, before, after, own=True) for case in cases),
         samples=tuple(make_samples(both, outputs, entries.calibration)),
         troubles=(*about["troubles"], *noise_troubles(noise)),
     )  # fmt: skip
-    return add_extras(section, context, both, (before, after), wanted.model, run=run)
+    return add_extras(section, context, both, (before, after), model, run=run)
 
 
 def reference_words(noise: Mapping[str, Any]) -> str:

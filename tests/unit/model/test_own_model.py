@@ -409,7 +409,7 @@ def test_inputs_that_cannot_be_fed_are_told_with_a_remedy(words: str, opened: Op
 
 # Several models of one's own: models.yaml with its mistakes, folders, files, and what they share.
 DOCS = Path(__file__).parents[3] / "docs"
-USUAL = ModelOptions(precision="fp16", check=Path("usual.py"))
+USUAL = ModelOptions(precision="fp16", check=Path("usual.py"), limit=1.1)
 GOOD = """\
 schema: 1
 models:
@@ -428,19 +428,19 @@ models:
 
 
 def names(folder: Path, *places: Path, tags: tuple[str, ...] = ()) -> list[str]:
-    return [one.model.name for one in find_models(places or [folder], USUAL, 1.1, tags)]
+    return [one.name for one in find_models(places or [folder], USUAL, tags)]
 
 
 def test_what_a_list_does_not_say_the_command_line_says(tmp_path: Path) -> None:
     (tmp_path / "models.yaml").write_text(GOOD)
-    a, b, c = find_models([tmp_path], USUAL, 1.1)
-    assert (a.model.name, a.model.model, a.model.inputs) == ("a", tmp_path / "a.onnx", None)
-    assert (a.model.precision, a.model.check, a.max_slowdown) == ("fp16", Path("usual.py"), 1.1)
-    assert (b.model.model, b.model.inputs) == (tmp_path / "deep/b.onnx", tmp_path / "deep/samples")
-    assert (b.model.precision, b.model.atol, b.model.rtol) == ("fp32", 0.1, None)
-    assert (b.model.check, b.max_slowdown) == (tmp_path / "accept.py", 1.5)
-    assert b.model.profile == ("ids=1x16:4x128:8x512",)
-    assert c.max_slowdown == 0, "its performance is left out"
+    a, b, c = find_models([tmp_path], USUAL)
+    assert (a.name, a.model, a.inputs) == ("a", tmp_path / "a.onnx", None)
+    assert (a.precision, a.check, a.limit) == ("fp16", Path("usual.py"), 1.1)
+    assert (b.model, b.inputs) == (tmp_path / "deep/b.onnx", tmp_path / "deep/samples")
+    assert (b.precision, b.atol, b.rtol) == ("fp32", 0.1, None)
+    assert (b.check, b.limit) == (tmp_path / "accept.py", 1.5)
+    assert b.profile == ("ids=1x16:4x128:8x512",)
+    assert c.limit == 0, "its performance is left out"
     assert names(tmp_path, tags=("slow",)) == ["c"]
     with pytest.raises(UsageError, match="no model has it; tags are: nightly, slow"):
         names(tmp_path, tags=("weekly",))
@@ -465,7 +465,7 @@ def test_a_folder_has_files_or_a_folder_for_each_model_with_inputs_beside(tmp_pa
         (tmp_path / file).touch()
     for file in ("fed.npz", "vit/inputs/0.npz"):
         np.savez(tmp_path / file, x=np.zeros(1))
-    found = {one.model.name: one.model.inputs for one in find_models([tmp_path], USUAL, 1.1)}
+    found = {one.name: one.inputs for one in find_models([tmp_path], USUAL)}
     assert found == {"plain": None, "fed": tmp_path / "fed.npz", "vit": tmp_path / "vit" / "inputs"}
     assert names(tmp_path, tmp_path / "plain.onnx", tmp_path / "vit" / "model.onnx") == ["plain", "vit"]
     with pytest.raises(UsageError, match="plain stands twice"):

@@ -15,7 +15,7 @@ from onnxmodels import mlp, saved
 
 from trtmatrix.judge.entry import Entry
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, noise_troubles
-from trtmatrix.model.own_model import ModelOptions, Wanted
+from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import keep_outputs
 from trtmatrix.suite.model import Cause, Outcome, Product, Verdict
@@ -99,7 +99,7 @@ def test_a_floor_that_hides_too_much_is_no_unit() -> None:
 def made(opened: Opened, tmp_path: Path) -> tuple[Context, ModelSection]:
     """A model that is open, and its section where nothing has run."""
     context = opened(saved(mlp(), tmp_path / "my.onnx"))
-    wanted = Wanted(model=ModelOptions(model=tmp_path / "my.onnx"), max_slowdown=1.1)
+    wanted = ModelOptions(model=tmp_path / "my.onnx", limit=1.1)
     return context, make_model_section(context, Entries(()), "10.7.0", "10.8.0", wanted)
 
 
