@@ -15,8 +15,7 @@ from tests.containers.engines import COMMAND
 from tests.registry.registries import Image, Pushed, push_image
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.docker_engine import open_client
-from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.pulls import Puller
+from trtmatrix.launchers.images import Images, Puller
 from trtmatrix.plan.context import own_platform
 from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.containers.conftest import Project
-from tests.faults.disturbing import CASES, RUN, check_next, check_trouble, let_go, start_waiting
+from tests.faults.disturbing import check_next, check_trouble, start_waiting
 from trtmatrix.launchers.containers import LEAVE_SECONDS
 from trtmatrix.launchers.docker_engine import find_address
 
@@ -76,19 +76,6 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Between
     monkeypatch.setenv("DOCKER_HOST", f"unix://{between.path}")
     yield between
     monkeypatch.undo()
-
-
-def test_after_a_restart_of_the_engine_the_rest_is_run(project: Project, between: Between) -> None:
-    process = start_waiting(project)
-    between.cut()
-    time.sleep(1)
-    between.start()
-    let_go(project, RUN)
-    done = project.done(process.wait(timeout=120))
-    assert done.code == 3, done.told
-    check_trouble(done)
-    assert done.cell(CASES[2])["verdict"] == "FAIL"
-    check_next(project)
 
 
 def test_an_engine_that_does_not_come_back_ends_the_run(project: Project, between: Between) -> None:

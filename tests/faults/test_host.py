@@ -1,13 +1,11 @@
 """Trouble of this host ends a command with a clear line and code 3; a changed cache is not believed."""
 
-import contextlib
 import errno
 import os
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +26,6 @@ from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.launchers.containers import answer_of
-from trtmatrix.launchers.pulls import LEAST_SECONDS, Puller
 from trtmatrix.prepare.cases import CaseCache, find_change
 from trtmatrix.run.perform import check_paths
 
@@ -134,32 +131,6 @@ def test_a_hung_engine_is_not_waited_for_for_ever() -> None:
     with in_time(), pytest.raises(MachineryError, match="has not answered"):
         answer_of(never.wait, lambda: None, seconds=0.1)
     never.set()
-
-
-class Dripping:
-    """An engine whose pull brings so many bytes in each event, for ever."""
-
-    def __init__(self, size: int, events: int) -> None:
-        self.api, self.size, self.events, self.closed = self, size, events, False
-
-    def pull(self, *_: Any, **__: Any) -> Iterator[dict[str, Any]]:
-        try:
-            for number in range(self.events):
-                detail = {"current": self.size * number, "total": 1 << 40}
-                yield {"id": "layer", "status": "Downloading", "progressDetail": detail}
-        finally:
-            self.closed = True
-
-
-@pytest.mark.parametrize(("size", "ends"), [(100, True), (1 << 20, False)])
-def test_a_pull_that_drips_ends(size: int, *, ends: bool) -> None:
-    seconds = iter(range(0, 10**9, 10))
-    puller = Puller(pull_note=lambda *_: None, note=lambda _: None, clock=lambda: float(next(seconds)))
-    engine = Dripping(size, int(LEAST_SECONDS))
-    too_slow = pytest.raises(MachineryError, match="bytes came in 10 minutes")
-    with too_slow if ends else contextlib.nullcontext():
-        puller.pull("example.org/a:1", engine)  # type: ignore[arg-type]  # a stand-in
-    assert engine.closed
 
 
 STRANGER = 12345  # a user whom no rights are given that their files' modes do not; root is denied nothing

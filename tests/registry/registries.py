@@ -15,7 +15,7 @@ from typing import Any
 import requests
 from bench.registry import Serving, serve
 
-from trtmatrix.images.manifests import ATTESTATION
+from trtmatrix.images.registry import ATTESTATION
 
 OCI, DOCKER = "application/vnd.oci.image", "application/vnd.docker"
 TYPES = {
@@ -30,7 +30,6 @@ NGC_VARIABLES = {
     "CUDA_DRIVER_VERSION": "560.35.05", "CUDA_VERSION": "12.6.3.004", "PATH": "/usr/bin:/bin",
     "TRT_VERSION": "10.7.0.23+cuda12.6",
 }  # fmt: skip
-LABELS = {"com.nvidia.tensorrt.version": "10.7.0.23", "maintainer": "NVIDIA CORPORATION"}
 USER, PASSWORD = "somebody", "open sesame"
 
 
@@ -60,7 +59,6 @@ class Image:
     platform: str = "linux/amd64"
     layers: Sequence[Mapping[str, bytes]] = ({"etc/what": b"synthetic\n"},)
     environment: Mapping[str, str] = field(default_factory=lambda: NGC_VARIABLES)
-    labels: Mapping[str, str] = field(default_factory=lambda: LABELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +103,7 @@ def _push_one(host: str, repository: str, image: Image, *, oci: bool) -> tuple[b
     manifest_type, config_type, layer_type = TYPES[oci]
     config = _json({
         **_platform(image.platform),
-        "config": {"Env": [f"{k}={v}" for k, v in image.environment.items()], "Labels": dict(image.labels)},
+        "config": {"Env": [f"{k}={v}" for k, v in image.environment.items()]},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in plain]},
     })  # fmt: skip
     for blob in (*packed, config):

@@ -9,7 +9,7 @@ import pytest
 from bench.registry import Serving
 
 from tests.registry.fronts import Asked, Front, Reply
-from tests.registry.registries import DOCKER, LABELS, NGC_VARIABLES, Image, Pushed, blob_file, push_image
+from tests.registry.registries import DOCKER, Image, Pushed, blob_file, push_image
 from trtmatrix.images.registry import Registry
 from trtmatrix.launchers.references import RegistryError, Trouble
 
@@ -85,7 +85,7 @@ def test_who_says_nothing_is_not_waited_for_long() -> None:
         registry = Registry(attempts=1, seconds=(1.0, 0.1))
         error = fails(registry, f"127.0.0.1:{listening.getsockname()[1]}/{ONE}:1")
     assert error.trouble is Trouble.UNREACHABLE
-    assert "nothing came in time" in str(error)
+    assert "timed out" in str(error)
 
 
 @pytest.mark.parametrize("where", ["/manifests/1", "/blobs/"])
@@ -114,17 +114,21 @@ OLD = f'{{"schemaVersion": 1, "mediaType": "{DOCKER}.distribution.manifest.v1+pr
 UNICODE = "https://ü..x/".encode().decode("latin-1")
 PLACES = ("file:///etc/passwd", "http://[::1", UNICODE, f"/v2/{ONE}/manifests/1")
 CHALLENGES = ("Negotiate", "Bearer", 'Bearer realm="ftp://x/y"', 'Bearer realm="/token"')
+NO_IMAGES = (
+    b"<html>welcome to the hotel</html>",
+    b"[]",
+    OLD,
+    b"{}",
+    b'{"manifests": [1]}',
+    b'{"manifests": {}}',
+    b'{"layers": [], "config": {"mediaType": "x"}}',
+    b"[" * 200_000,
+)
 ANSWERS: list[tuple[Reply, Trouble, str]] = [
     (Reply(status=429), Trouble.LIMITED, ""),
     (Reply(status=502), Trouble.BROKEN, ""),
-    *((Reply(body=b"{" * 400, cut=cut), Trouble.UNREACHABLE, "the connection was cut") for cut in (0, 40)),
-    (Reply(body=b"<html>welcome to the hotel</html>"), Trouble.BROKEN, "it: Invalid JSON"),
-    (Reply(body=b"[]"), Trouble.BROKEN, "it: Input should be an object"),
-    *((Reply(body=body), Trouble.BROKEN, "config: Field required") for body in (OLD, b"{}")),
-    (Reply(body=b'{"manifests": [1]}'), Trouble.BROKEN, "manifests.0: Input should be an object"),
-    (Reply(body=b'{"manifests": {}}'), Trouble.BROKEN, "manifests: Input should be a valid array"),
-    (Reply(body=b'{"layers": [], "config": {"mediaType": "x"}}'), Trouble.BROKEN, "config.digest"),
-    (Reply(body=b" " * (17 << 20)), Trouble.BROKEN, "more than 16 MiB"),
+    *((Reply(body=b"{" * 400, cut=cut), Trouble.UNREACHABLE, "") for cut in (0, 40)),
+    *((Reply(body=body), Trouble.BROKEN, "it is no image that can be read: ") for body in NO_IMAGES),
     (Reply(status=403, body=b"DENIED: \x1b[31m"), Trouble.NEEDS_LOGIN, "403 (DENIED:  [31m)"),
     *((Reply(status=302, headers={"Location": place}), Trouble.BROKEN, "") for place in PLACES),
     *((Reply(status=401, headers={"WWW-Authenticate": how}), Trouble.BROKEN, "") for how in CHALLENGES),
@@ -182,8 +186,7 @@ def test_an_image_and_an_index_are_resolved_with_all_but_attestations(plain: Ser
     assert (name, platform.manifest) == ("linux/arm64", pushed.digest)
     assert platform.image_id == pushed.image_ids["linux/arm64"]
     assert tuple((layer.digest, layer.size) for layer in platform.layers) == pushed.layers["linux/arm64"]
-    assert platform.environment == {k: v for k, v in NGC_VARIABLES.items() if k != "PATH"}
-    assert platform.labels == {k: v for k, v in LABELS.items() if k != "maintainer"}
+    assert platform.says == {"driver": "560.35.05", "CUDA": "12.6.3.004", "TensorRT": "10.7.0.23"}
     age = datetime.now(timezone.utc) - datetime.fromisoformat(found.resolved)
     assert timedelta(0) <= age < timedelta(minutes=1)
     pushed = push_image(plain.host, f"two/{oci}".lower(), "1", *TWO, oci=oci)

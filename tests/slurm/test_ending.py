@@ -10,7 +10,6 @@ import pytest
 
 from tests.slurm.cluster import Cluster
 from tests.slurm.gpus import H200
-from tests.slurm.image import VERSION
 from tests.slurm.project import INTERRUPTED, ONE, Client, Project
 from tests.waiting import wait_until
 from trtmatrix.launchers.container import JOB_LABELS
@@ -95,29 +94,3 @@ def test_clients_of_one_selection_share_one_run(project: Project, cluster: Clust
     runs = [{(r["cell"]["case"], r["run"]) for r in each.records()} for each in (project, other)]
     assert len(runs[0]) == 3
     assert runs[0] == runs[1]  # the very same ones
-
-
-def test_another_selection_runs_nothing_twice(project: Project, cluster: Cluster, tmp_path: Path) -> None:
-    first = project.start(*ONE, "--gpu", "H200", "--case", "sleep-0,sleep-1,sleep-2")
-    wait_until(project.submissions, 120, "a job", lambda: first.told)
-    other = Project(tmp_path / "other", cluster, project.shared)
-    second = other.run(*ONE, "--gpu", "H200", "--case", "sleep-2,passes")
-    assert (first.wait(120).code, second.code) == (0, 0), first.told + second.told
-    assert "another command runs 1 of these cells" in second.told
-    assert Counter(cell for cells in project.cells() for cell in cells) == Counter(
-        f"life/{case}@{VERSION}#{H200.slug}" for case in ("sleep-0", "sleep-1", "sleep-2", "passes")
-    )
-    mine = [r["run"] for r in project.records() if r["cell"]["case"] == "sleep-2"]
-    assert mine == [r["run"] for r in other.records() if r["cell"]["case"] == "sleep-2"]
-
-
-def test_what_a_dead_client_left_is_run_by_others(project: Project, cluster: Cluster, tmp_path: Path) -> None:
-    client = start(project)
-    client.kill()
-    cluster.ask("scancel", *(line.split()[0] for line in project.queue()))
-    other = Project(tmp_path / "other", cluster, project.shared)
-    second = other.start(*ONE, "--gpu", "H200", "--case", "long-sleep")
-    wait_until(lambda: "is nobody's any more" in second.told, 120, "a take-over", lambda: second.told)
-    wait_until(other.running, 120, "the cell", lambda: second.told)
-    second.interrupt()
-    assert second.wait(40).code == INTERRUPTED

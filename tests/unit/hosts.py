@@ -9,10 +9,8 @@ from typing import Any
 from builders import make_case, make_cell, make_repro, make_version
 from locks import IMAGE, make_image, make_platform
 
-from trtmatrix.images.checks import Checked, HostFacts, Wants, check, restrict
-from trtmatrix.images.doctor import host_findings
-from trtmatrix.images.downloads import Room
-from trtmatrix.images.rules import Level, rule_of
+from trtmatrix.images.checks import Checked, HostFacts, Level, Room, Wants, check, restrict, rule_of
+from trtmatrix.images.preflight import host_findings
 from trtmatrix.launchers.references import RegistryError
 from trtmatrix.plan.lockfile import Lock, LockedLayer, pin_of
 from trtmatrix.suite.cells import Selection
@@ -58,9 +56,7 @@ def layer(name: str, gigabytes: float) -> LockedLayer:
 def lock_of(*images: tuple[str, tuple[LockedLayer, ...]], platform: str = "linux/amd64") -> Lock:
     """A lock that has these images for one platform; the ID of each is its name's."""
     found = {
-        name: make_platform(
-            manifest=manifest_of(name), image_id=f"sha256:id-{name}", layers=layers, labels={}, environment={}
-        )
+        name: make_platform(manifest=manifest_of(name), image_id=f"sha256:id-{name}", layers=layers, says={})
         for name, layers in images
     }
     return Lock(images={name: make_image(platforms={platform: one}) for name, one in found.items()})
@@ -137,4 +133,4 @@ TO_BUILD = Case_(
 
 def bad(trouble: Any) -> RegistryError:
     """A registry's bad answer."""
-    return RegistryError(f"nvcr.io: {trouble.name}\n  docker login nvcr.io", trouble=trouble, host="nvcr.io")
+    return RegistryError(trouble, "nvcr.io", IMAGE)

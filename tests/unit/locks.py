@@ -5,7 +5,7 @@ from typing import Any
 from trtmatrix.plan.lockfile import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
-SAID = {"TRT_VERSION": "10.7.0.23+cuda12.6", "CUDA_VERSION": "12.6.3.004"}
+SAID = {"TensorRT": "10.7.0.23", "CUDA": "12.6.3.004"}
 
 
 def digest_of(letter: str) -> str:
@@ -16,9 +16,8 @@ def digest_of(letter: str) -> str:
 def make_platform(**fields: Any) -> LockedPlatform:
     """An image for a platform, of one layer."""
     defaults: dict[str, Any] = {
-        "manifest": digest_of("b"), "image_id": digest_of("c"), "environment": SAID,
+        "manifest": digest_of("b"), "image_id": digest_of("c"), "says": SAID,
         "layers": (LockedLayer(digest=digest_of("d"), size=3),),
-        "labels": {"com.nvidia.build.id": "124443220"},
     }  # fmt: skip
     return LockedPlatform(**{**defaults, **fields})
 

@@ -52,11 +52,6 @@ class Place:
         printed = self.capsys.readouterr()
         return code, printed.out + printed.err
 
-    def merge_json(self, *files: Path) -> tuple[ExitCode, dict[str, Any]]:
-        code, text = self.merge(*files, "--json")
-        data: dict[str, Any] = json.loads(text)
-        return code, data
-
     def table(self) -> list[dict[str, Any]]:
         """Return the cells of the table, as printed."""
         self.capsys.readouterr()

@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.images.pack import (
-    FILES,
-    IMAGES,
-    PackedImage,
-    PackManifest,
-    open_target,
-    write_lists,
-    write_tar,
-)
+from trtmatrix.images.pack import FILES, IMAGES, PackedImage, open_target, write_lists, write_tar
 
 SUITE = {"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"}
 IMAGE_BYTES = bytes(range(256)) * 40
@@ -95,12 +87,11 @@ def write_pack(folder: Path, *, images: tuple[PackedImage, ...] = (IMAGE,)) -> N
         write_tar(folder / FILES, found)
         if images:
             (folder / IMAGES).write_bytes(IMAGE_BYTES)
-        manifest = PackManifest(
-            pack="20261122t000000-00000001", made="2026-11-22T00:00:00+00:00", by="trtmatrix 0", commit="",
-            changed=False, platform="linux/amd64", pythons=("3.12",), versions=("onnxruntime-1.31.1",),
-            images=images,
-        )  # fmt: skip
-        write_lists(folder, manifest)
+        facts = {
+            "pack": "20261122t000000-00000001", "made": "2026-11-22T00:00:00+00:00", "by": "trtmatrix 0",
+            "commit": "", "changed": "no", "platform": "linux/amd64",
+        }  # fmt: skip
+        write_lists(folder, facts, {"python": ["3.12"], "version": ["onnxruntime-1.31.1"]}, images)
 
 
 def tree_of(folder: Path) -> dict[str, str]:

@@ -182,12 +182,12 @@ class DoctorOptions(PublishOptions):
 
 def doctor_command(options: DoctorOptions) -> ExitCode:
     """Say what was found here, or on a cluster, and what that lets run."""
-    from trtmatrix.images.doctor import doctor_text, examine
-    from trtmatrix.images.rules import Level
+    from trtmatrix.images.checks import Level
+    from trtmatrix.images.preflight import doctor_text, examine
 
     context, code = open_context(options.project), ExitCode.AS_EXPECTED
     if options.executor == "slurm":
-        from trtmatrix.slurm.doctor import examine_site
+        from trtmatrix.slurm.cluster import examine_site
 
         findings = examine_site(options.site, context)
         if any(finding.level is Level.TROUBLE for finding in findings.findings):
@@ -378,7 +378,7 @@ def show(
     elif options.full or options.project.selection.cases or options.model.model:
         text = render(".txt", entries)
     else:
-        from trtmatrix.images.downloads import image_words
+        from trtmatrix.images.checks import image_words
         from trtmatrix.tables.answer import make_answer
 
         # What it takes to pull the images that are not here: how many, GB, and time as far as known.

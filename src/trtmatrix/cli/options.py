@@ -308,7 +308,7 @@ COMMANDS: dict[str, Command] = {
         (opt("--to DIR", "where to write; new or empty", type=_path, required=True),
          opt("--for-python X.Y", "a Python version of the other host, for its wheels; may be repeated "
              "(default: this one's)", **LIST),
-         opt("--records", "pack only records, for merge")), "--trt 10.8.0 --to DIR", "images.pack"),
+         opt("--records", "pack all local records, for merge")), "--trt 10.8.0 --to DIR", "images.pack"),
     "unpack": Command(
         "check a pack and load it, on a host without a network", "",
         (opt("folder DIR", "the folder of the pack", type=_path),
@@ -318,7 +318,7 @@ COMMANDS: dict[str, Command] = {
          opt("--no-venv", "create no environment")), "DIR", "images.pack"),
     "merge": Command(
         "add records that were made elsewhere", "files",
-        (opt("files FILE", "records: .json files, folders, packs of records", nargs="+", type=_path), JSON),
+        (opt("files FILE", "records: .json files, folders, packs of records", nargs="+", type=_path),),
         "records/", "images.merge"),
     "prepare": Command(
         "write the files of a case, to run it by hand", "files",

@@ -1,19 +1,252 @@
-"""Which launches of a plan cannot run for what a host lacks, and what is told of that. Pure."""
+"""The rules by which a host is held against a plan before a run, and what is told of it. Pure.
+
+A rule that prevents cells names the kinds of :class:`Exclusion` that they get; one without any only warns.
+docs/hosts.md has what each rule looks at, and its source.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import groupby
 
 from trtmatrix.common.text import counted
-from trtmatrix.images.downloads import Room, asked_for, find_downloads, gigabytes, need_here
-from trtmatrix.images.lock_report import locked_tensorrt
-from trtmatrix.images.rules import RULES, Finding, Level
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.references import RegistryError, Trouble
-from trtmatrix.plan.lockfile import Lock
-from trtmatrix.suite.model import Gpu
-from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan
+from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
+from trtmatrix.suite.matrix import ImageOrigin, Version
+from trtmatrix.suite.model import Exclusion, Gpu, Product
+from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan, is_own
+
+
+class Level(str, Enum):
+    """How a finding stands."""
+
+    GOOD = "ok"
+    LACKING = "--"
+    TROUBLE = "!!"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that was looked at; ``remedy`` is what to type or do.
+
+    ``prevents``: what cannot be done because of it, in words; nothing where all can. ``rule``: the id of the
+    rule that it comes of, nothing where it comes of none.
+    """
+
+    level: Level
+    what: str
+    found: str
+    remedy: str = ""
+    prevents: str = ""
+    rule: str = ""
+
+
+def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the findings for a terminal; those in a row that one remedy mends share its line."""
+    for (level, prevents, remedy), items in groupby(findings, lambda f: (f.level, f.prevents, f.remedy)):
+        yield from (f"[{level.value}] {item.what}: {item.found}" for item in items)
+        if prevents:
+            yield f"     prevents {prevents}"
+        if remedy:
+            yield f"     -> {remedy}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. ``mends``: the command or step; ``what``: what its findings are about, where not the id."""
+
+    id: str
+    excludes: tuple[Exclusion, ...]
+    mends: str
+    prevents: str = "cells of these versions"
+    what: str = ""
+
+    def finding(self, found: str, level: Level = Level.LACKING, **others: str) -> Finding:
+        """Return what was found by it; ``others``: words in place of the rule's own."""
+        good = level is Level.GOOD
+        told = Finding(
+            level=level, what=self.what or self.id, found=found, rule=self.id,
+            remedy="" if good else self.mends, prevents="" if good or not self.excludes else self.prevents,
+        )  # fmt: skip
+        return replace(told, **others)  # type: ignore[arg-type]  # all of them are words
+
+
+RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
+    Rule("engine", (Exclusion.NO_ENGINE,), "install and start Docker, or correct --engine or DOCKER_HOST",
+         "all cells in images", "container engine"),
+    Rule("engine-limits", (), "delegate cgroup controllers to the user: "
+         "https://rootlesscontaine.rs/getting-started/common/cgroup2/", what="limits of containers"),
+    Rule("gpu", (Exclusion.NO_GPU, Exclusion.OTHER_GPU), "run on a host with this NVIDIA GPU and its driver",
+         "all cells of TensorRT", "GPU"),
+    Rule("gpu-access", (Exclusion.NO_GPU_ACCESS,), "install NVIDIA's Container Toolkit: "
+         "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html",
+         "all cells of TensorRT in images", "container engine"),
+    Rule("mig", (Exclusion.NO_GPU_ACCESS,),
+         "install NVIDIA's Container Toolkit, or leave MIG: sudo nvidia-smi -mig 0", what="MIG"),
+    Rule("driver", (Exclusion.DRIVER_TOO_OLD,), "install a newer driver, or leave these versions out"),
+    Rule("compute", (Exclusion.UNSUPPORTED_GPU,), "nothing: these versions do not support this GPU"),
+    Rule("component", (Exclusion.COMPONENT_MISSING,), "no remedy: the image does not have it",
+         "these cases"),
+    Rule("image", (Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT), "name the version with --trt "
+         "(a run pulls or builds it), or use --pull all, or name a file with --image VERSION=FILE; by hand: "
+         "docker pull, or nox -s image -- VERSION"),
+    Rule("offline", (Exclusion.NOT_HERE,), "on a host with a network: nox -s pack -- --trt VERSION --to DIR; "
+         "here: sh DIR/unpack"),
+    Rule("interpreter", (Exclusion.NO_INTERPRETER,),
+         "name an interpreter that has this TensorRT with --python PATH"),
+    Rule("runtime", (Exclusion.OTHER_RUNTIME,), "leave --runtime out"),
+    Rule("platform", (Exclusion.IMAGE_NOT_GIVEN,), "run on a host of one of those platforms"),
+    Rule("library", (Exclusion.IMAGE_NOT_PULLED,),
+         "correct library: or image: in matrix.yaml; nox -s lock shows what the image says",
+         what="TensorRT of the image"),
+    Rule("registry", (Exclusion.IMAGE_NOT_GIVEN,), "docker login nvcr.io"),
+    Rule("lock", (), "nox -s lock -- --update"),
+    Rule("disk-images", (Exclusion.NO_ROOM,),
+         "free disk space, run fewer versions (--trt), or remove images after their last cell (--keep none)",
+         what="disk for images"),
+    Rule("disk", (), "free 5 GB there, or name another folder by --cache or --results"),
+    Rule("memory", (), "set a lower limit with --memory: then a cell that needs more ends alone"),
+    Rule("memory-limit", (Exclusion.NO_MEMORY,), "give containers more: --memory 4g", "all cells in images",
+         "memory limit"),
+)}  # fmt: skip
+"""All rules, in the order in which they are told."""
+
+
+def rule_of(why: Exclusion) -> Rule | None:
+    """Return the first rule that excludes for a reason, or None: not all that goes wrong is known before."""
+    return next((rule for rule in RULES.values() if why in rule.excludes), None)
+
+
+# --- What is still to be pulled or built, its layers counted once, and the disk that it takes
+
+GB = 10**9
+LOW = 5 * GB
+"""Free bytes below which the cache or the results may not take what a run writes."""
+USUAL_FACTOR = 2
+"""Unpacked by compressed size, rounded up: 1.76 of TensorRT 8.6 with CUDA's libraries, by gzip."""
+USUAL_UNLOCKED = 10 * GB
+"""Compressed bytes of an image that is not locked, for want of better: NGC's are 5 to 20 GB."""
+USUAL_BUILT = 8 * GB
+"""What an image built from wheels takes beside its base: they are fetched, copied and installed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download:
+    """An image that is not here. ``layers``: those to be pulled, None where it is not locked.
+
+    ``image``: its name in matrix.yaml; ``reference``: what is pulled, nothing where it is built on what is
+    here; ``versions``: those that want it; ``built``: it is a base that wheels are put on. ``added``: bytes
+    that it adds to those before it, as a layer is pulled once; None where that is not known.
+    """
+
+    image: str
+    reference: str
+    versions: tuple[str, ...]
+    layers: tuple[LockedLayer, ...] | None
+    built: bool = False
+    added: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """A folder and the bytes that are free on its disk."""
+
+    path: str
+    free: int
+
+    @property
+    def told(self) -> str:
+        """How much is free, in words."""
+        return f"{self.path}: {gigabytes(self.free)} free"
+
+
+def gigabytes(count: float) -> str:
+    """Return bytes for reading: ``9.4 GB``, ``82 MB``."""
+    if count >= GB or not count:
+        return f"{count / GB:.{0 if count >= 100 * GB else 1}f} GB"
+    return f"{max(count / 10**6, 0.1):.{0 if count >= 10**7 else 1}f} MB"
+
+
+def find_downloads(
+    launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = ""
+) -> tuple[Download, ...]:
+    """Return the images that launches want and that are not here, each once, in their order.
+
+    ``registry``: the mirror that is set, as of :class:`Matrix`.
+    """
+    locked = {name: own for name, each in lock.images.items() if (own := each.platforms.get(engine.platform))}
+    seen = {
+        layer.digest for name, own in locked.items() for layer in own.layers
+        if engine.held(ImageOrigin(image=name, pin=pin_of(lock, name, engine.platform))) is not None
+    }  # fmt: skip
+    found: dict[tuple[str, bool], Download] = {}
+    for launch in launches:
+        origin, name = launch.image, launch.version.name
+        if origin is None or not launch.lacks_image:
+            continue
+        key = (origin.image, launch.build)
+        if before := found.get(key):
+            found[key] = replace(before, versions=tuple(dict.fromkeys((*before.versions, name))))
+            continue
+        asked = asked_for(origin, lock, engine, registry)
+        whole = locked.get(asked.image) if asked else None
+        fresh = {each.digest: each for each in whole.layers if each.digest not in seen} if whole else {}
+        seen |= fresh.keys()
+        layers = tuple(fresh.values()) if whole or not asked else None
+        found[key] = Download(
+            image=origin.image, reference=asked.reference if asked else "", versions=(name,), layers=layers,
+            built=origin.build is not None,
+            added=None if layers is None else sum(each.size for each in layers),
+        )  # fmt: skip
+    return tuple(found.values())
+
+
+def asked_for(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str = "") -> ImageOrigin | None:
+    """Return what a registry is asked for to have an image: the image, or the base that it is built on.
+
+    None where that is made here too, or is here.
+    """
+    wanted = origin
+    if origin.build is not None:
+        wanted = base_origin(origin.build.base, lock, engine.platform, registry)
+    return None if is_own(wanted.image) or engine.held(wanted) is not None else wanted
+
+
+def need_here(downloads: Sequence[Download], keep: Keep) -> tuple[int, int]:
+    """Return the disk in bytes that downloads take, pulled one after another: at the least, and usually.
+
+    Those that stay add up; of those that go after their last cell two are here at a time: one runs, the next
+    is pulled. At the least an image takes its compressed bytes, and the largest layer lies beside them while
+    it is unpacked; usually twice its compressed bytes (bench/unpacking.py measures it).
+    """
+    stay, go = list[tuple[int, int]](), list[tuple[int, int]]()
+    for download in downloads:
+        packed = USUAL_UNLOCKED if download.added is None else download.added
+        usual = packed * USUAL_FACTOR + (USUAL_BUILT if download.built else 0)
+        (stay if keep is Keep.ALL or download.built else go).append((usual, download.added or 0))
+    together = [*stay, *sorted(go)[-2:]]
+    largest = max((layer.size for download in downloads for layer in download.layers or ()), default=0)
+    return largest + sum(least for _, least in together), sum(usual for usual, _ in together)
+
+
+def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = "") -> str:
+    """Return how many images launches lack, their GB and how long that takes; nothing where none."""
+    sizes = [each.added for each in find_downloads(launches, lock, engine, registry)]
+    images, known = counted(len(sizes), "image"), [size for size in sizes if size is not None]
+    if not sizes:
+        return ""
+    if len(known) < len(sizes):
+        each = " each" * (len(sizes) > 1)
+        return f"{images}, 10 to 34 GB{each}, downloaded in 1 to 5 min{each} at 1 Gbit/s"
+    if not (size := sum(known)):  # made of wheels on a base that is here, or is made here too
+        return f"{images} to build"
+    return f"{images}, {gigabytes(size)}, downloaded in {max(1, round(8 * size / 1e9 / 60))} min at 1 Gbit/s"
+
+
+# --- What keeps launches from running
 
 PROBE_LEAST_MEMORY = 48 << 20
 """A limit below which the probe does not even start, in bytes.
@@ -33,8 +266,8 @@ class HostFacts:
     """A host as it was found.
 
     ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
-    ``available``: of the host, in bytes, 0 where not known. ``answers``: by reference, what is
-    wrong with asking a registry for it, or None.
+    ``available``: of the host, in bytes, 0 where not known. ``answers``: by reference, the
+    digest that a registry has for it, or what is wrong.
     """
 
     engine: Engine
@@ -45,7 +278,7 @@ class HostFacts:
     results: Room = NOWHERE
     memory: int = 0
     available: int = 0
-    answers: Mapping[str, RegistryError | None] = field(default_factory=dict)
+    answers: Mapping[str, str | RegistryError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +320,9 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
         names = ", ".join(dict.fromkeys(launch.version.name for launch in launches))
         told.append(replace(lack, prevents=f"{counted(len(cells), 'cell')} of {names}"))
     # What may not fit is tried all the same.
-    need = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
-    if facts.images is not None and need.usual > facts.images.free:
-        takes = f"usually takes about {gigabytes(need.usual)}, unpacked: tried all the same"
+    _, usual = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
+    if facts.images is not None and usual > facts.images.free:
+        takes = f"usually takes about {gigabytes(usual)}, unpacked: tried all the same"
         found = f"{facts.images.told}; what is to be pulled and built {takes}"
         told.append(_trouble("disk-images", found, prevents=""))
     return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
@@ -125,14 +358,14 @@ def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants
     answer = facts.answers.get(asked.reference) if asked is not None else None
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()
-    if answer is not None and answer.trouble in REFUSING - own_way:
+    if isinstance(answer, RegistryError) and answer.trouble in REFUSING - own_way:
         words, _, remedy = str(answer).partition("\n")
         yield _trouble("registry", words, remedy=remedy.strip())
     if facts.images is not None:
         downloads = find_downloads([*before, launch], wants.lock, engine, wants.registry)
-        if (need := need_here(downloads, wants.keep)).least > facts.images.free:
+        if (needs := need_here(downloads, wants.keep)[0]) > facts.images.free:
             free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
-            needed = f"at least {gigabytes(need.least)} needed with {downloads[-1].image}"
+            needed = f"at least {gigabytes(needs)} needed with {downloads[-1].image}"
             yield _trouble("disk-images", f"{free}, {needed}")
 
 
@@ -145,3 +378,16 @@ def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:
     left_out = tuple(excluded)
     launches = plan.without({item.cell.id for item in left_out})
     return replace(plan, launches=launches, excluded=(*plan.excluded, *left_out))
+
+
+def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
+    """Return the TensorRT that the locked image of a version says it has, or nothing.
+
+    An image of ours is no witness: what its base says is not what its wheels are.
+    """
+    origin = version.origin
+    if version.product is not Product.TENSORRT or not isinstance(origin, ImageOrigin) or origin.build:
+        return ""
+    locked = lock.images.get(origin.image)
+    found = locked.platforms.get(platform) if locked else None
+    return found.says.get("TensorRT", "") if found else ""

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -23,11 +24,13 @@ from typing import TYPE_CHECKING
 from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
-from trtmatrix.common.paths import whole_file
+from trtmatrix.common.paths import Project, whole_file
+from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
-from trtmatrix.images.pack_suite import GLIBC, fetch_wheels, find_suite, wanted_pythons
+from trtmatrix.launchers.wheels import download_wheels, index_options, target_options, without_passwords
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
+from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
 from trtmatrix.suite.model import NO_GPU
 from trtmatrix.suite.plan import Launch, short_name
@@ -40,7 +43,12 @@ SOURCE = Path(__file__).with_name("unpack.sh")
 MANIFEST, SUMS, SCRIPT = "manifest.txt", "SHA256SUMS", "unpack"
 FILES, IMAGES = "files.tar", "images.tar"
 """Suite and wheels; the images as ``docker save`` writes them."""
-FULL = (errno.ENOSPC, errno.EDQUOT)
+EXTRAS = ("model", "minimise")
+TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
+"""What the suite's sessions need beside the suite's own requirements: nox, and what installs the suite."""
+GLIBC = "2.28"
+"""What the other host is taken to have: any distribution since 2018, https://peps.python.org/pep-0600/."""
+SECONDS = 1800
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,34 +75,6 @@ class PackedImage:
     manifest: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackManifest:
-    """What ``manifest.txt`` says. ``made``: UTC, ISO 8601; ``commit``: of the suite.
-
-    ``changed``: the suite's files are not those of that commit; ``pythons``: those that wheels are for.
-    """
-
-    pack: str
-    made: str
-    by: str
-    commit: str
-    changed: bool
-    platform: str
-    pythons: tuple[str, ...]
-    versions: tuple[str, ...]
-    images: tuple[PackedImage, ...]
-
-    @property
-    def text(self) -> str:
-        """A fact a line, as a shell reads it; of an image ID, manifest and names."""
-        lines = [f"schema {SCHEMA}", f"pack {self.pack}", f"made {self.made}", f"by {self.by}"]
-        lines += [f"commit {self.commit}", f"changed {'yes' if self.changed else 'no'}"]
-        lines += [f"platform {self.platform}", *(f"python {each}" for each in self.pythons)]
-        lines += [f"version {each}" for each in self.versions]
-        lines += [" ".join(("image", i.id, i.manifest or "-", *i.names)) for i in self.images]
-        return "".join(f"{line}\n" for line in lines)
-
-
 def pack_command(options: PackOptions) -> ExitCode:
     """Write a pack; with ``--records`` one of records for ``merge``."""
     context = open_context(options.project)
@@ -117,19 +97,18 @@ def pack_command(options: PackOptions) -> ExitCode:
         if client is not None and images:
             _tell(f"saving {counted(len(images), 'image')}")
             save_images(client, images, folder / IMAGES)
-        now = datetime.now(timezone.utc)
-        manifest = PackManifest(
-            pack=f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}", made=now.isoformat(timespec="seconds"),
-            by=f"trtmatrix {__version__}", commit=suite.commit, changed=suite.changed,
-            platform=own_platform(), pythons=pythons, versions=tuple(v.name for v in versions),
-            images=images,
-        )  # fmt: skip
-        digest = write_lists(folder, manifest)
+        now, names = datetime.now(timezone.utc), [version.name for version in versions]
+        pack, platform = f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}", own_platform()
+        facts = {
+            "pack": pack, "made": now.isoformat(timespec="seconds"), "by": f"trtmatrix {__version__}",
+            "commit": suite.commit, "changed": "yes" if suite.changed else "no", "platform": platform,
+        }  # fmt: skip
+        digest = write_lists(folder, facts, {"python": pythons, "version": names}, images)
     size = write_size(sum(file.stat().st_size for file in options.to.iterdir() if file.is_file()))
     print(f"""\
-{options.to}: {manifest.pack}, {size}
-  versions  {", ".join(manifest.versions)}
-  images    {len(images)}, for {manifest.platform}
+{options.to}: {pack}, {size}
+  versions  {", ".join(names)}
+  images    {len(images)}, for {platform}
   wheels    for Python {", ".join(pythons)}, glibc {GLIBC} or later
   suite of {suite.commit[:12]}{", CHANGED since" if suite.changed else ""}
   sha256 of SHA256SUMS, which stands for all of it: {digest}
@@ -139,7 +118,7 @@ next, on the other host: sh {shlex.quote(f"{options.to.name}/unpack")}""")
 
 @contextlib.contextmanager
 def open_target(folder: Path) -> Iterator[Path]:
-    """Make a pack's folder, in which no file may be; where this ends in an error, nothing stays in it.
+    """Make a pack's folder, in which no file may be; where this ends in an error, no file stays in it.
 
     Folders may be there: systems make some at the root of a disk, such as ``lost+found``.
     """
@@ -150,16 +129,130 @@ def open_target(folder: Path) -> Iterator[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
     except BaseException as error:
-        for path in folder.iterdir() if folder.is_dir() else ():
+        for path in folder.glob("*"):
             if not path.is_dir():
                 path.unlink()
         with contextlib.suppress(OSError):
             folder.rmdir()
         if isinstance(error, OSError):
-            hint = ": name another disk by --to, or make room" if error.errno in FULL else ""
-            words = f"{error.strerror or error}{hint}; nothing is left of it"
+            words = f"{error.strerror or error}: name another disk by --to, or make room"
             raise MachineryError(f"--to {folder}: the pack cannot be written: {words}") from error
         raise
+
+
+# --- The suite: what git tracks, with the user's own matrix and repros
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """The suite's files by the name that they get on the other side, and the commit that they are of.
+
+    ``changed``: they are not those of that commit; ``left_out``: what of the user's own stays here, and why.
+    """
+
+    files: dict[str, Path]
+    commit: str
+    changed: bool
+    left_out: tuple[str, ...] = ()
+
+
+def find_suite(project: Project) -> Suite:
+    """Return the suite of this checkout, with the matrix, lock and repros that this call works with.
+
+    What git does not track stays here: records measured on this host, caches, environments, keys.
+    :class:`UsageError` where git cannot say what that is.
+    """
+    root = program_root()
+    # The matrix and the repros are those of this call, which may lie elsewhere.
+    files = {name: root / name for name in _tracked(root) if not name.startswith("repros/")}
+    files |= {f"repros/{name}": project.repros / name for name in _tracked(project.repros)}
+    untracked = sorted({*project.repros.glob("*.py")} - set(files.values()))
+    left_out = [f"{file}: git does not track it: git add takes it along" for file in untracked]
+    left_out += [f"{file}: a link" for file in files.values() if file.is_symlink()]
+    own = {"matrix.yaml": project.matrix.resolve(), "matrix.lock": project.lock.resolve()}
+    files = {name: f for name, f in (files | own).items() if f.is_file() and not f.is_symlink()}
+    if not any(re.fullmatch(r"repros/[^/]*\.py", name) for name in files):
+        raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
+    ours = (project.repros.resolve(), own["matrix.yaml"]) == (root / "repros", root / "matrix.yaml")
+    changed = not ours or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    commit = _git(root, "rev-parse", "HEAD").strip()
+    return Suite(files=files, commit=commit, changed=changed, left_out=tuple(left_out))
+
+
+def program_root() -> Path:
+    """Return the checkout that this program runs from."""
+    root = PACKAGES["trtmatrix"].resolve().parents[1]
+    if not (root / "pyproject.toml").is_file():
+        raise UsageError(
+            f"the suite cannot be packed: {PACKAGES['trtmatrix']} was installed without its checkout\n"
+            "  run this in a checkout: nox -s pack -- --to DIR"
+        )
+    return root
+
+
+def _tracked(folder: Path) -> list[str]:
+    return sorted(filter(None, _git(folder, "ls-files", "-z").split("\0")))
+
+
+def _git(folder: Path, *words: str) -> str:
+    """Return what git says of a folder's checkout; :class:`UsageError` where it says nothing."""
+    code, said = run_to_end(["git", "-C", str(folder), *words], os.environ)
+    if code:
+        trust = f"git config --global --add safe.directory {shlex.quote(str(folder))}"
+        raise UsageError(
+            f"{folder}: git cannot say which files are the suite's: {said.strip() or 'git failed'}\n"
+            f"  pack from a checkout with a commit, as the user whose it is, or: {trust}"
+        )
+    return said
+
+
+def wanted_pythons(named: Sequence[str]) -> tuple[str, ...]:
+    """Return the Pythons that wheels are for; :class:`UsageError` where one is none."""
+    for python in named:
+        if not re.fullmatch(r"3\.[1-9]\d", python):
+            raise UsageError(f"--for-python {python}: name one such as 3.12; the suite needs 3.10 or later")
+    return tuple(dict.fromkeys(named)) or (f"{sys.version_info[0]}.{sys.version_info[1]}",)
+
+
+def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[str]) -> dict[str, Path]:
+    """Fetch the wheels of the suite, nox included, and of versions; returns them by their names in the pack.
+
+    The suite's pins stay beside them as ``suite-X.Y.txt``.
+    """
+    wheels, scratch = folder / "wheels", folder / "requirements"
+    wheels.mkdir(parents=True)
+    scratch.mkdir()
+    own = [version.origin.wheels for version in versions if isinstance(version.origin, WheelsOrigin)]
+    suite = [*(f"--extra={extra}" for extra in EXTRAS), str(program_root() / "pyproject.toml")]
+    for python in pythons:
+        print(f"fetching the wheels for Python {python}", file=sys.stderr, flush=True)
+        pins = _pin(suite, TOOLS, python, scratch)
+        shutil.copyfile(pins, wheels / f"suite-{python}.txt")
+        for file in [pins, *(_pin([], each, python, scratch) for each in own)]:
+            what = ["--require-hashes", f"--requirement={file}"]
+            download_wheels(what, target_options(python, GLIBC), wheels)
+    return {f"wheelhouse/{file.name}": file for file in sorted(wheels.iterdir())}
+
+
+def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch: Path) -> Path:
+    """Pin what is wanted, for a Python that need not be here; returns the file of pins with hashes."""
+    number = len(list(scratch.iterdir()))
+    wanted, pins = scratch / f"{number}.in", scratch / f"{number}.txt"
+    wanted.write_text("".join(f"{one}\n" for one in requirements), encoding="utf-8")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
+    command += [f"--python-version={python}", "--python-platform=x86_64-manylinux_2_28"]
+    command += ["--only-binary=:all:", "--generate-hashes", *words, str(wanted), f"--output-file={pins}"]
+    command += index_options()
+    code, said = run_to_end(command, os.environ, SECONDS)
+    if code:
+        raise MachineryError(
+            f"the wheels for Python {python} cannot be resolved: {without_passwords(said)[-1500:]}\n"
+            f"  try it by hand: {without_passwords(shlex.join(command))}"
+        )
+    return pins
+
+
+# --- Images
 
 
 def hold_images(
@@ -276,17 +369,22 @@ def write_tar(target: Path, files: Mapping[str, Path]) -> None:
                 archive.addfile(info, stream)
 
 
-def write_lists(folder: Path, manifest: PackManifest) -> str:
+def write_lists(
+    folder: Path, facts: Mapping[str, str], many: Mapping[str, Iterable[str]], images: Iterable[PackedImage]
+) -> str:
     """Write the script, the digests of all, and last the manifest: without it nothing is taken for a pack.
 
-    Returns the SHA-256 of the list of digests, which stands for the whole pack.
+    The manifest has a fact a line, as a shell reads it: ``facts`` of one value, those of ``many``, and of
+    each image ID, manifest and names. Returns the SHA-256 of the list of digests: it stands for the pack.
     """
-    texts = {SCRIPT: SOURCE.read_text(encoding="utf-8"), MANIFEST: manifest.text}
+    lines = [f"{name} {value}" for name, value in {"schema": str(SCHEMA), **facts}.items()]
+    lines += [f"{name} {value}" for name, values in many.items() for value in values]
+    lines += [" ".join(("image", i.id, i.manifest or "-", *i.names)) for i in images]
+    texts = {SCRIPT: SOURCE.read_text(encoding="utf-8"), MANIFEST: "".join(f"{line}\n" for line in lines)}
     digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    for name in (FILES, *([IMAGES] if manifest.images else [])):
-        digests[name] = digest_of(folder / name)
-        with (folder / name).open("rb") as stream:
-            os.fsync(stream.fileno())
+    for file in (folder / FILES, folder / IMAGES):
+        if file.exists():
+            digests[file.name] = digest_of(file)
     texts[SUMS] = sums_text(digests)
     for name in (SCRIPT, SUMS, MANIFEST):
         with whole_file(folder / name, 0o755 if name == SCRIPT else 0o644) as out:

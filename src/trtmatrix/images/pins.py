@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -34,17 +34,20 @@ def check_pins(
     found: dict[str, str] = {}
     lockable: list[str] = []
     for launch in launches:
-        name, origin = launch.version.name, launch.image
-        if origin is None or name in found:
+        version, origin = launch.version, launch.image
+        if origin is None or version.name in found:
             continue
         if origin.build is None:
             why, mends = why_unlocked(context, origin), not (origin.is_file or is_own(origin.image))
         else:
-            held = None if launch.lacks_image else look
-            why, mends = _why_built_otherwise(context, name, origin, origin.build, held)
+            why = _why_built_otherwise(context, version)
+            mends = bool(why)
+            if not why and not launch.lacks_image and (held := look(origin.image)) is not None:
+                why = _why_another(context, version, held.labels)
+            why = why and f"{origin.image}: {why}"
         if why:
-            found[name] = why
-            lockable += [name] if mends else []
+            found[version.name] = why
+            lockable += [version.name] if mends else []
     mend = [f"  to lock: nox -s lock -- --trt {','.join(lockable)} --update"] if lockable else []
     if locked and found:
         lines = [f"  {name}: {why}" for name, why in found.items()]
@@ -66,37 +69,36 @@ def why_unlocked(context: Context, origin: ImageOrigin) -> str:
     return f"{image} is whatever its tag stands for today"
 
 
-def _why_built_otherwise(
-    context: Context, version: str, origin: ImageOrigin, build: Build, look: Look | None
-) -> tuple[str, bool]:
-    """Return why an image of ours is not what matrix.lock says, or nothing, and whether locking mends that.
-
-    ``look``: where it is here, it is asked for; by the labels that docker/wheels/build wrote on it, it says
-    what it came of.
-    """
+def _why_built_otherwise(context: Context, version: Version) -> str:
+    """Return why what an image of ours would be made of now is not what matrix.lock says, or nothing."""
     try:
-        parts = read_build(version, origin, build, context.project)
+        parts = read_builds([version], context.project)[version.name]
     except ConfigError as error:
-        return f"what {origin.image} is made of cannot be read: {error.problems[0]}", True
-    locked, base, why = context.lock.builds.get(version), parts.build.base, ""
-    pin = None if is_own(base) else pin_of(context.lock, base, own_platform())
+        return f"what it is made of cannot be read: {error.problems[0]}"
+    locked, base = context.lock.builds.get(version.name), parts.build.base
     if locked is None:
-        why = "not locked"
-    elif differences := build_differences(locked, parts.build):
-        why = f"not as locked: {'; '.join(differences)}"
-    elif parts.unhashed:
-        why = f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version} --lock)"
-    elif pin is None and not is_own(base):
-        why = f"its base {base} is not locked"
-    if why or look is None or (held := look(origin.image)) is None:
-        return (f"{origin.image}: {why}" if why else ""), True
-    labels, base_id = held.labels, held.labels.get("base-id", "")
+        return "not locked"
+    if differences := build_differences(locked, parts.build):
+        return f"not as locked: {'; '.join(differences)}"
+    if parts.unhashed:
+        return f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {version.name} --lock)"
+    if not is_own(base) and pin_of(context.lock, base, own_platform()) is None:
+        return f"its base {base} is not locked"
+    return ""
+
+
+def _why_another(context: Context, version: Version, labels: Mapping[str, str]) -> str:
+    """Return why an image of ours that is here was not made of the locked parts, or nothing.
+
+    ``labels``: those that docker/wheels/build wrote on it: they say what it came of.
+    """
+    parts = read_builds([version], context.project)[version.name]
+    pin, base_id = pin_of(context.lock, parts.build.base, own_platform()), labels.get("base-id", "")
     bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
     recipe = recipe_digest(base_id, parts.contents, parts.lines)
-    if bases & {*(pin.ids if pin else (base,))} and recipe == labels.get("recipe"):
-        return "", False
-    why = "it was built on another base, or from other wheels or files"
-    return f"{origin.image}: {why}: nox -s image -- {version}", False
+    if bases & {*(pin.ids if pin else (parts.build.base,))} and recipe == labels.get("recipe"):
+        return ""
+    return f"it was built on another base, or from other wheels or files: nox -s image -- {version.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,12 +118,11 @@ class BuildParts:
 def build_differences(old: LockedBuild, new: LockedBuild) -> tuple[str, ...]:
     """Return what of a build is another than locked, in words."""
     before, now = (
-        {
-            f"image {build.image}": "", f"base {build.base}": "",
-            **{f"wheel {name}": digest for name, digest in build.wheels.items()},
-            **{f"file {name}": digest for name, digest in build.files.items()},
-        } for build in (old, new)
-    )  # fmt: skip
+        {f"image {build.image}": "", f"base {build.base}": ""}
+        | {f"wheel {name}": digest for name, digest in build.wheels.items()}
+        | {f"file {name}": digest for name, digest in build.files.items()}
+        for build in (old, new)
+    )
     gone = [f"{name} is gone" for name in before if name not in now]
     added = [f"{name} is new" for name in now if name not in before]
     other = [f"{name} has another content" for name in now if before.get(name, now[name]) != now[name]]
@@ -136,41 +137,38 @@ def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str])
 def read_builds(versions: Iterable[Version], project: Project) -> dict[str, BuildParts]:
     """Return what the images that are made here would be made of now, by version.
 
-    :class:`ConfigError` tells what is wrong with the lock of an image's wheels, or cannot be read.
+    Nothing but names where the project cannot build them. :class:`ConfigError` tells what is wrong with the
+    lock of an image's wheels, or cannot be read.
     """
     found, problems = dict[str, BuildParts](), list[str]()
     for version in versions:
-        if isinstance(version.origin, ImageOrigin) and version.origin.build is not None:
-            try:
-                found[version.name] = read_build(version.name, version.origin, version.origin.build, project)
-            except ConfigError as error:
-                problems += error.problems
+        origin = version.origin
+        if not isinstance(origin, ImageOrigin) or origin.build is None:
+            continue
+        try:
+            found[version.name] = _read_build(version.name, origin.image, origin.build, project)
+        except ConfigError as error:
+            problems += error.problems
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"{origin.image} cannot be made: {error}")
     if problems:
         raise ConfigError(problems)
     return found
 
 
-def read_build(version: str, origin: ImageOrigin, build: Build, project: Project) -> BuildParts:
-    """Return what one image would be made of now; nothing but names where the project cannot build it."""
-    builder = project.image_builder
-    if builder is None:
-        bare = LockedBuild(image=origin.image, base=build.base, wheels={}, files={})
+def _read_build(version: str, image: str, build: Build, project: Project) -> BuildParts:
+    if project.image_builder is None:
+        bare = LockedBuild(image=image, base=build.base, wheels={}, files={})
         return BuildParts(build=bare, unhashed=build.wheels)
-    folder, top = builder.parent, project.matrix.resolve().parent
+    folder, top = project.image_builder.parent, project.matrix.resolve().parent
     lock = folder / "locks" / f"{version}.txt"
     names = (*FILES, "base") if build.base == OWN_BASE else FILES
-    try:
-        text = lock.read_text(encoding="utf-8") if lock.exists() else ""
-        read = {name: (folder / name).read_bytes() for name in names}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{folder}: an image cannot be made of this: {error}"]) from error
-    pins = parse_lock(text, build.wheels, str(lock))
-    files = {
-        (folder / name).relative_to(top).as_posix(): sha256(data).hexdigest() for name, data in read.items()
-    }
+    read = {name: (folder / name).read_bytes() for name in names}
+    pins = parse_lock(lock.read_text(encoding="utf-8") if lock.exists() else "", build.wheels, str(lock))
+    files = {str((folder / name).relative_to(top)): sha256(data).hexdigest() for name, data in read.items()}
     wheels = {pin.wheel: pin.sha256 for pin in pins if pin.sha256}
     return BuildParts(
-        build=LockedBuild(image=origin.image, base=build.base, files=files, wheels=wheels),
+        build=LockedBuild(image=image, base=build.base, files=files, wheels=wheels),
         unhashed=tuple(pin.wheel for pin in pins if not pin.sha256),
         contents=tuple(read[name] for name in FILES), lines=tuple(pin.line for pin in pins),
     )  # fmt: skip

@@ -1,6 +1,8 @@
-"""Asks registries what an image's name stands for: manifests and configurations, never a layer.
+"""Asks registries what an image's name stands for: indexes, manifests and configurations, never a layer.
 
-Logins, certificates and insecure registries are those that the engines have. Sources:
+Logins, certificates and insecure registries are those that the engines have. Sources: image-index.md,
+manifest.md and config.md of https://github.com/opencontainers/image-spec,
+https://distribution.github.io/distribution/spec/manifest-v2-2/,
 https://github.com/opencontainers/distribution-spec/blob/main/spec.md and, of logins,
 https://distribution.github.io/distribution/spec/auth/token/.
 """
@@ -8,8 +10,8 @@ https://distribution.github.io/distribution/spec/auth/token/.
 from __future__ import annotations
 
 import base64
-import contextlib
 import ipaddress
+import json
 import os
 import re
 import ssl
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -30,16 +32,14 @@ import urllib3
 from requests import exceptions
 from requests.adapters import HTTPAdapter
 from requests.utils import parse_dict_header
-from urllib3.exceptions import InsecureRequestWarning, NewConnectionError
+from urllib3.exceptions import InsecureRequestWarning
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.images import manifests
-from trtmatrix.launchers.references import Reference, RegistryError, Trouble, explain_trouble, parse_reference
-from trtmatrix.plan.lockfile import LockedImage, LockedPlatform
+from trtmatrix.launchers.references import Reference, RegistryError, Trouble, parse_reference
+from trtmatrix.plan.lockfile import LockedImage, LockedLayer, LockedPlatform
 
 T = TypeVar("T")
-LARGEST = 16 << 20
-"""Bytes that an answer may have: registries need to take manifests of 4 MiB and no larger ones."""
+Json = dict[str, Any]
 TOGETHER = 8
 """Questions under way."""
 PATIENCE = 2.0
@@ -47,6 +47,13 @@ PATIENCE = 2.0
 LATER = frozenset({429, 500, 502, 503, 504})
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 """What engines speak plain HTTP with unasked. Source: https://docs.docker.com/reference/cli/dockerd/."""
+_DOCKER, _OCI = "application/vnd.docker.distribution.manifest", "application/vnd.oci.image"
+MANIFESTS = (f"{_OCI}.manifest.v1+json", f"{_DOCKER}.v2+json")
+CONFIGS = (f"{_OCI}.config.v1+json", "application/vnd.docker.container.image.v1+json")
+ACCEPTED = (f"{_OCI}.index.v1+json", f"{_DOCKER}.list.v2+json", *MANIFESTS)
+"""What a registry is told that is understood; without it some send formats of old engines."""
+ATTESTATION = "vnd.docker.reference.type"
+"""Marks what is about an image and is none. Source: https://docs.docker.com/build/metadata/attestations/."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +87,9 @@ class Registry:
     def _ask(self, name: Reference, ask: Callable[[_Repository], T]) -> T:
         try:
             return ask(_Repository(name, self))
-        except manifests.ManifestError as error:
-            raise explain_trouble(Trouble.BROKEN, name.host, str(name), str(error)) from error
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+            why = f"it is no image that can be read: {shorten(error)}"
+            raise RegistryError(Trouble.BROKEN, name.host, str(name), why) from error
 
 
 def ask_registries(
@@ -113,58 +121,22 @@ def ask_registries(
     done, why = wait(answers.values(), seconds - first).done, f"it does not answer within {seconds:g} s"
     return {
         each: answer.result() if answer in done
-        else explain_trouble(Trouble.UNREACHABLE, hosts[each], each, why)
+        else RegistryError(Trouble.UNREACHABLE, hosts[each], each, why)
         for each, answer in answers.items()
     }  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Answer:
-    """What came; ``moved``: from a host that the registry sent on to."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    moved: bool
-
-    @property
-    def said(self) -> str:
-        """What is wrong, in the registry's own words where it has any."""
-        text = self.body[:200].decode("utf-8", "replace").strip()
-        plain = "".join(letter if letter.isprintable() else " " for letter in text)
-        return f"it answers {self.status}" + (f" ({plain})" if plain else "")
-
-
-class _Tokens(manifests.Read):
-    token: str | None = None
-    access_token: str | None = None
 
 
 class _Repository:
     """An image's repository at its registry, asked with the login that Docker's configuration has."""
 
     def __init__(self, name: Reference, settings: Registry) -> None:
-        import docker.auth
-
-        self.name, self.settings = name, settings
-        # The login is that which Docker's configuration has; its credential stores and helpers are asked too.
-        entry, self.no_login = dict[str, str](), ""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a helper that is not here is told below, not by a warning
-                found = docker.auth.load_config().resolve_authconfig(name.host) or {}
-                entry = {str(key).lower(): str(value or "") for key, value in found.items()}
-        except Exception as error:  # noqa: BLE001 - the file may hold anything, and a helper may do anything
-            self.no_login = f"the login that Docker has cannot be read: {shorten(str(error))}"
-        self.user, self.password = entry.get("username", ""), entry.get("password", "")
+        self.name, self.settings, self.authorization = name, settings, ""
+        self.user, self.password, self.no_login = _find_login(name.host)
         self.plain = is_insecure(name.server, settings.insecure)
-        self.authorization = ""
-        # The session has the certificates of this host, and no login but ours.
-        self.session = _Session()
+        self.session = requests.Session()
         self.session.trust_env = not is_insecure(name.server, ())  # Docker asks loopback without a proxy
         self.session.auth = lambda request: request  # not what ~/.netrc has
-        self.session.headers.update({"Accept-Encoding": "identity", "User-Agent": "trtmatrix"})
-        self.session.max_redirects = 5
+        self.session.headers.update({"Accept": ", ".join(ACCEPTED), "User-Agent": "trtmatrix"})
         if self.plain:  # who set it up as insecure knows
             urllib3.disable_warnings(InsecureRequestWarning)
         # What cannot get better is not tried again: nobody listens, a certificate that is not trusted.
@@ -189,46 +161,55 @@ class _Repository:
         Engines go by the index where an image names another platform.
         """
         digest, found = self.manifest(self.name.wanted)
-        named = {"": digest} if isinstance(found, manifests.Manifest) else found.images
+        named = images_of(found) if "manifests" in found else {"": digest}
         images = {}
         for platform, each in named.items():
-            manifest = found if isinstance(found, manifests.Manifest) else self.manifest(each)[1]
-            if isinstance(manifest, manifests.Index):
-                raise manifests.ManifestError("its index names another index")
-            wanted = manifest.config.digest
-            configuration = self.get(f"blobs/{wanted}").body
-            self._hold(configuration, wanted)
-            own, image = manifests.locked_platform(each, manifest, configuration)
-            if not platform and not own:
-                raise manifests.ManifestError("its configuration names no platform")
-            images[platform or own] = image
+            manifest = found if each == digest else self.manifest(each)[1]
+            configuration = self.get(f"blobs/{manifest['config']['digest']}").content
+            self._hold(configuration, manifest["config"]["digest"])
+            said = json.loads(configuration)
+            if not (own := platform or platform_name(said)):
+                raise ValueError("its configuration names no platform")
+            variables = (entry.partition("=") for entry in (said.get("config") or {}).get("Env") or ())
+            layers = (LockedLayer(digest=layer["digest"], size=layer["size"]) for layer in manifest["layers"])
+            images[own] = LockedPlatform(
+                manifest=each, image_id=manifest["config"]["digest"], layers=tuple(layers),
+                says=named_versions({name: value for name, _, value in variables}),
+            )  # fmt: skip
         return digest, images
 
-    def manifest(self, wanted: str) -> tuple[str, manifests.Index | manifests.Manifest]:
+    def manifest(self, wanted: str) -> tuple[str, Json]:
         """Return a manifest or index and its digest, which is held against what was asked for and told."""
         answer = self.get(f"manifests/{wanted}")
-        told = answer.headers.get("Docker-Content-Digest", "")
-        for each in (wanted, told):
-            if each.startswith("sha256:"):
-                self._hold(answer.body, each)
-        return _digest_of(answer.body), manifests.parse_manifest(answer.body)
+        digest = self._hold(answer.content, wanted, answer.headers.get("Docker-Content-Digest", ""))
+        found: Json = json.loads(answer.content)
+        if "manifests" in found:
+            images_of(found)
+        elif found["config"]["mediaType"] not in CONFIGS:
+            raise ValueError(f"it is no container image: its config is {found['config']['mediaType']}")
+        return digest, found
 
-    def _hold(self, body: bytes, wanted: str) -> None:
-        if (found := _digest_of(body)) != wanted:
-            raise self._trouble(Trouble.DAMAGED, f"{found} in the place of {wanted}")
+    def _hold(self, body: bytes, *wanted: str) -> str:
+        """Return the digest of what came, held against those that were wanted."""
+        found = f"sha256:{sha256(body).hexdigest()}"
+        for each in wanted:
+            if each.startswith("sha256:") and each != found:
+                raise self._trouble(Trouble.DAMAGED, f"{found} in the place of {each}")
+        return found
 
-    def get(self, path: str) -> _Answer:
+    def get(self, path: str) -> requests.Response:
         """Ask for something of the repository; :class:`RegistryError` where the answer is not good."""
         url = f"{self.base}/v2/{self.name.repository}/{path}"
         answer = self._send(url, self.authorization)
         # Only the registry itself names who logs in to it, not a host that it sends on to.
-        if answer.status == 401 and not answer.moved:
+        if answer.status_code == 401 and not answer.history:
             self.authorization = self._log_in(answer.headers.get("WWW-Authenticate", ""))
             answer = self._send(url, self.authorization)
-        if answer.status in {401, 403}:
-            raise self._refusal(answer.said)
-        if answer.status != 200:
-            raise self._trouble(Trouble.MISSING if answer.status == 404 else Trouble.BROKEN, answer.said)
+        if answer.status_code in {401, 403}:
+            raise self._refusal(_said(answer))
+        if answer.status_code != 200:
+            missing = answer.status_code == 404
+            raise self._trouble(Trouble.MISSING if missing else Trouble.BROKEN, _said(answer))
         return answer
 
     def _log_in(self, header: str) -> str:
@@ -241,43 +222,33 @@ class _Repository:
                 raise self._refusal("")
             return basic
         asked = parse_dict_header(bearer[1]) if bearer else {}  # type: ignore[no-untyped-call] # of requests
-        realm = urlsplit(asked.get("realm") or "")
-        allowed = {"https"} if self.base.startswith("https:") else {"https", "http"}
-        if realm.scheme.lower() not in allowed:
+        realm = str(asked.get("realm") or "")
+        if not realm.startswith("https://" if self.base.startswith("https:") else ("https://", "http://")):
             raise self._trouble(Trouble.BROKEN, f"it wants a login in a way that is not known: {header!r}")
         scope = asked.get("scope") or f"repository:{self.name.repository}:pull"
-        answer = self._send(realm.geturl(), basic, {"service": asked.get("service", ""), "scope": scope})
-        if answer.status in {400, 401, 403}:
-            raise self._refusal(answer.said)
-        with contextlib.suppress(manifests.ManifestError):
-            given = manifests.read_as(_Tokens, answer.body)
-            token = given.token or given.access_token or ""
-            if answer.status == 200 and re.fullmatch(r"[!-~]+", token):
-                return f"Bearer {token}"
-        raise self._trouble(Trouble.BROKEN, f"its token service gives no token ({answer.said})")
+        answer = self._send(realm, basic, {"service": asked.get("service", ""), "scope": scope})
+        if answer.status_code in {400, 401, 403}:
+            raise self._refusal(_said(answer))
+        given = json.loads(answer.content)
+        return f"Bearer {given.get('token') or given['access_token']}"
 
-    def _send(self, url: str, login: str = "", params: Mapping[str, str] | None = None) -> _Answer:
+    def _send(self, url: str, login: str = "", params: Mapping[str, str] | None = None) -> requests.Response:
         """Return the answer, but one that says to ask later: that was asked often enough then."""
-        headers = {"Accept": ", ".join(manifests.ACCEPTED)} | ({"Authorization": login} if login else {})
-        body = bytearray()
         server = urlsplit(url).netloc  # a token service is another host, whose certificate is looked at
         verify = False if self.plain and server == self.name.server else find_authority(server)
         try:
             answer = self.session.get(
-                url, headers=headers, params=params, stream=True, timeout=self.settings.seconds, verify=verify
-            )
-            for block in answer.iter_content(1 << 16):
-                body += block
-                if len(body) > LARGEST:
-                    raise exceptions.RequestException(f"its answer has more than {LARGEST >> 20} MiB")
+                url, headers={"Authorization": login} if login else None, params=params,
+                timeout=self.settings.seconds, verify=verify,
+            )  # fmt: skip
         except (OSError, ValueError, TypeError, urllib3.exceptions.HTTPError) as error:
             raise self._trouble(*explain_error(error, self.name.server)) from error
         status, wait = answer.status_code, answer.headers.get("Retry-After", "")
         if status in LATER:
-            trouble = Trouble.LIMITED if status == 429 or wait else Trouble.BROKEN
-            asks = f", and asks to wait {wait}" + (" s" if wait.isdigit() else "") if wait else ""
-            raise self._trouble(trouble, f"it answers {status}{asks}")
-        return _Answer(status=status, headers=answer.headers, body=bytes(body), moved=bool(answer.history))
+            asks = f", and asks to wait {wait} s" if wait else ""
+            limited = status == 429 or wait
+            raise self._trouble(Trouble.LIMITED if limited else Trouble.BROKEN, f"it answers {status}{asks}")
+        return answer
 
     def _refusal(self, why: str) -> RegistryError:
         if self.password:
@@ -285,23 +256,28 @@ class _Repository:
         return self._trouble(Trouble.NEEDS_LOGIN, self.no_login or why)
 
     def _trouble(self, trouble: Trouble, why: str) -> RegistryError:
-        return explain_trouble(trouble, self.name.host, str(self.name), why)
+        return RegistryError(trouble, self.name.host, str(self.name), why)
 
 
-class _Session(requests.Session):
-    """Goes where a registry sends it on to, but never from TLS to plain HTTP, and with no other login."""
+def _find_login(host: str) -> tuple[str, str, str]:
+    """Return user and password of Docker's configuration and its helpers, or why they cannot be read."""
+    import docker.auth
 
-    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Take the login off where another host is next; that of requests would add what ~/.netrc has."""
-        here, there = response.url, prepared_request.url or ""
-        if here.startswith("https:") and not there.startswith("https:"):
-            raise exceptions.RequestException("it sends on from TLS to plain HTTP, where nobody goes")
-        if self.should_strip_auth(here, there):  # type: ignore[no-untyped-call]
-            prepared_request.headers.pop("Authorization", None)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a helper that is not here is told, not warned of
+            found = docker.auth.load_config().resolve_authconfig(host) or {}
+            entry = {str(key).lower(): str(value or "") for key, value in found.items()}
+    except Exception as error:  # noqa: BLE001 - the file may hold anything, and a helper may do anything
+        return "", "", f"the login that Docker has cannot be read: {shorten(str(error))}"
+    return entry.get("username", ""), entry.get("password", ""), ""
 
 
-def _digest_of(body: bytes) -> str:
-    return f"sha256:{sha256(body).hexdigest()}"
+def _said(answer: requests.Response) -> str:
+    """Return what is wrong, in the registry's own words where it has any."""
+    text = answer.content[:200].decode("utf-8", "replace").strip()
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return f"it answers {answer.status_code}" + (f" ({plain})" if plain else "")
 
 
 def find_authority(server: str) -> str | bool:
@@ -335,23 +311,55 @@ def is_insecure(host: str, insecure: Sequence[str]) -> bool:
     return any(address in ipaddress.ip_network(each, strict=False) for each in networks)
 
 
-def explain_error(error: Exception, netloc: str) -> tuple[Trouble, str]:
+def explain_error(error: Exception, server: str) -> tuple[Trouble, str]:
     """Return what is wrong with a connection, in words."""
     text = re.sub(r"//[^/\s]*@", "//***@", str(error))  # a proxy's address may have a password in it
-    reason = getattr(error.args[0] if error.args else None, "reason", None)
     if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER" in text:
         why = "it speaks plain HTTP, and is not in insecure-registries of /etc/docker/daemon.json"
     elif isinstance(error, exceptions.SSLError):
-        place = f"its authority belongs in /etc/docker/certs.d/{netloc}/ca.crt"
+        place = f"its authority belongs in /etc/docker/certs.d/{server}/ca.crt"
         why = f"its certificate is not trusted: {shorten(text.rpartition('] ')[2])} ({place})"
-    elif isinstance(error, TypeError) or re.search("(?i)proxy|socks", text):
-        why = f"the proxy does not help: {shorten(text.rpartition(': ')[2])}"
-    elif isinstance(error, exceptions.Timeout) or "timed out" in text:
-        why = "nothing came in time"
-    elif isinstance(reason, NewConnectionError):
-        why = str(reason).rpartition(": ")[2]
-    elif isinstance(error, exceptions.ConnectionError | exceptions.ChunkedEncodingError):
-        why = "the connection was cut"
     else:
-        return Trouble.BROKEN, shorten(text)
-    return Trouble.UNREACHABLE, why
+        why = text.rpartition(": ")[2].rstrip("')\"")[:200]
+    reached = isinstance(error, ValueError | exceptions.TooManyRedirects)  # and sent on to what is no address
+    return Trouble.BROKEN if reached else Trouble.UNREACHABLE, why
+
+
+# --- What registries hold
+
+
+def platform_name(said: Mapping[str, Any]) -> str:
+    """Return ``linux/amd64``, or nothing where it is not named; arm64 has v8 by default, which is not told.
+
+    Source: https://github.com/containerd/platforms (normalisation).
+    """
+    parts = [str(said.get(key) or "") for key in ("os", "architecture", "variant")]
+    if "" in parts[:2] or "unknown" in parts:
+        return ""
+    return "/".join(parts[:2] if parts[1:] == ["arm64", "v8"] else filter(None, parts))
+
+
+def images_of(index: Mapping[str, Any]) -> dict[str, str]:
+    """Return platform → digest of an index; what is no image (attestations) is left out."""
+    found: dict[str, str] = {}
+    for entry in index["manifests"]:
+        name, is_image = platform_name(entry.get("platform") or {}), entry.get("mediaType") in MANIFESTS
+        if name and is_image and ATTESTATION not in (entry.get("annotations") or {}):
+            found.setdefault(name, entry["digest"])
+    if not found:
+        raise ValueError("its index names no image for any platform")
+    return found
+
+
+def named_versions(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what an image's variables say of its versions, by their names; what is not said is left out.
+
+    ``TRT_VERSION`` may have CUDA's behind a plus sign (``10.7.0.23+cuda12.6``), which is left out;
+    ``NVIDIA_TENSORRT_VERSION`` is the container's release, not TensorRT's, and not read.
+    """
+    names = {
+        "TensorRT": ("TRT_VERSION", "TENSORRT_VERSION"), "CUDA": ("CUDA_VERSION",),
+        "driver": ("CUDA_DRIVER_VERSION",), "torch": ("PYTORCH_BUILD_VERSION", "PYTORCH_VERSION"),
+    }  # fmt: skip
+    said = {what: next(filter(None, map(environment.get, each)), "") for what, each in names.items()}
+    return {what: text.partition("+cuda")[0] for what, text in said.items() if text}

@@ -33,16 +33,15 @@ from trtmatrix.launchers.container import (
     own_labels,
 )
 from trtmatrix.launchers.docker_engine import open_client
-from trtmatrix.launchers.images import Images
+from trtmatrix.launchers.images import ENGINE_ERRORS, Images
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, heartbeat
-from trtmatrix.launchers.pulls import ENGINE_ERRORS
 from trtmatrix.suite.plan import Engine, Launch
 
 T = TypeVar("T")
 
 ENGINE_SECONDS = 0.1  # how often the engine is asked whether a container runs: that costs it milliseconds
-ANSWER_SECONDS, LEAVE_SECONDS, BACK_SECONDS = 120.0, 10.0, 30.0
-"""How long the engine may take to answer; so when all is being ended; and to come back when it was gone."""
+ANSWER_SECONDS, LEAVE_SECONDS = 120.0, 10.0
+"""How long the engine may take to answer; so when all is being ended."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
 """What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
 
@@ -116,7 +115,6 @@ class ContainerLauncher:
         (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
         try:
             client = open_client(120)
-            wait_for_engine(client, poll)
             with removed_at_last(client, spec.name):
                 with heartbeat(folder):
                     container = answer_of(lambda: create_container(client, spec), poll)
@@ -157,21 +155,6 @@ def answer_of(ask: Callable[[], T], poll: Poll, seconds: float = ANSWER_SECONDS)
             return answer.result()
         poll()
     raise MachineryError(f"the container engine has not answered for {seconds:g} s")
-
-
-def wait_for_engine(client: docker.DockerClient, poll: Poll, seconds: float = BACK_SECONDS) -> None:
-    """Wait for an engine that does not answer, as one that is started again, but no longer than that."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            answer_of(client.ping, poll)
-        except ENGINE_ERRORS:
-            if time.monotonic() > end:
-                raise
-            poll()
-            time.sleep(POLL_SECONDS)
-        else:
-            return
 
 
 @contextlib.contextmanager

@@ -36,7 +36,6 @@ PODMAN_SOCKET = "/run/podman/podman.sock"
 
 Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 """
-CONTAINERD = Path("/var/lib/containerd")  # https://github.com/containerd/containerd/blob/main/docs/ops.md
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
 CORRECT = "correct it, or unset it: nothing is guessed"
@@ -99,17 +98,12 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     registries = info.get("RegistryConfig") or {}
     indexes = (registries.get("IndexConfigs") or {}).items()
     plain = [host for host, each in indexes if not each.get("Secure", True)]
-    machine, root = str(info.get("Architecture") or "x86_64"), str(info.get("DockerRootDir", ""))
-    if any("io.containerd.snapshotter" in str(pair) for pair in info.get("DriverStatus") or ()):
-        # containerd has a folder of its own (https://docs.docker.com/engine/storage/containerd/), which may
-        # be below Docker's. Path.is_dir raises where this user may not look, as below /var/lib/docker.
-        places = (f"{root}/containerd/daemon", str(CONTAINERD))
-        root = next((place for place in places if os.path.isdir(place)), "")  # noqa: PTH112
+    machine = str(info.get("Architecture") or "x86_64")
     podman, limits = PODMANS_OWN in info, {"MemoryLimit": "memory", "PidsLimit": "processes"}
     own = {name: (resource.getrlimit(number)[1], most) for name, (number, most) in PODMAN_LIMITS.items()}
     return Engine(
         available=True, name=PODMAN if podman else DOCKER,
-        version=str(info.get("ServerVersion", "?")), root=root,
+        version=str(info.get("ServerVersion", "?")), root=str(info.get("DockerRootDir", "")),
         images={
             name: str(image["Id"]) for image in images
             for reference in (*(image.get("RepoTags") or ()), *(image.get("RepoDigests") or ()))
@@ -141,11 +135,7 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
         raise EngineError(reason, "unset DOCKER_HOST, or name a socket of this host")
     try:
         client = open_client(SECONDS)
-        info = client.info()
-        try:
-            images = client.api.images()
-        except docker.errors.APIError:  # Podman's list fails as a whole where one goes meanwhile
-            images = client.api.images()
+        info, images = client.info(), client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise EngineError(*_explain(str(error), address)) from error
     name, wanted = PODMAN if PODMANS_OWN in info else DOCKER, os.environ.get(ENGINE, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -33,7 +33,6 @@ _REFERENCE = re.compile(
     rf"(?::(?P<tag>\w[\w.-]{{0,127}}))?(?:@(?P<digest>{DIGEST}))?",
     re.ASCII,
 )
-_LONGEST = 255
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +74,6 @@ def parse_reference(text: str) -> Reference:
         )
     host, repository, tag, digest = (found[name] or "" for name in ("host", "repository", "tag", "digest"))
     host = HUB if host in {"", f"index.{HUB}"} else host
-    if len(f"{host}/{repository}") > _LONGEST:
-        raise UsageError(f"{shorten(text)} is no image's name: it is longer than {_LONGEST} letters")
     if host == HUB and "/" not in repository:
         repository = f"library/{repository}"
     return Reference(host=host, repository=repository, tag=tag or ("" if digest else "latest"), digest=digest)
@@ -119,17 +116,15 @@ class Trouble(Enum):
 
 
 class RegistryError(MachineryError):
-    """A registry (``nvcr.io``) gave no good answer; the message says why and what mends it."""
+    """A registry (``host``: ``nvcr.io``) gave no good answer; the message says why and what mends it.
 
-    def __init__(self, message: str, *, trouble: Trouble, host: str) -> None:
-        super().__init__(message)
+    ``what``: the name that it was asked for; ``why``: what was answered.
+    """
+
+    def __init__(self, trouble: Trouble, host: str, what: str, why: str = "") -> None:
+        said = str(trouble.value[0]).format(host=host, what=what) + (f": {why}" if why else "")
+        super().__init__(f"{said}\n  {trouble.remedy(host)}")
         self.trouble, self.host = trouble, host
-
-
-def explain_trouble(trouble: Trouble, host: str, what: str, why: str) -> RegistryError:
-    """Return the error for what was asked of a registry: ``what``: its name; ``why``: what was answered."""
-    said = str(trouble.value[0]).format(host=host, what=what) + (f": {why}" if why else "")
-    return RegistryError(f"{said}\n  {trouble.remedy(host)}", trouble=trouble, host=host)
 
 
 def with_own_images(
@@ -148,9 +143,7 @@ def with_own_images(
         if not (name and image):
             raise UsageError(f"{said} {text}: write VERSION=REFERENCE or VERSION=FILE")
         if name not in in_images:
-            known = name in {version.name for version in matrix.versions}
-            why = f"{name} runs in no image" if known else f"{name} is no version of matrix.yaml"
-            raise UsageError(f"{said} {text}: {why}\n  name one of {', '.join(in_images)}")
+            raise UsageError(f"{said} {text}: {name} runs in no image\n  name one of {', '.join(in_images)}")
         if not image.startswith(("/", "./", "../", "~")) and not image.endswith(FILES):
             parse_reference(image)
             origins[name] = ImageOrigin(image=image)
@@ -206,17 +199,3 @@ def tar_ids(path: Path) -> tuple[str, ...]:
         raise UsageError(f"--image: {path} is not one image as docker save writes it: {error!r}") from error
     own = configuration.rpartition("/")[2].removesuffix(".json")
     return tuple(dict.fromkeys((f"sha256:{own}", *manifests)))
-
-
-def named_versions(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what an image's variables say of its versions, by their names; what is not said is left out.
-
-    ``TRT_VERSION`` may have CUDA's behind a plus sign (``10.7.0.23+cuda12.6``), which is left out;
-    ``NVIDIA_TENSORRT_VERSION`` is the container's release, not TensorRT's, and not read.
-    """
-    names = {
-        "TensorRT": ("TRT_VERSION", "TENSORRT_VERSION"), "CUDA": ("CUDA_VERSION",),
-        "driver": ("CUDA_DRIVER_VERSION",), "torch": ("PYTORCH_BUILD_VERSION", "PYTORCH_VERSION"),
-    }  # fmt: skip
-    said = {what: next(filter(None, map(environment.get, each)), "") for what, each in names.items()}
-    return {what: text.partition("+cuda")[0] for what, text in said.items() if text}

@@ -13,7 +13,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,10 +20,9 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ConfigError, MachineryError
 from trtmatrix.common.offline import is_offline, need_network
-from trtmatrix.common.paths import hold, probe_folder
+from trtmatrix.common.paths import hold, probe_folder, whole_folder
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session
 from trtmatrix.suite.matrix import WheelsOrigin
@@ -51,8 +49,8 @@ def environment_folder(cache: Path, name: str, wheels: tuple[str, ...]) -> Path:
 
 
 def is_installed(cache: Path, name: str, wheels: tuple[str, ...]) -> bool:
-    """Whether the environment of a version is there, whole."""
-    return (environment_folder(cache, name, wheels) / "complete").exists()
+    """Whether the environment of a version is there."""
+    return environment_folder(cache, name, wheels).is_dir()
 
 
 def make_environment(
@@ -66,23 +64,15 @@ def make_environment(
     folder of those that uv fetches. Raises :class:`MachineryError` where a wheel or the Python cannot be had.
     """
     with hold(folder.parent / f"{folder.name}.lock", note):
-        if not (folder / "complete").exists():
+        if not folder.is_dir():
             note(f"installing {', '.join(wheels)} into {folder} (once)")
-            for old in (folder, *folder.parent.glob(f"{folder.name}.partial-*")):
-                remove_tree(old)
-            # The uv of a run that was interrupted may still be writing: never where this one does.
-            partial = Path(tempfile.mkdtemp(prefix=f"{folder.name}.partial-", dir=folder.parent))
-            place = {"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {}
-            offline = ["--offline"] if is_offline() else []
-            command = ["venv", "--allow-existing", *python, *offline, str(partial)]
-            made, inner = _uv(command, place=place), partial / "bin" / "python"
-            old_python = "import sys; sys.exit(sys.version_info < (3, 10))"
-            if made.returncode or subprocess.run([inner, "-c", old_python], check=False).returncode:
-                said = made.stderr.strip()[-300:]
-                raise MachineryError(f"uv makes no environment of Python 3.10 or later: {said}")
-            install_wheels(inner, tuple(wheels), wheelhouse)
-            (partial / "complete").touch()
-            partial.rename(folder)
+            with whole_folder(folder) as partial:
+                place = {"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {}
+                offline = ["--offline"] if is_offline() else []
+                made = _uv(["venv", "--allow-existing", *python, *offline, str(partial)], place=place)
+                if made.returncode:
+                    raise MachineryError(f"uv makes no environment: {made.stderr.strip()[-300:]}")
+                install_wheels(partial / "bin" / "python", tuple(wheels), wheelhouse)
     return folder / "bin" / "python"
 
 
@@ -255,15 +245,13 @@ def download_wheels(
     if code == 0:
         return
     source = wheels or index or "the index that pip is set to"
-    head, mismatch, facts = said.partition("DO NOT MATCH THE HASHES")
-    if mismatch:
-        lines = "".join(f"\n  {line.strip()}" for line in facts.splitlines()[1:] if line.strip())
+    if "DO NOT MATCH THE HASHES" in said:
         raise MachineryError(
-            f"{source} gives other bytes than the lock allows; nothing is built{lines}\n"
+            f"{source} gives other bytes than the lock allows; nothing is built\n{said.strip()[-1500:]}\n"
             "  find out which is right before changing the lock: the wheels of a release do not change"
         )
     raise MachineryError(
-        f"pip could not download from {source}: {without_passwords(head.strip())[-1500:]}\n"
+        f"pip could not download from {source}: {without_passwords(said.strip())[-1500:]}\n"
         "  check network and proxy (HTTPS_PROXY, NO_PROXY), or take the wheels from a folder;\n"
         "  wheels alone are taken: where a package is an sdist, name in matrix.yaml what it installs"
     )

@@ -48,15 +48,14 @@ class LockedPlatform:
     """An image for one platform.
 
     ``manifest``: the digest that pulls exactly this; ``image_id``: the digest of its configuration, which
-    survives ``docker save`` and ``load``. ``labels`` and ``environment``: of the image's own, those that name
-    TensorRT, CUDA or the driver.
+    survives ``docker save`` and ``load``. ``says``: the versions of TensorRT, CUDA, driver and torch that the
+    image's own variables name.
     """
 
     manifest: Digest
     image_id: Digest
     layers: tuple[LockedLayer, ...]
-    labels: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    says: dict[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -29,7 +29,7 @@ from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
     from trtmatrix.common.progress import Progress
-    from trtmatrix.images.preflight import Preflight
+    from trtmatrix.images.checks import Finding
     from trtmatrix.launchers.launcher import Launcher
     from trtmatrix.run.tasks import Executor, Run
 
@@ -127,13 +127,13 @@ def make_ready(
             print(f"trtmatrix: removed the container {name}, whose run had died", file=sys.stderr, flush=True)
     if not any(launch.image or launch.gpu.present for launch in survey.plan.launches):
         return survey  # wheels on the CPU need no look
-    from trtmatrix.images.rules import finding_lines
+    from trtmatrix.images.checks import finding_lines
 
-    looked = look_ahead(context, survey, options, served)
-    for line in () if options.quiet else finding_lines(looked.findings):
+    looked, findings = look_ahead(context, survey, options, served)
+    for line in () if options.quiet else finding_lines(findings):
         print(line, file=sys.stderr)
-    plan = looked.survey.plan
-    return replace(looked.survey, plan=replace(plan, launches=(*survey.plan.away, *plan.launches)))
+    launches = (*survey.plan.away, *looked.plan.launches)
+    return replace(looked, plan=replace(looked.plan, launches=launches))
 
 
 def check_paths(project: Project, launches: Iterable[Launch]) -> None:
@@ -163,7 +163,9 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
             print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
-def look_ahead(context: Context, survey: Survey, options: Options, served: Collection[CellId]) -> Preflight:
+def look_ahead(
+    context: Context, survey: Survey, options: Options, served: Collection[CellId]
+) -> tuple[Survey, tuple[Finding, ...]]:
     """Return what preflight says of the launches of this host; a cluster's own jobs tell what nodes lack."""
     from trtmatrix.images.preflight import find_wants, preflight
 
@@ -189,7 +191,7 @@ CASE_BYTES = 5_500_000  # what a prepared case and its kept outputs take: 1.6 GB
 
 def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> str:
     """Return the sentence with which a run begins; sizes of wheels and cases are as earlier ones had them."""
-    from trtmatrix.images.downloads import gigabytes, image_words
+    from trtmatrix.images.checks import gigabytes, image_words
 
     cache = context.project.cache
     cells = [cell for launch in launches for cell in launch.cells]
@@ -252,8 +254,7 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
             engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images
         )
     elif any(launch.image for launch in launches):
-        from trtmatrix.launchers.child_containers import ChildLauncher
-        from trtmatrix.launchers.child_runtimes import find_runtime
+        from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
 
         launchers["container"] = ChildLauncher(
             runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,

@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from trtmatrix.common.text import counted, duration
-from trtmatrix.images.downloads import Download, find_downloads, gigabytes, image_words
-from trtmatrix.images.rules import Finding, finding_lines
+from trtmatrix.images.checks import Download, Finding, find_downloads, finding_lines, gigabytes, image_words
 from trtmatrix.launchers.container import docker_command, make_container_spec
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import equal_boards, estimate_seconds, known_seconds, order_launches
@@ -70,8 +69,8 @@ def plan_all(
     """Return what would be started, in that order, for the cells that have a reason to be run."""
     served = frozenset(c.id for x in survey.plan.launches for c in x.cells if c.id not in reasons)
     tell_pins(context, survey.plan.without(served), options)
-    looked, engine = look_ahead(context, survey, options, served), survey.host.engine
-    plan = looked.survey.plan
+    looked, findings = look_ahead(context, survey, options, served)
+    plan, engine = looked.plan, survey.host.engine
     todo = [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in plan.launches]
     cells = [cell for launch in todo for cell in launch.cells]
     seconds, by_gpu = estimate_seconds(cells, survey.stored), defaultdict[str, float](float)
@@ -97,7 +96,7 @@ def plan_all(
         launches=tuple(launches), fetch=image_words(wanted, context.lock, engine, context.matrix.registry),
         seconds=max(by_gpu.values(), default=0.0),  # GPUs work side by side
         recorded=len(known_seconds(cells, survey.stored)), isolation=options.isolation.value,
-        findings=looked.findings, not_run=tuple(
+        findings=findings, not_run=tuple(
             f"{words}: {counted(count, 'cell')}: {why.value}" + (f" ({detail})" if detail else "")
             for words, beside in (("not run", False), ("controls not run", True))
             for why, count, detail in count_excluded([x for x in plan.excluded if x.cell.companion is beside])
@@ -136,8 +135,7 @@ def _container_command(context: Context, engine: Engine, launch: Launch, options
     )  # fmt: skip
     if engine.is_daemon:
         return docker_command(spec)
-    from trtmatrix.launchers.child_containers import child_command
-    from trtmatrix.launchers.child_runtimes import find_runtime
+    from trtmatrix.launchers.child_containers import child_command, find_runtime
 
     return shlex.join(child_command(find_runtime(engine.command), spec, launch.gpu))
 

@@ -2,6 +2,6 @@
 
 ``sitefile`` is slurm.yaml; ``tasks`` (pure) cuts cells into tasks and words what sbatch is told; ``commands``
 asks Slurm; ``shared`` is the folder that this host and all nodes see; ``executor`` submits, follows and
-collects; ``cluster`` is the site as plans and tables see it; ``doctor`` says how it stands. May import
-``run`` and what is below it. What is left to do is read from the shared folder's records, not from Slurm.
+collects; ``cluster`` is the site as plans, tables and ``doctor`` see it. May import ``run``.
+What is left to do is read from the shared folder's records, not from Slurm.
 """

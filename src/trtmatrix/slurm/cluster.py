@@ -1,23 +1,30 @@
-"""The site as plans and tables see it: its GPUs, what jobs found of them, and the images it can have."""
+"""The site as plans, tables and ``doctor`` see it: its GPUs, what jobs found of them, its images."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.common.errors import UsageError
+from trtmatrix.common.errors import TrtMatrixError, UsageError
+from trtmatrix.images.checks import Finding, Level, gigabytes
+from trtmatrix.images.preflight import Findings, conclude
 from trtmatrix.judge.entry import Stored
 from trtmatrix.launchers.gpu import known_gpu
 from trtmatrix.launchers.references import with_own_images
 from trtmatrix.plan.context import Context
+from trtmatrix.plan.survey import take_survey
+from trtmatrix.slurm.commands import JobRefused, run_command, sbatch
 from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
+from trtmatrix.slurm.tasks import sbatch_words
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu, Seen
-from trtmatrix.suite.plan import Engine, GpuAccess, Host, is_own
+from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, is_own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +105,54 @@ def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Cont
     cache, said = cluster.shared.root / "cache", "images of slurm.yaml:"
     matrix = with_own_images(context.matrix, images, cluster.site.runtime, cache, said)
     return replace(context, matrix=matrix), cluster
+
+
+# --- Doctor: how Slurm, the shared folder and each GPU's jobs stand; nothing is submitted
+
+
+def examine_site(site: Path | None, context: Context) -> Findings:
+    """Look at the site; a GPU whose jobs would be refused is told with sbatch's words and what to correct."""
+    cluster = open_site(site, context)
+    findings = list(_findings(cluster))
+    troubled = {finding.what for finding in findings if finding.level is Level.TROUBLE}
+    if troubled - {gpu.name for gpu in cluster.site.gpus}:
+        return conclude(findings, (), ())
+    context, opened = open_cluster(site, 0, context)
+    plan = take_survey(context, Pull.NAMED, opened).plan
+    able = [launch for launch in plan.launches if launch.gpu.name not in troubled]
+    return conclude(findings, able, plan.excluded)
+
+
+def _findings(cluster: Cluster) -> Iterator[Finding]:
+    site, root = cluster.site, cluster.shared.root
+    try:
+        settings = run_command(["scontrol", "show", "config"])
+    except TrtMatrixError as error:
+        told = f"{str(error).splitlines()[0]}\nrun on a login node; scontrol ping says how the controller is"
+        yield _trouble("Slurm", told, "all cells of TensorRT through Slurm")
+        return
+    version = re.search(r"SLURM_VERSION\s*=\s*(\S+)", settings)
+    yield Finding(level=Level.GOOD, what="Slurm", found=version[1] if version else "release not known")
+    try:
+        cluster.shared.check()
+        free = gigabytes(shutil.disk_usage(root).free)
+        found = f"{root}: {free} free; that nodes see it, the first job shows"
+        yield Finding(level=Level.GOOD, what="shared folder", found=found)
+    except TrtMatrixError as error:
+        yield _trouble("shared folder", str(error), "all cells through Slurm")
+    for gpu in site.gpus:
+        words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
+        try:
+            sbatch(["--test-only", *words, "--wrap=true"])
+            found = f"sbatch would take its jobs ({gpu.gres})"
+            yield Finding(level=Level.GOOD, what=gpu.name, found=found)
+        except JobRefused as error:
+            yield _trouble(gpu.name, str(error), "cells of that GPU")
+        except TrtMatrixError as error:
+            yield Finding(level=Level.LACKING, what=gpu.name, found=f"sbatch --test-only: {error}")
+
+
+def _trouble(what: str, told: str, prevents: str) -> Finding:
+    """Return trouble that is told as errors are: what it is, and behind a line break what mends it."""
+    found, _, remedy = told.partition("\n")
+    return Finding(level=Level.TROUBLE, what=what, found=found, remedy=remedy.strip(), prevents=prevents)

@@ -1,8 +1,8 @@
 """Runs launches on a cluster: submits arrays, follows them, takes their records, submits again what was lost.
 
-What is left to do is what has no record in the shared folder. A run is the cells that one command claims
-there; whoever types that command again, or while it runs, follows the same jobs. All that decides what is
-submitted happens under the shared folder's lock.
+What is left to do is what has no record in the shared folder. A run is what one command submits; whoever
+types that command again, or while it runs, follows the same jobs. All that decides what is submitted happens
+under the shared folder's lock.
 """
 
 from __future__ import annotations
@@ -70,14 +70,13 @@ class End:
 
 @dataclass(kw_only=True)
 class Following:
-    """One run that is looked at: this command's own, or one that has claimed cells which this one wants.
+    """A run that is looked at.
 
-    ``claims``: its cells, if it is another's. ``tries``: the tasks that had each cell. ``missing``: how many
-    looks in a row a task was neither listed nor said how it ended; ``idle``: how many none lived.
+    ``tries``: the tasks that had each cell. ``missing``: how many looks in a row a task was neither listed
+    nor said how it ended; ``idle``: how many none lived.
     """
 
     run: RunFolder
-    claims: frozenset[str] = frozenset()
     tries: dict[str, list[Task]] = field(default_factory=dict)
     ends: dict[Task, End] = field(default_factory=dict)
     missing: Counter[Task] = field(default_factory=Counter)
@@ -100,7 +99,7 @@ class Following:
 
     def look(self, states: Mapping[Task, JobState]) -> None:
         """Note which tasks have ended: by Slurm's word, their exit code, or as nobody knows of them."""
-        codes, closed = {sent.name: sent.codes() for sent in self.run.submissions()}, self.run.facts() is None
+        codes, closed = {sent.name: sent.codes() for sent in self.run.submissions()}, self.run.past() is None
         for sent, task in self._tasks():
             key = sent.name, task
             if key in self.ends:
@@ -108,7 +107,7 @@ class Following:
             state, code = states.get(key), codes[sent.name].get(task)
             if state is not None and state.is_stuck and sent.job:
                 with contextlib.suppress(MachineryError):  # it is seen again at the next look
-                    commands.cancel(f"{sent.job}_{task}")
+                    commands.run_command(["scancel", f"{sent.job}_{task}"])
             elif state is not None and not state.is_over:
                 self.missing[key] = 0
                 continue
@@ -139,14 +138,13 @@ class SlurmExecutor:
         # Of all cells that the command means, those served from the store too: what tells each from the same
         # cell wanted otherwise.
         self.claims = {
-            cell.id: f"{claim_of(cell.id, digests[cell.id])} engines={options.rebuilds}"
+            cell.id: claim_of(cell.id, digests[cell.id])
             for launch in survey.plan.away for cell in launch.cells
         }  # fmt: skip
         self.known = known_seconds(survey.cells, survey.stored)
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]
         self.own = Following(run=self.shared.run(self.key))
-        self.others: dict[str, Following] = {}
         self.poll = float(os.environ.get("TRTMATRIX_SLURM_POLL", "3"))
         self._told: set[str] = set()
         self._lost: Counter[CellId] = Counter()
@@ -172,7 +170,7 @@ class SlurmExecutor:
         self.state = run
         self.seconds = {cell: seconds[cell] for cell in self.known if cell in seconds}
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
-        past = (self.own.run.facts() or {"past": {}})["past"]
+        past = self.own.run.past() or {}
         there, ours = self.shared.local, self.project.local
         self.past = {
             cell: set(past[str(cell)])
@@ -212,7 +210,7 @@ class SlurmExecutor:
                         self.shared.stage_case(self.state.cases.folder(loaded, cell.case))
             if self._look():
                 self._collect(self.open)
-                if self.own.tries and self.own.run.facts() is None and self.own.idle > 2:
+                if self.own.tries and self.own.run.past() is None and self.own.idle > 2:
                     for cell in list(self.open.values()):
                         self._give_up(cell, "another client of this command ended it")
                 for launch in (launch for launch in launches if launch not in waiting):
@@ -223,35 +221,18 @@ class SlurmExecutor:
 
     def _is_busy(self) -> bool:
         """Whether cells are open, or a task lives that may confirm what it has recorded."""
-        awaited = (
-            task not in other.ends for other in self.others.values() for cell in self.past
-            for task in other.tries.get(str(cell), ())[-1:]
-        )  # fmt: skip
-        return bool(self.open or self.own.living()) or any(awaited)
+        return bool(self.open or self.own.living())
 
     def _look(self) -> bool:
         """Ask Slurm once for all that is followed; returns False where it does not answer."""
-        followed = [self.own, *self.others.values()]
         try:
-            states = commands.jobs([name for each in followed for name in each.living()])
+            states = commands.jobs(self.own.living())
         except SlurmAway as error:
             self.note(f"Slurm does not answer, and is asked again: {error}")
             return False
-        for each in followed:
-            each.refresh()
-            each.look(states)
-        for key, other in list(self.others.items()):
-            if other.idle >= SETTLE:
-                with self.shared.lock():
-                    other.idle = 0
-                    if not other.living():
-                        self.note(f"run {key} is nobody's any more: what it left is run here")
-                        self.shared.close(other.run)
-            if other.run.facts() is None:
-                del self.others[key]
-        ours = self.own.living()
-        counts = Counter(str(state) for (name, _), state in states.items() if name in ours)
-        if counts:
+        self.own.refresh()
+        self.own.look(states)
+        if counts := Counter(map(str, states.values())):
             self.note("Slurm: " + ", ".join(f"{count} {words}" for words, count in sorted(counts.items())))
         return True
 
@@ -263,42 +244,26 @@ class SlurmExecutor:
             self.past[cell] |= new
             records = self.shared.take(cell, new, self.project)
             self.state.records += records
-            ours = [r for r in records if self.claims[cell].startswith(claim_of(cell, r.digests))]
+            ours = [r for r in records if self.claims[cell] == claim_of(cell, r.digests)]
             if ours and (found := self.open.pop(cell, None)):
                 outcome = judge(ours[:1], found.case, found.version, found.repro, self.state.calibration)
                 self.state.progress.step(CELLS, f"{cell}: {outcome_word(outcome)}")
 
     def _is_idle(self, cell: Cell) -> bool:
-        """Whether a cell has no record, and nobody is at it."""
-        claim = self.claims[cell.id]
-        if cell.id not in self.open or any(claim in each.claims for each in self.others.values()):
-            return False
+        """Whether a cell has no record, and no task is at it."""
         tries = self.own.tries.get(str(cell.id))
-        return not tries or tries[-1] in self.own.ends
+        return cell.id in self.open and (not tries or tries[-1] in self.own.ends)
 
     def _settle(self, launch: Launch, idle: Sequence[Cell]) -> None:
         """Submit the cells of a launch that nobody is at, as far as it is worth a try."""
         if time.monotonic() < self._pause:
             return
         with self.shared.lock():
-            if self.own.run.facts() is None:  # another client of this command may have begun meanwhile
+            if self.own.run.past() is None:  # another client of this command may have begun meanwhile
                 if self.own.tries:
                     return
                 self.own = Following(run=self.shared.run(self.key))
             self.own.refresh()
-            wanted = {self.claims[cell] for cell in self.open}
-            for run in self.shared.runs():  # which have claimed cells that are open here?
-                claims = frozenset((run.facts() or {"claims": []})["claims"])
-                if (known := self.others.get(run.key)) is not None:
-                    known.claims |= claims
-                elif wanted & claims and run.key != self.key:
-                    self.others[run.key] = other = Following(run=run, claims=claims)
-                    self.note(
-                        f"another command runs {len(wanted & claims)} of these cells (run {run.key}, jobs "
-                        f"{', '.join(sorted(other.living().values()))}): they are not run twice, their "
-                        "records are waited for"
-                    )
-            self._collect([cell.id for cell in idle])  # another run may have ended meanwhile
             todo, avoid, why = [], set[str](), ""
             for cell in filter(self._is_idle, idle):
                 ends = [self.own.ends[task] for task in self.own.tries.get(str(cell.id), [])]
@@ -316,7 +281,7 @@ class SlurmExecutor:
                 self._submit(launch.of(todo), avoid, why)
 
     def _submit(self, launch: Launch, avoid: Iterable[str], why: str) -> None:
-        """Claim cells and submit them as one array; what Slurm refuses is told of and given up.
+        """Submit cells as one array; what Slurm refuses is told of and given up.
 
         ``why``: how the task ended that left them, where they were submitted before.
         """
@@ -324,11 +289,9 @@ class SlurmExecutor:
         what = f"{launch.version.name} on {launch.gpu.name}"
         if why:
             self.note(f"again: {what}: {why}")
-        facts = own.facts() or {"claims": [], "past": {}}
-        claims = sorted({*facts["claims"], *(self.claims[cell.id] for cell in launch.cells)})
         past = {str(cell.id): sorted(self.past[cell.id]) for cell in launch.cells}
         own.folder.mkdir(exist_ok=True)
-        write_json(own.folder / "run.json", {"claims": claims, "past": {**past, **facts["past"]}})
+        write_json(own.folder / "run.json", {"past": {**past, **(own.past() or {})}})
         tasks = cut_tasks(launch, self.seconds, self.site)
         suite = self.shared.stage_suite(self.project)
         python = str(make_own_environment(self.shared.root, self.site.python, self.note))
@@ -370,7 +333,7 @@ class SlurmExecutor:
         while time.monotonic() < end and not self.state.hurry.is_set():
             with contextlib.suppress(MachineryError):
                 for name in [] if told else names:
-                    commands.cancel("-n", name)
+                    commands.run_command(["scancel", "-n", name])
                 told = True
                 if all(state.is_over for state in commands.jobs(names).values()):
                     return True

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -62,28 +62,25 @@ class Submission:
 
 @dataclass(frozen=True, kw_only=True)
 class RunFolder:
-    """One command's cells on their way: what it claims and has submitted. Its logs stay when it is closed."""
+    """One command's cells on their way: what it has submitted. Its logs stay when it is closed."""
 
     folder: Path
-    _read: dict[str, Submission] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def key(self) -> str:
         """What tells its command from others."""
         return self.folder.name.partition(".")[0]
 
-    def facts(self) -> dict[str, Any] | None:
-        """Return ``claims`` and ``past`` (each cell's records that were there before); None where closed."""
-        return _read(self.folder / "run.json")
+    def past(self) -> dict[str, list[str]] | None:
+        """Return each cell's records that were there before; None where it is closed."""
+        data = _read(self.folder / "run.json")
+        return None if data is None else data["past"]
 
     def submissions(self) -> list[Submission]:
         """Return what was submitted, in order."""
-        for name in [n for n, sent in self._read.items() if not (sent.folder / "tasks.json").exists()]:
-            del self._read[name]
-        for folder in self.folder.glob("[0-9]*"):
-            if folder.name not in self._read and (data := _read(folder / "tasks.json")):
-                self._read[folder.name] = Submission(folder=folder, tasks=data["tasks"])
-        return [self._read[name] for name in sorted(self._read, key=int)]
+        read = [(folder, _read(folder / "tasks.json")) for folder in self.folder.glob("[0-9]*")]
+        found = [Submission(folder=folder, tasks=data["tasks"]) for folder, data in read if data]
+        return sorted(found, key=lambda sent: int(sent.folder.name))
 
     def add(self, tasks: Sequence[Sequence[str]]) -> Submission:
         """Make the folder of the next submission."""
@@ -168,7 +165,7 @@ class Shared:
         return [RunFolder(folder=file.parent) for file in sorted(self.root.glob("runs/*/run.json"))]
 
     def run(self, key: str) -> RunFolder:
-        """Return the open run of a command, or a new one, which is not there before it claims something."""
+        """Return the open run of a command, or a new one, which is not there before it submits something."""
         new = self.root / "runs" / f"{key}.{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         return next((run for run in self.runs() if run.key == key), RunFolder(folder=new))
 
@@ -187,6 +184,12 @@ class Shared:
             try:
                 content = read_file(file)
                 record = parse_record(content, str(file))
+            except NewerRecordError as error:
+                self.note(str(error))
+            except (RecordError, BorderError) as error:
+                self.note(f"{error}; it is set aside")
+                file.rename(file.with_name(f"{file.name}.damaged"))
+            else:
                 for digest in kept_digests(record):
                     theirs, ours = kept_file(self.root / "cache", digest), kept_file(project.cache, digest)
                     if theirs.exists() and not ours.exists():
@@ -196,15 +199,6 @@ class Shared:
                 with contextlib.suppress(FileExistsError):
                     write_new(target, content)
                 taken.append(parse_record(content, str(target)))
-            except NewerRecordError as error:
-                self.note(str(error))
-            except FileNotFoundError:  # another client was sooner to set it aside
-                if file.exists():
-                    raise
-            except (RecordError, BorderError) as error:
-                self.note(f"{error}; it is set aside")
-                with contextlib.suppress(OSError):
-                    file.rename(file.with_name(f"{file.name}.damaged"))
         return taken
 
     def take_all(self, project: Project) -> None:

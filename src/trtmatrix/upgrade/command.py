@@ -127,7 +127,7 @@ def _priced(
     lacking: Sequence[Lacking], context: Context, engine: Engine, *versions: Version
 ) -> Iterator[Lacking]:
     """Yield what is lacking with what each command fetches: images that are not here, and GB."""
-    from trtmatrix.images.downloads import image_words
+    from trtmatrix.images.checks import image_words
 
     absent = [
         Launch(version=version, gpu=NO_GPU, cells=(), pull=not origin.build, build=bool(origin.build))

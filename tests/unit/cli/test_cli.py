@@ -17,7 +17,6 @@ from trtmatrix.cli.commands import RunOptions, run_codes
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.launchers.wheels import find_tensorrt
 from trtmatrix.run.perform import Result
-from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.model import Exclusion
@@ -75,7 +74,7 @@ def test_a_control_that_cannot_be_made_ready_is_no_trouble(companion: bool) -> N
 @pytest.mark.parametrize(("words", "told"), [
     (["--memory=64g"], "its job reserves 36864m"), (["--runtime=host"], "are not run through Slurm"),
     (["--site=/nowhere/slurm.yaml"], "there is no /nowhere/slurm.yaml"),
-    ([], "images of slurm.yaml: 10.99=lab/x:1: 10.99 is no version of matrix.yaml"),
+    ([], "images of slurm.yaml: 10.99=lab/x:1: 10.99 runs in no image"),
 ])  # fmt: skip
 def test_what_a_site_cannot_do_is_usage(
     words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -86,29 +85,6 @@ def test_what_a_site_cannot_do_is_usage(
     code = cli.run(["run", "--executor=slurm", f"--site={site}", f"--results={tmp_path}", *words])
     assert code is ExitCode.USAGE
     assert told in capsys.readouterr().err
-
-
-def test_doctor_tells_of_runs_on_a_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("scontrol", "sbatch"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    site, shared = tmp_path / "slurm.yaml", Shared(tmp_path / "trtmatrix", print)
-    site.write_text(EXAMPLE.replace("/shared/me", str(tmp_path)))
-    for key in ("one", "none"):
-        run = shared.run(key)
-        run.folder.mkdir(parents=True)
-        (run.folder / "run.json").write_text('{"claims": ["a"], "past": {}}')
-        if key == "one":
-            run.add([["a"]])
-    words = [f"--site={site}", f"--results={tmp_path}/results", f"--cache={tmp_path}", "--trt=10.7.0"]
-    assert cli.run(["doctor", "--executor=slurm", *words]) is ExitCode.AS_EXPECTED
-    told = capsys.readouterr().out
-    assert "run none: 1 cell under way, or left by a client that died\n" in told
-    assert "the command that began it follows it\n" in told
-    assert "it follows it; to end it: scancel -n trtmatrix-one." in told
 
 
 ROOT = Path(__file__).resolve().parents[3]

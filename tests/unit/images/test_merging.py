@@ -58,27 +58,17 @@ def test_records_travel_byte_for_byte_with_their_outputs(there: Place, here: Pla
     assert here.files() == before
 
 
-def test_a_pack_holds_what_was_selected_and_measured_there(there: Place) -> None:
+def test_a_pack_holds_all_that_was_measured_there_and_nothing_else(there: Place) -> None:
+    assert there.pack()[0] is ExitCode.NOTHING
     there.measure("r1")
     there.measure("r2", cell=replace(CELL, repro="my-model", case="model"))
-    there.measure("r3", cell=replace(CELL, version="onnxruntime-1.31.1", gpu="cpu"), product="onnxruntime")
-    store.write_record(there.results, record_data("r4"))
-
-    def packed(*words: str) -> list[str]:
-        name = f"to-{'-'.join(words)}.tar.gz".replace("=", "")
-        code, _, told = there.pack(*words, to=name)
-        assert code is ExitCode.AS_EXPECTED, told
-        with tarfile.open(there.folder / name) as archive:
-            return sorted(Path(n).stem for n in archive.getnames() if "/records/" in n)
-
-    assert packed() == ["r1", "r2", "r3"]
-    assert packed("--repro=plain") == ["r1", "r3"]
-    assert packed("--trt=10.7.0") == ["r1", "r2"]
-    assert packed("--gpu=h200") == packed("--gpu=nvidia-h200") == ["r1", "r2"]
-    assert packed("--gpu=cpu") == ["r3"]
-    code, target, told = there.pack("--gpu=l4", to="none")
-    assert (code, target.exists()) == (ExitCode.NOTHING, False)
-    assert "no selected record was measured here" in told
+    store.write_record(there.results, record_data("r3"))
+    code, file, told = there.pack()
+    assert code is ExitCode.AS_EXPECTED, told
+    with tarfile.open(file) as archive:
+        assert sorted(Path(n).stem for n in archive.getnames() if "/records/" in n) == ["r1", "r2"]
+    code, _, told = there.pack("--gpu=h200")
+    assert (code, "takes all records" in told) == (ExitCode.USAGE, True)
 
 
 def test_a_pack_of_one_changed_byte_is_refused_by_name(there: Place, here: Place) -> None:
@@ -136,11 +126,9 @@ def test_of_two_new_records_that_contradict_each_other_none_comes_in(there: Plac
     other = there.folder / "r1.json"
     other.write_text(to_json(record_data("r1", 9.0)))
     for sources in ((there.results, other), (other, there.results)):
-        code, data = here.merge_json(*sources)
+        code, text = here.merge(*sources)
         assert code is ExitCode.SURPRISE
-        one = data["records"][0]
-        assert (one["run"], one["fate"]) == ("r1", "conflict")
-        assert one["words"] == "none of them is taken in"
+        assert f"conflict: {CELL}, run r1: none of them is taken in" in text
         assert list(here.files()) == [f"{WHERE}/r2.json"]
 
 
@@ -151,10 +139,10 @@ def mend(cell: CellId = CELL, **facts: Any) -> str:
 KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "no record": ("r1.json", "{}", "schema is None, this trtmatrix reads 1"),
     "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
-    "no version": ("r1.json", mend(replace(CELL, version="10.9.0")), "no version 10.9.0: add it"),
+    "no version": ("r1.json", mend(replace(CELL, version="10.9.0")), "no version 10.9.0 of tensorrt: add it"),
     "other facts": ("r1.json", mend(gpu={"name": "NVIDIA L4"}), "(gpu) name 'NVIDIA L4': it was edited"),
-    "a folder of results": ("r1.json", mend(replace(CELL, gpu="local")), "results/local holds other"),
-    "no case": ("r1.json", mend(replace(CELL, case="gone")), "the repro plain has no case gone here"),
+    "a folder of results": ("r1.json", mend(replace(CELL, gpu="local")), "is of local, and its facts"),
+    "no case": ("r1.json", mend(replace(CELL, case="gone")), "there is no case plain/gone here"),
     "no archive": ("r1.tar.gz", "x", "cannot be unpacked"),
     "no record of operators": ("operators.json.gz", "x", "ends too early"),
 }  # fmt: skip
@@ -187,12 +175,12 @@ def test_a_model_of_the_user_s_own_comes_in_once_it_is_prepared_here(there: Plac
 
 OPERATORS = replace(OLD, version="10.7.0")
 FORGED = {
-    "no record": ('{"schema": 1}', "is no record of operators: "),
+    "no record": ('{"schema": 1}', "cannot be used: "),
     "another GPU's facts": (
         record_text(replace(OPERATORS, facts={**OLD.facts, "gpu": {"name": "NVIDIA L4"}})), "it was edited",
     ),
     "out of the results": (record_text(replace(OPERATORS, gpu="nvidia-h200/../../..")), "it was edited"),
-    "no version": (record_text(OLD), "no version 8.5.3.1: add it"),
+    "no version": (record_text(OLD), "no version 8.5.3.1 of tensorrt: add it"),
 }  # fmt: skip
 
 
@@ -210,6 +198,21 @@ def test_what_operators_came_to_travels_as_cells_do_and_overwrites_nothing(there
     assert (code, here.files()) == (ExitCode.SURPRISE, before)
     assert "conflict: operators@10.7.0#nvidia-h200, run 2026-11-26T12:00:00Z: " in text
     assert "suite: s | t" in text
+
+
+@pytest.mark.parametrize("part", ["", "local"])
+def test_of_operators_the_newer_run_counts_wherever_the_other_lies(
+    part: str, there: Place, here: Place
+) -> None:
+    newer = replace(OPERATORS, facts={**OPERATORS.facts, "started": "2026-11-27T12:00:00Z"})
+    old = operators.write_record(here.results / part, OPERATORS).relative_to(here.results)
+    file = operators.write_record(there.results, newer)
+    code, text = here.merge(there.results)
+    assert (code, "1 new" in text) == (ExitCode.AS_EXPECTED, True)
+    assert (before := here.files()) == {str(old): file.read_bytes()}
+    operators.write_record(there.results, OPERATORS)
+    assert "1 older than what is here" in here.merge(there.results)[1]
+    assert here.files() == before
 
 
 @pytest.mark.parametrize(("forged", "words"), FORGED.values(), ids=FORGED)

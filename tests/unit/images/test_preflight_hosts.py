@@ -8,9 +8,7 @@ from builders import make_case
 from hosts import BASE, GB, HERE, L4, LOCK, TO_BUILD, TO_PULL, Case_, bad, lock_of, manifest_of
 from locks import IMAGE
 
-from trtmatrix.images.checks import Wants
-from trtmatrix.images.downloads import Room
-from trtmatrix.images.rules import RULES, Rule, rule_of
+from trtmatrix.images.checks import RULES, Room, Rule, Wants, rule_of
 from trtmatrix.launchers.references import Trouble
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
@@ -32,7 +30,7 @@ def saying(tensorrt: str, image: str = IMAGE) -> Lock:
     """A lock whose image says which TensorRT it has."""
     locked = lock_of((image, ())).images[image]
     ((platform, found),) = locked.platforms.items()
-    said = replace(found, environment={"TRT_VERSION": tensorrt})
+    said = replace(found, says={"TensorRT": tensorrt})
     return Lock(images={image: replace(locked, platforms={platform: said})})
 
 
@@ -50,11 +48,11 @@ HOLDS: list[tuple[str, Case_]] = [  # a rule that one may take for broken there
     ("offline", HERE.but(offline=True)),
     ("runtime", HERE.but(selection=Selection(runtimes=("container",)))),
     ("platform", TO_PULL), ("platform", TO_PULL.but(lock=HERE.lock)),
-    ("library", TO_PULL), ("library", TO_PULL.but(lock=saying("10.7.0.23+cuda12.6"))),
+    ("library", TO_PULL), ("library", TO_PULL.but(lock=saying("10.7.0.23"))),
     ("library", TO_PULL.but(lock=saying("10.7.0.24"), version=RECALLED)),  # a number from memory
-    ("library", LOCKED_HERE.but(lock=saying("10.8.0.40+cuda12.8"))),  # the run looks into it
+    ("library", LOCKED_HERE.but(lock=saying("10.8.0.40"))),  # the run looks into it
     ("library", TO_BUILD.but(lock=saying("8.6.1.6", BASE))),
-    ("registry", TO_PULL.but(answers={PINNED: None})),
+    ("registry", TO_PULL.but(answers={PINNED: "sha256:1"})),
     ("registry", HERE.but(answers={IMAGE: bad(Trouble.MISSING)})),
     ("registry", NO_BASE.but(engine=replace(TO_BUILD.engine, images={BASE: "sha256:2"}))),
     ("disk-images", drive(60)), ("disk-images", HERE.but(images=Room(path="/", free=0))),
@@ -82,7 +80,7 @@ BREAKS: list[tuple[str, Case_, Exclusion | None]] = [  # the reason, where the r
     ("runtime", HERE.but(selection=Selection(runtimes=("wheels",))), None),
     ("platform", TO_PULL.but(lock=lock_of((IMAGE, ()), platform="linux/arm64")), None),
     ("platform", TO_BUILD.but(lock=lock_of((BASE, ()), platform="linux/arm64")), None),
-    ("library", TO_PULL.but(lock=saying("10.8.0.40+cuda12.8")), None),
+    ("library", TO_PULL.but(lock=saying("10.8.0.40")), None),
     ("registry", TO_PULL.but(answers={PINNED: bad(Trouble.UNREACHABLE)}), None),
     ("registry", TO_PULL.but(answers={PINNED: bad(Trouble.NEEDS_LOGIN)}), None),
     ("registry", TO_PULL.but(answers={PINNED: bad(Trouble.WRONG_LOGIN)}), None),

@@ -9,7 +9,7 @@ from typing import Any
 
 import docker.errors
 import pytest
-from engines import ANSWERS, INFO, serving
+from engines import ANSWERS, serving
 from launchers.test_container import spec_of
 
 from trtmatrix.launchers import docker_engine
@@ -194,29 +194,3 @@ def test_the_way_to_the_gpu_is_read_off_the_engine(
     if "CDISpecDirs" in info:
         info = {**info, "CDISpecDirs": [str(tmp_path / name) for name in info["CDISpecDirs"]]}
     assert docker_engine.find_gpu_access(info) is expected
-
-
-def test_images_of_containerd_lie_in_its_own_folder(
-    tmp_path: Path, sockets: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "containerd"
-    monkeypatch.setattr(docker_engine, "CONTAINERD", folder)
-    snapshots = [["driver-type", "io.containerd.snapshotter.v1"]]
-    info = {**INFO, "DockerRootDir": "/d", "DriverStatus": snapshots}
-    with serving(sockets["docker"], {**ANSWERS, "/info": info}):
-        assert find_engine(gpu_here=False).root == "", "where they lie is not known"
-        folder.mkdir()
-        assert find_engine(gpu_here=False).root == str(folder)
-
-
-class Racing(dict[str, object]):
-    """Answers as Podman does where an image goes while it lists them: once with an error."""
-
-    def get(self, key: str, default: object = None) -> object:
-        gone = ValueError("locating image with ID 1: image not known")
-        return (super().pop(f"once {key}", None) and gone) or super().get(key, default)
-
-
-def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(sockets: dict[str, Path]) -> None:
-    with serving(sockets["docker"], Racing({**ANSWERS, "once /images/json": True})):
-        assert find_engine(gpu_here=False).available

@@ -11,8 +11,7 @@ import docker.errors
 from builders import make_cell, make_version
 from goldenfile import check_golden
 
-from trtmatrix.launchers.images import Images
-from trtmatrix.launchers.pulls import Puller, explain_pull
+from trtmatrix.launchers.images import Images, Puller, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
 from trtmatrix.suite.plan import Keep, Launch

@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.common.paths import Project
 from trtmatrix.judge.entry import Stored
 from trtmatrix.plan.order import find_changes
-from trtmatrix.records.store import record_path, write_record
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import SlurmAway, submit
@@ -126,8 +124,8 @@ import_minutes: 3
 """
 GRES = ["gpu", "gpu:3090:1", "gpu:l4:1,license:2", "gpu:2080ti", "gpu:h200:2", "gpu:a100_1g.5gb:1"]
 LINES = [
-    "options: ['--array=0']", "options: ['-n2']", "options: [job.sh]", "options: ['--qos long']",
-    "access: cdi", "images: {'10.7.0': /images/a.tar}", "setup: ['']", "scratch: local", "runtime: podman",
+    "options: [job.sh]", "options: ['--qos long']",
+    "images: {'10.7.0': /images/a.tar}", "setup: ['']", "scratch: local", "runtime: podman",
     "options: ['--export=NIL', '--nice=100']", "scratch: /local/$SLURM_JOB_ID", "setup: [module load x]",
     "images: {'10.7.0': 'a/b:c', '10.8.0': /images/a.sqsh}",
 ]  # fmt: skip
@@ -216,16 +214,3 @@ def test_a_site_s_own_sbatch_that_tells_no_number_may_have_taken_the_job(
     with pytest.raises(SlurmAway, match="told no job's id: 'Thank you'") as told:
         submit([], "script")
     assert told.value.unknown
-
-
-def test_a_damaged_record_that_another_client_set_aside_is_passed_over(tmp_path: Path) -> None:
-    notes, right = list[str](), make_record(make_cell())
-    shared = Shared(tmp_path, notes.append)
-    project = Project(matrix=tmp_path, repros=tmp_path, results=tmp_path / "results", cache=tmp_path)
-    write_record(shared.local, right)
-    (damaged := record_path(shared.local, right).with_name("damaged.json")).write_text("{")
-    names = ["damaged.json", f"{right.run}.json"]  # as both clients see them
-    for _ in range(2):
-        (taken,) = shared.take(right.cell, names, project)
-        assert taken.cell == right.cell
-    assert (len(notes), damaged.exists()) == (1, False)
