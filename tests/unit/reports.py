@@ -31,7 +31,7 @@ BEFORE, AFTER = "10.7.0", "10.8.0"
 ISSUE = "https://github.com/NVIDIA/TensorRT/issues/4333"
 NOTES = "https://docs.nvidia.com/deeplearning/tensorrt/latest/getting-started/release-notes.html"
 ODD = (
-    "<script>alert(1)</script> & \"quotes\" 'n' `ticks` | bars | √x ≤ ∞ \x1b[31m\ud800 日本語 "
+    "<script>alert(1)</script> & \"quotes\" 'n' `ticks` | bars | √x ≤ ∞ \x1b[31m 日本語 "
     "\N{ZERO WIDTH SPACE}end"
 )
 LONG = "a-very-long-name-without-any-place-to-break_" * 6
@@ -71,7 +71,7 @@ REPORT = Source(title="NVIDIA/TensorRT#4333", url=ISSUE)
 LOST = "consistent with NVIDIA/TensorRT#4333 (lost √scale, c = 1.001)"
 
 FIXED = report.FindingLine(
-    repro="sdpa-scale", title="lost √scale in fused attention", upstream="NVIDIA/TensorRT#4333", url=ISSUE,
+    repro="sdpa-scale", title="lost √scale in fused attention", source=REPORT,
     change=Change.FIXED, weight=Weight.FOR, why="each of 2 cases that failed passes, 3 builds each",
     cases=(
         case("sdpa-tf32", Change.FIXED, Weight.FOR, replace(BAD, reason=LOST, sources=(RECORD, REPORT)),
@@ -83,7 +83,7 @@ FIXED = report.FindingLine(
 )  # fmt: skip
 REGRESSED = report.FindingLine(
     repro="gemm-mha-v2", title="wrong fused FP16 attention kernel _gemm_mha_v2",
-    upstream="NVIDIA/TensorRT#3777", url="https://github.com/NVIDIA/TensorRT/issues/3777",
+    source=Source(title="NVIDIA/TensorRT#3777", url="https://github.com/NVIDIA/TensorRT/issues/3777"),
     change=Change.REGRESSED, weight=Weight.WORKAROUND,
     why="fp16-h3 fails after and passed before; a work-around passes at the target",
     cases=(
@@ -104,14 +104,15 @@ REGRESSED = report.FindingLine(
     ),
 )  # fmt: skip
 ODD_ONE = report.FindingLine(
-    repro="streams", title=ODD, upstream=ODD, url="javascript:alert(1)", change=Change.UNCHANGED_BAD,
-    weight=Weight.AGAINST, why=LONG,
+    repro="streams", title=ODD, source=Source(title=ODD, url="javascript:alert(1)"),
+    change=Change.UNCHANGED_BAD, weight=Weight.AGAINST, why=LONG,
     cases=(
         case(LONG[:80], Change.UNCHANGED_BAD, Weight.AGAINST, BAD, will(FAIL, 7.4), ODD),
     ),
 )  # fmt: skip
 UNKNOWN = report.FindingLine(
-    repro="deformable-plugin", title="INT64 inputs of the deformable attention plugin", upstream="", url="",
+    repro="deformable-plugin", title="INT64 inputs of the deformable attention plugin",
+    source=Source(title=""),
     change=Change.UNKNOWN, weight=Weight.LACKING, why="no case was run at 10.8.0",
     cases=(
         case("int64-fp32", Change.UNKNOWN, Weight.LACKING,

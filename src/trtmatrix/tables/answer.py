@@ -16,7 +16,7 @@ from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, has_evidence
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro
-from trtmatrix.tables.remarks import DOCTOR, count_products, find_contradicted, reason_of, reason_words
+from trtmatrix.tables.remarks import DOCTOR, find_contradicted, reason_words
 from trtmatrix.tables.table import Table, make_tables
 
 
@@ -99,45 +99,17 @@ def _mark(cells: Iterable[Entry | None]) -> Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """The findings on one GPU: a row each, with a mark for each version."""
+    """The findings on one GPU: a row each, with a mark for each version.
 
-    table: Table
+    ``measured``: anything was, here or elsewhere, if only controls. ``earlier`` says which versions were
+    measured, where all of that was earlier; then its marks need no sign.
+    """
+
+    title: str
+    columns: tuple[Version, ...]
     rows: tuple[tuple[Repro, tuple[Mark, ...]], ...]
-
-    @property
-    def columns(self) -> tuple[Version, ...]:
-        """The versions, in release order."""
-        return self.table.columns
-
-    @property
-    def marks(self) -> tuple[Mark, ...]:
-        """All marks."""
-        return tuple(mark for _, row in self.rows for mark in row)
-
-    @property
-    def measured(self) -> bool:
-        """Whether anything was measured, here or elsewhere, if only controls."""
-        return any(entry.evidence.is_record for entry in self.table.entries())
-
-    @property
-    def title(self) -> str:
-        """What was measured; a GPU is named only where something was measured on it."""
-        if self.measured:
-            excluded = (entry.excluded for entry in self.table.entries())
-            absent = any(item is not None and item.why in _NO_SUCH_GPU for item in excluded)
-            where = " · not in this host" if absent else ""
-            return one_line(self.table.title.replace("TensorRT: ", "TensorRT on ")) + where
-        return "TensorRT: not measured" + (", only reported" if any(m.reported for m in self.marks) else "")
-
-    @property
-    def earlier(self) -> str:
-        """Which versions were measured, where all of that was earlier; then its marks need no sign."""
-        known = {mark.evidence for mark in self.marks}
-        if Evidence.RECORDED not in known or Evidence.MEASURED in known:
-            return ""
-        marks = zip(self.columns, *(row for _, row in self.rows), strict=True)
-        names = [version.name for version, *at in marks if any(mark.evidence.is_record for mark in at)]
-        return f"measured earlier or elsewhere: {join_some(names, 6)}"
+    measured: bool
+    earlier: str
 
     def text(self, mark: Mark) -> str:
         """Return a mark as it is shown in this grid: ``ok``, ``BAD!``, ``ok *``, ``BAD r``."""
@@ -160,6 +132,27 @@ class Grid:
             yield "!: unexpected"
         if "§" in signs:
             yield "§: another driver or GPU memory than most"
+
+
+def _make_grid(table: Table) -> Grid:
+    """Return a table's grid; its title names a GPU only where something was measured on it."""
+    rows, entries = [], list(table.entries())
+    for section in table.sections:  # what has controls alone is part of the self-check
+        cases = [row.entries for row in (*section.rows, *section.folded) if row.case.control is None]
+        if cases:
+            rows.append((section.repro, tuple(map(_mark, zip(*cases, strict=True)))))
+    marks = [marks for _, marks in rows]
+    known = {mark.evidence for row in marks for mark in row}
+    title = "TensorRT: not measured" + (", only reported" if Evidence.REPORTED in known else "")
+    measured, earlier = any(entry.evidence.is_record for entry in entries), ""
+    if measured:
+        absent = any(e.excluded is not None and e.excluded.why in _NO_SUCH_GPU for e in entries)
+        title = one_line(table.title.replace("TensorRT: ", "TensorRT on ")) + " · not in this host" * absent
+    if Evidence.RECORDED in known and Evidence.MEASURED not in known:
+        columns = zip(table.columns, zip(*marks, strict=True), strict=True)
+        names = [version.name for version, at in columns if any(mark.evidence.is_record for mark in at)]
+        earlier = f"measured earlier or elsewhere: {join_some(names, 6)}"
+    return Grid(title=title, columns=table.columns, rows=tuple(rows), measured=measured, earlier=earlier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,30 +190,19 @@ def make_answer(
     ``again``: the command that runs these cells; ``seconds``: how long the run took, None where nothing was
     to be run; ``cost``: what it takes to have images that are not here.
     """
-    grids = []
-    for table in make_tables(entries):
-        rows = []
-        for section in table.sections:  # what has controls alone is part of the self-check
-            cases = [row for row in (*section.rows, *section.folded) if row.case.control is None]
-            if cases:
-                marks = map(_mark, zip(*(row.entries for row in cases), strict=True))
-                rows.append((section.repro, tuple(marks)))
-        if table.columns[0].product is Product.TENSORRT:
-            grids.append(Grid(table=table, rows=tuple(rows)))
-    counts, controls = count_products(entries)[0], count_controls(entries)
-    left = counted(counts.not_run, "TensorRT test")
-    not_run = f"{left}: {reason_words(counts.reasons)}" if counts.not_run else ""
+    tables = make_tables(entries)
+    grids = [_make_grid(table) for table in tables if table.columns[0].product is Product.TENSORRT]
+    controls, not_run = count_controls(entries), _not_run(entries)
     news = tuple(sorted(_news(entries, grids, not_run, controls), key=lambda item: item.rank))
     not_run = "" if any(item.word == "NOT RUN" for item in news) else not_run
     older = [e for e in entries if e.evidence is Evidence.RECORDED and e.excluded and not e.cell.companion]
     if older and seconds is not None:  # a run was to run them
-        why = reason_words(Counter(map(reason_of, older)))
-        shown = f"{counted(len(older), 'earlier result')} shown instead: {why}"
+        shown = f"{counted(len(older), 'earlier result')} shown instead: {reason_words(older)}"
         not_run = "; ".join(filter(None, (not_run, shown)))
     kind, sentence, tiles = _sum_up(entries, grids, controls)
     return Answer(
         kind=kind, sentence=sentence, tiles=tiles, grids=tuple(grids), products=tuple(_products(entries)),
-        news=news, ran=what_ran(entries, seconds), next=_next(entries, controls, again, cost),
+        news=news, ran=_what_ran(entries, seconds), next=_next(entries, controls, again, cost),
         not_run=not_run,
     )  # fmt: skip
 
@@ -235,9 +217,9 @@ def _news(
         text = f"{control.cell.id} is {seen}, must be {control.expected.value}{more}: rely on no result"
         yield News(rank=0, word="CHECK", text=text)
     if not_run and not any(grid.measured for grid in grids):
-        marked = any(mark.reported for grid in grids for mark in grid.marks)
+        marked = any(mark.reported for grid in grids for _, row in grid.rows for mark in row)
         every = "" if not_run.startswith("1 ") else "all "
-        text = every + not_run + ("; marks with r are others' reports" if marked else "")
+        text = every + not_run + "; marks with r are others' reports" * marked
         yield News(rank=0, word="NOT RUN", text=text)
     for grid in grids:
         for repro, marks in grid.rows:
@@ -318,7 +300,19 @@ def _products(entries: Sequence[Entry]) -> Iterator[str]:
             yield f"{head}: {counted(left, 'graph')} not tried yet"
 
 
-def what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
+def count_all(entries: Sequence[Entry]) -> list[str]:
+    """Return lines that count all cells: those of each product, what was run, and what was not, and why."""
+    left = _not_run(entries)
+    return [*_products(entries), _what_ran(entries), *([f"Not run: {left}"] if left else [])]
+
+
+def _not_run(entries: Iterable[Entry]) -> str:
+    trt = (entry for entry in entries if entry.cell.version.product is Product.TENSORRT)
+    left = [entry for entry in trt if not entry.evidence.is_record]
+    return f"{counted(len(left), 'TensorRT test')}: {reason_words(left)}" if left else ""
+
+
+def _what_ran(entries: Sequence[Entry], seconds: float | None = None) -> str:
     """Return what was run, how that came out, and how the self-check did."""
     controls = count_controls(entries)
     tests = [e for e in entries if e.cell.case.control is None and e.evidence.is_record]
@@ -378,12 +372,8 @@ def _sum_up(
     told = f"{told} at some version" if told else "none wrong"
     sentence = f"{counted(len(tested), 'finding')} tested: {told}; {unexpected or 'none'} unexpected."
     if not tested:
-        reported = any(mark.reported for grid in grids for mark in grid.marks)
-        shown = ": what is shown is what others reported" if reported else ""
-        what = (
-            "No finding was tested" if any(grid.measured for grid in grids) else "TensorRT was not measured"
-        )
-        kind, sentence = "unsure", f"{what}{shown}."
+        measured = any(grid.measured for grid in grids)
+        kind, sentence = "unsure", "No finding was tested." if measured else "TensorRT was not measured."
     if controls.wrong:
         kind, sentence = "bad", "The self-check failed: do not rely on these results."
     return kind, sentence, tuple(tiles)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trtmatrix.common.text import one_line, printable
 from trtmatrix.judge.entry import Entry, cell_text, legend
-from trtmatrix.tables.answer import what_ran
-from trtmatrix.tables.remarks import count_products, find_remarks, headline
+from trtmatrix.tables.answer import count_all
+from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.table import Table, make_tables
 
 MOST_CHARACTERS = 65_536
@@ -77,8 +77,7 @@ def render_markdown(entries: Sequence[Entry]) -> str:
     """
     tables = make_tables(entries)
     marks = legend(entry for table in tables for entry in table.shown())
-    counts = [f"**{plain(headline(found))}**" for found in count_products(entries)]
-    parts = ["## TensorRT version matrix", bullets([*counts, plain(what_ran(entries))])]
+    parts = ["## TensorRT version matrix", bullets(map(plain, count_all(entries)))]
     for title, remarks in find_remarks(entries):
         more = [f"… and {len(remarks) - _MOST_ITEMS} more"] if len(remarks) > _MOST_ITEMS else []
         parts += [f"### {title}", bullets([*map(plain, remarks[:_MOST_ITEMS]), *more])]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import sha256
-from itertools import accumulate, dropwhile
+from itertools import accumulate, dropwhile, product
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -27,9 +27,9 @@ from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.record import RAN
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Verdict
-from trtmatrix.tables.answer import make_answer, short_names
-from trtmatrix.tables.remarks import count_products, describe, find_remarks, headline, why_not_run
-from trtmatrix.tables.table import Row, Section, Table, make_tables, shorten
+from trtmatrix.tables.answer import count_all, make_answer, short_names
+from trtmatrix.tables.remarks import describe, find_remarks, why_not_run
+from trtmatrix.tables.table import Row, Table, make_tables, shorten
 
 
 @cache
@@ -86,12 +86,11 @@ def render_page(title: str, body: Iterable[str], *, style: str, script: str = ""
 
 FLOORS = "noise floors"
 WIDTH, HEIGHT = 880, 330
-LEFT, RIGHT, TOP = 62, 222, 16
+LEFT, RIGHT, TOP, FOOT = 62, 658, 16, 264
 LEAST, MOST = 0.01, 1000.0
 """Errors beyond so many noise floors stand at the foot or at the top: how far beyond is of no matter."""
-_NAMED = 14
-"""So many lines at most are written beside; of more than eight, only those that fail somewhere."""
-_SPACE = 13.0
+_NAMED, _SPACE = 14, 13.0
+"""So many lines at most are written beside, the worst, and so far apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,18 +124,12 @@ class Plot:
     table: int = 0
     finding: str = ""
 
-    def values(self) -> Iterator[tuple[str, Point, float]]:
-        """Yield each point that has a value, with its line."""
-        for label, points in self.lines.items():
-            yield from ((label, point, point.value) for point in points if point.value is not None)
-
     @property
     def versions(self) -> list[str]:
         """The versions at which any line has a value, in the order in which they come."""
-        known = {point.version for _, point, _ in self.values()}
-        return [
-            v for v in dict.fromkeys(p.version for line in self.lines.values() for p in line) if v in known
-        ]
+        points = [point for line in self.lines.values() for point in line]
+        known = {point.version for point in points if point.value is not None}
+        return [version for version in dict.fromkeys(p.version for p in points) if version in known]
 
 
 def make_scale(values: Iterable[float], *, errors: bool) -> tuple[Callable[[float], float], list[float]]:
@@ -149,19 +142,19 @@ def make_scale(values: Iterable[float], *, errors: bool) -> tuple[Callable[[floa
     if errors:
         known = [min(max(value, LEAST), MOST) for value in (*known, 1.0, FAIL_FACTOR)]
         powers = range(math.floor(math.log10(min(known))), math.ceil(math.log10(max(known))) + 1)
-        low, high, ticks = float(powers[0]), float(powers[-1]), [10.0**power for power in powers]
+        ticks = [10.0**power for power in powers]
     else:
-        low, high = 0.0, max([*known, 1e-9])
+        high = max([*known, 1e-9])
         step = 10.0 ** math.floor(math.log10(high))
         step = next(step * part for part in (0.2, 0.5, 1.0, 2.0) if high / (step * part) <= 6)
         ticks = [step * number for number in range(math.ceil(high / step - 1e-9) + 1)]
 
     def share(value: float) -> float:
-        if not value < ticks[-1]:
-            return 1.0
-        if value <= ticks[0]:
-            return 0.0
-        return (math.log10(value) - low) / (high - low) if errors else value / ticks[-1]
+        if not ticks[0] < value < ticks[-1]:
+            return float(not value <= ticks[0])
+        return (
+            math.log10(value / ticks[0]) / math.log10(ticks[-1] / ticks[0]) if errors else value / ticks[-1]
+        )
 
     return share, ticks
 
@@ -172,66 +165,44 @@ def render_figure(plot: Plot) -> str:
     A point's shape says its verdict: a disc passes, a cross fails, a ring is neither; a triangle has a known
     defect put in.
     """
-    versions, errors = plot.versions, plot.unit == FLOORS
-    if not versions:
+    if not plot.versions:
         return ""
-    share, ticks = make_scale((value for _, _, value in plot.values()), errors=errors)
-    right = WIDTH - RIGHT
-    step, last = (right - LEFT) / len(versions), max(len(plot.lines) - 1, 1)
-    turned = any(step < 8 * len(version) for version in versions)
-    foot = HEIGHT - (66 if turned else 30)
-    places = {label: number / last - 0.5 for number, label in enumerate(plot.lines)}  # side by side
-
-    def across(label: str, version: str) -> float:
-        aside = places[label] * min(0.62, 0.06 * last) if len(plot.lines) > 1 else 0.0
-        return round(LEFT + step * (versions.index(version) + 0.5 + aside), 1)
+    errors, last = plot.unit == FLOORS, max(len(plot.lines) - 1, 1)
+    known = {
+        label: [(point, point.value) for point in points if point.value is not None]
+        for label, points in plot.lines.items()
+    }
+    share, ticks = make_scale((value for line in known.values() for _, value in line), errors=errors)
+    step = (RIGHT - LEFT) / len(plot.versions)
+    columns = {name: round(LEFT + step * (n + 0.5), 1) for n, name in enumerate(plot.versions)}
 
     def up(value: float) -> float:
-        return round(TOP + (foot - TOP) * (1 - share(value)), 1)
+        return round(TOP + (FOOT - TOP) * (1 - share(value)), 1)
 
-    def path(label: str) -> list[tuple[str, float, float]]:
-        """Return a line through the points of neighbouring versions; where one has no value is a gap."""
-        at = {point.version: up(value) for name, point, value in plot.values() if name == label}
-        return [
-            ("L" if n and versions[n - 1] in at else "M", across(label, version), at[version])
-            for n, version in enumerate(versions)
-            if version in at
-        ]
-
-    dots = [
-        {
-            "x": across(label, point.version), "y": up(value),
-            "kind": "must" if label in plot.must_fail else point.kind,
-            "words": f"{label} at {point.version}: {point.word or short(value)}",
-            "beyond": "" if math.isfinite(value) else short(value),
-        }
-        for label, point, value in plot.values()
-    ]  # fmt: skip
-    named = _named(plot)
-    ends = {label: (point, value) for label, point, value in plot.values() if label in named}
-    labels = sorted((up(v), across(label, p.version), shorten(label, 28)) for label, (p, v) in ends.items())
+    paths, dots = dict[str, list[tuple[float, float]]](), []
+    for number, (label, line) in enumerate(known.items()):
+        aside = step * (number / last - 0.5) * min(0.62, 0.06 * last)  # lines stand side by side
+        paths[label] = [(round(columns[point.version] + aside, 1), up(value)) for point, value in line]
+        dots += [
+            {
+                "x": x, "y": y, "kind": "must" if label in plot.must_fail else point.kind,
+                "words": f"{label} at {point.version}: {point.word or short(value)}",
+                "beyond": "" if math.isfinite(value) else short(value),
+            }
+            for (x, y), (point, value) in zip(paths[label], line, strict=True)
+        ]  # fmt: skip
+    worst = {label: max(nan_last(value) for _, value in line) for label, line in known.items() if line}
+    named = sorted(worst, key=lambda label: worst[label], reverse=True)[:_NAMED]
+    labels = sorted((y, x, shorten(label, 28)) for label in named for x, y in paths[label][-1:])
     return templates().get_template("plot.html").render(
-        plot=plot, width=WIDTH, height=HEIGHT, left=LEFT, right=right, top=TOP, foot=foot, dots=dots,
-        ticks=[(up(tick), f"{tick:g}") for tick in ticks], turned=turned, named=list(ends),
+        plot=plot, width=WIDTH, height=HEIGHT, left=LEFT, right=RIGHT, top=TOP, foot=FOOT, dots=dots,
+        ticks=[(up(tick), f"{tick:g}") for tick in ticks], paths=paths, named=named, columns=columns,
         axis=plot.unit + (", logarithmic" if errors else ""),
-        columns=[(round(LEFT + step * (n + 0.5), 1), version) for n, version in enumerate(versions)],
         limits=[(up(1.0), "floor"), (up(PASS_FACTOR), "limit"), (up(FAIL_FACTOR), "limit")] if errors else [],
-        paths=[(label, path(label)) for label in plot.lines],
-        labels=zip(labels, spread_apart([y for y, _, _ in labels], _SPACE, foot), strict=True),
+        labels=zip(labels, spread_apart([y for y, _, _ in labels], _SPACE, FOOT), strict=True),
         data=[(label, {point.version: point for point in points}) for label, points in plot.lines.items()],
         short=short, counted=counted, pass_factor=PASS_FACTOR, fail_factor=FAIL_FACTOR,
     )  # fmt: skip
-
-
-def _named(plot: Plot) -> Sequence[str]:
-    """Return the lines that are written beside: all of a few; of many those of errors that are too large."""
-    if len(plot.lines) <= 8:
-        return list(plot.lines)
-    worst = dict[str, float]()
-    for label, _, value in plot.values():
-        if plot.unit == FLOORS and not value <= PASS_FACTOR and label not in plot.must_fail:
-            worst[label] = max(worst.get(label, nan_last(value)), nan_last(value))
-    return sorted(worst, key=lambda label: worst[label], reverse=True)[:_NAMED]
 
 
 def spread_apart(places: Sequence[float], space: float, limit: float) -> list[float]:
@@ -242,31 +213,29 @@ def spread_apart(places: Sequence[float], space: float, limit: float) -> list[fl
 
 def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot, ...]:
     """Return errors against the noise floor and latencies, by finding, of what has values at two versions."""
-    found = (
-        _make_plot(number, table, section, unit, calibration)
-        for number, table in enumerate(make_tables(entries)) for section in table.sections
-        for unit in (FLOORS, "ms")
-    )  # fmt: skip
+    found = []
+    for number, table in enumerate(make_tables(entries)):
+        where, names = table.title.partition(" · ")[0], [version.name for version in table.columns]
+        for section, unit in product(table.sections, (FLOORS, "ms")):
+            finding, read = section.repro.id, partial(floors_of, calibration=calibration)
+            kind, title = ("error", "error against the noise floor") if unit == FLOORS else ("latency",) * 2
+            lines = {
+                row.case.id: [
+                    Point(
+                        version=name, word=cell_text(entry),
+                        value=(read if unit == FLOORS else latency_of)(entry) if entry else None,
+                    )
+                    for name, entry in zip(names, row.entries, strict=True)
+                ]
+                for row in section.rows
+            }  # fmt: skip
+            found.append(Plot(
+                name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
+                lines={label: p for label, p in lines.items() if any(each.value is not None for each in p)},
+                must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
+                table=number, finding=finding,
+            ))  # fmt: skip
     return tuple(plot for plot in found if len(plot.versions) > 1)
-
-
-def _make_plot(number: int, table: Table, section: Section, unit: str, calibration: Calibration) -> Plot:
-    where, finding, errors = table.title.partition(" · ")[0], section.repro.id, unit == FLOORS
-    kind, title = ("error", "error against the noise floor") if errors else ("latency", "latency")
-    read = partial(floors_of, calibration=calibration) if errors else latency_of
-    lines = {}
-    for row in section.rows:
-        points = [
-            Point(version=version.name, value=read(entry) if entry else None, word=cell_text(entry))
-            for version, entry in zip(table.columns, row.entries, strict=True)
-        ]
-        if any(point.value is not None for point in points):
-            lines[row.case.id] = points
-    return Plot(
-        name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
-        lines=lines, table=number, finding=finding,
-        must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
-    )  # fmt: skip
 
 
 def floors_of(entry: Entry, calibration: Calibration) -> float | None:
@@ -301,41 +270,34 @@ def render_html(
 ) -> str:
     """Return the page; ``generated`` is the time to show, ``again`` the command that makes it."""
     tables = make_tables(entries)
-    values = {
-        "title": TITLE, "generated": generated, "again": again, "answer": make_answer(entries),
-        "tables": tables, "plots": [(plot, render_figure(plot)) for plot in plots],
-        "parts": [part for number, table in enumerate(tables) for part in _parts(table, number)],
-        "counts": [headline(counts) for counts in count_products(entries)],
-        "remarks": list(find_remarks(entries)),
-        "legend": legend(entry for table in tables for entry in table.shown()),
-        "versions": [(table, list(_versions(table))) for table in tables],
-        "coverage": [(table.title, Counter(entry.evidence for entry in table.entries())) for table in tables],
-        "precisions": sorted({e.cell.case.precision for e in entries} - {""}),
-        "evidence": list(Evidence), "verdicts": [verdict.value for verdict in Verdict],
-    }  # fmt: skip
-    functions = {
-        "cell_text": cell_text, "has_evidence": has_evidence, "describe": _told,
-        "is_safe": is_safe, "classes": _classes, "traits": _traits, "short_names": short_names,
-    }  # fmt: skip
-    body = templates().get_template("report.html").render(**values, **functions)
+    parts = [(n, controls, _part(t, controls)) for n, t in enumerate(tables) for controls in (False, True)]
+    body = templates().get_template("report.html").render(
+        title=TITLE, generated=generated, again=again, answer=make_answer(entries), tables=tables,
+        plots=[(plot, render_figure(plot)) for plot in plots],
+        parts=[part for part in parts if part[2].sections],
+        counts=count_all(entries), remarks=list(find_remarks(entries)),
+        legend=legend(entry for table in tables for entry in table.shown()),
+        versions=[(table, list(_versions(table))) for table in tables],
+        coverage=[(table.title, Counter(entry.evidence for entry in table.entries())) for table in tables],
+        precisions=sorted({e.cell.case.precision for e in entries} - {""}), evidence=list(Evidence),
+        verdicts=[verdict.value for verdict in Verdict], cell_text=cell_text, has_evidence=has_evidence,
+        describe=_told, is_safe=is_safe, classes=_classes, traits=_traits, short_names=short_names,
+    )  # fmt: skip
     style = make_style(read_template("matrix.css"))
     return render_page(TITLE, [body], style=style, script=read_template("filter.js"))
 
 
-def _parts(table: Table, number: int) -> Iterator[tuple[int, bool, Table]]:
-    """Yield a table's findings, then its controls, which are folded away; with its number."""
-    for controls in (False, True):
-        sections = []
-        for section in table.sections:
-            rows, folded = (
-                tuple(row for row in some if bool(row.case.control) is controls)
-                for some in (section.rows, section.folded)
-            )
-            if rows or folded:
-                twins = () if controls else section.twins
-                sections.append(replace(section, rows=rows, folded=folded, twins=twins))
-        if sections:
-            yield number, controls, replace(table, sections=tuple(sections))
+def _part(table: Table, controls: bool) -> Table:
+    """Return a table of its findings alone, or of its controls, which are folded away."""
+    sections = []
+    for section in table.sections:
+        rows, folded = (
+            tuple(row for row in some if bool(row.case.control) is controls)
+            for some in (section.rows, section.folded)
+        )
+        twins = () if controls else section.twins
+        sections.append(replace(section, rows=rows, folded=folded, twins=twins))
+    return replace(table, sections=tuple(s for s in sections if s.rows or s.folded))
 
 
 def _told(entry: Entry) -> tuple[tuple[str, str], ...]:

@@ -1,17 +1,16 @@
-"""What is said in words: counts of each product, what needs attention, all that is known of one cell."""
+"""What is said in words: why cells were not run, what needs attention, all that is known of one cell."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from trtmatrix.common.text import counted, one_line, short
+from trtmatrix.common.text import one_line, short
 from trtmatrix.judge.compare import advise
-from trtmatrix.judge.entry import EVIDENCE_MEANINGS, PRODUCT_NAMES, Entry, full_words
+from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.judge import observed_differences
 from trtmatrix.judge.record import Record
-from trtmatrix.suite.model import Basis, Evidence, Exclusion, Outcome, Product, Verdict
+from trtmatrix.suite.model import Basis, Evidence, Exclusion, Outcome, Verdict
 from trtmatrix.tables.table import board_of, twins_of
 
 NOT_ATTEMPTED = "not tried yet"
@@ -22,47 +21,7 @@ DOCTOR = {
 """What ``doctor`` has a remedy for."""
 
 
-Reasons = Counter[tuple[Exclusion | None, str]]
-"""Why cells were not run, in kind and words, and how many there are of each."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """The cells of one product. ``cells`` is the sum of the five kinds that follow it.
-
-    ``measured``: run here, with numbers to judge; ``built``: parsed and built only;
-    ``without_verdict``: attempted here in vain; ``recorded``: run elsewhere or before a change;
-    ``not_run``: none of these.
-    """
-
-    product: Product
-    cells: int
-    measured: int
-    built: int
-    without_verdict: int
-    recorded: int
-    not_run: int
-    reasons: Reasons
-
-
-def count_products(entries: Sequence[Entry]) -> tuple[Counts, ...]:
-    """Count each product's cells; TensorRT is always counted, the others where they have cells."""
-    found = []
-    for product in Product:
-        mine = [entry for entry in entries if entry.cell.version.product is product]
-        here = Counter(entry.verdict for entry in mine if entry.evidence is Evidence.MEASURED)
-        not_run = [entry for entry in mine if not entry.evidence.is_record]
-        built, vain = here[Verdict.BUILT], here[Verdict.NO_VERDICT]
-        if mine or product is Product.TENSORRT:
-            found.append(Counts(
-                product=product, cells=len(mine), measured=here.total() - built - vain, built=built,
-                without_verdict=vain, recorded=len(mine) - here.total() - len(not_run),
-                not_run=len(not_run), reasons=Counter(map(reason_of, not_run)),
-            ))  # fmt: skip
-    return tuple(found)
-
-
-def reason_of(entry: Entry) -> tuple[Exclusion | None, str]:
+def _reason(entry: Entry) -> tuple[Exclusion | None, str]:
     """Return why a cell was not run; of a cluster's job what it came to, which no doctor sees from here."""
     if entry.excluded is None:
         return None, NOT_ATTEMPTED
@@ -74,28 +33,16 @@ def reason_of(entry: Entry) -> tuple[Exclusion | None, str]:
     return why, f"{why.value} ({words})" if words else why.value
 
 
-def headline(counts: Counts) -> str:
-    """Return the line that always counts: ``0 TensorRT cells measured, 131 not run: …``."""
-    name = PRODUCT_NAMES[counts.product]
-    parts = [f"{counted(counts.measured, f'{name} cell')} measured"]
-    if counts.product is not Product.TENSORRT and counts.built and not counts.measured:
-        parts = [f"{counted(counts.built, f'{name} cell')} parsed and built"]
-    elif counts.built:
-        parts.append(f"{counts.built} parsed and built")
-    parts += [f"{counts.without_verdict} without a verdict"] if counts.without_verdict else []
-    parts += [f"{counts.recorded} recorded elsewhere or before a change"] if counts.recorded else []
-    parts += [f"{counts.not_run} not run: {reason_words(counts.reasons)}"] if counts.not_run else []
-    return ", ".join(parts)
+def reason_words(entries: Iterable[Entry]) -> str:
+    """Return why cells were not run, counted where that has several reasons, the commonest first.
 
-
-def reason_words(reasons: Reasons) -> str:
-    """Return the reasons, counted where there are several; the first with a remedy of ``doctor`` says so."""
-    curable = next(
-        (key for key, _ in reasons.most_common() if key[0] in DOCTOR and key[0].value == key[1]), None
-    )
+    The first with a remedy of ``doctor`` says so.
+    """
+    reasons = Counter(map(_reason, entries)).most_common()
+    curable = next((key for key, _ in reasons if key[0] in DOCTOR and key[0].value == key[1]), None)
     return ", ".join(
         f"{count} " * (len(reasons) > 1) + key[1] + " (doctor says how)" * (key == curable)
-        for key, count in reasons.most_common()
+        for key, count in reasons
     )
 
 

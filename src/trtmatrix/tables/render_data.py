@@ -11,12 +11,11 @@ from trtmatrix.judge.controls import count_controls
 from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.record import write_number
 from trtmatrix.suite.model import Basis, Evidence, Verdict
+from trtmatrix.tables.answer import count_all
 from trtmatrix.tables.remarks import (
-    count_products,
     describe,
     expected_words,
     find_contradicted,
-    headline,
     record_file,
     why_not_run,
 )
@@ -27,18 +26,15 @@ SCHEMA = 1
 
 
 def render_json(entries: Sequence[Entry], *, generated: str) -> str:
-    """Return strict JSON: ``generated`` as handed in, counts by product, and every cell once.
+    """Return strict JSON: ``generated`` as handed in, counts in words, and every cell once.
 
     A figure's ``value`` is a number, or one of the strings NaN, Infinity and -Infinity; ``file`` of
     a record is its path inside the results folder. What is not known is null.
     """
-    controls, summary = count_controls(entries), list[dict[str, Any]]()
-    for counts in count_products(entries):
-        reasons = [{"why": w, "text": text, "count": n} for (w, text), n in counts.reasons.most_common()]
-        summary.append({**vars(counts), "headline": headline(counts), "reasons": reasons})
+    controls = count_controls(entries)
     return to_json(
         {
-            "schema": SCHEMA, "generated": generated, "summary": summary,
+            "schema": SCHEMA, "generated": generated, "summary": count_all(entries),
             "controls": {**vars(controls), "wrong": [str(entry.cell.id) for entry in controls.wrong]},
             "contradicted": list(find_contradicted(entries)),
             "cells": [_cell(entry) for entry in entries],

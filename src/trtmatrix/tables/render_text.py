@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from shutil import get_terminal_size
 
 from tabulate import tabulate
 
 from trtmatrix.common.text import counted, join_some, one_line
 from trtmatrix.judge.entry import MUST_FAIL, NO_EVIDENCE, NOT_SUPPORTED, Entry, legend
-from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, News, State, short_names, what_ran
-from trtmatrix.tables.remarks import count_products, find_remarks, headline
+from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, State, count_all, short_names
+from trtmatrix.tables.remarks import find_remarks
 from trtmatrix.tables.table import TWIN, Row, Table, TwinRow, fold_line, make_tables, shorten
 
 LINES = 40
@@ -53,7 +53,10 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
         blocks = (list(_grid(grid, width, rows)) for rows in range(max(left - 4, 1), 0, -1))
         fitting = (block for block in blocks if len(block) <= left)
         head += next(fitting, [shorten(f"{grid.title}: --full shows it", width)])
-    return "\n".join([*head, *_news(answer.news, width, LINES - len(head) - len(foot)), *foot]) + "\n"
+    word = max((len(item.word) for item in answer.news), default=0)
+    news = (wrap(n.text, width, f"  {n.word:<{word}}  ", "    ", _NOTE_LINES) for n in answer.news)
+    room = LINES - len(head) - len(foot)
+    return "\n".join([*head, *fill(news, room, "more to know"), *foot]) + "\n"
 
 
 def _grid(grid: Grid, width: int, most_rows: int) -> Iterator[str]:
@@ -109,18 +112,17 @@ def _looks(grid: Grid) -> Iterator[tuple[list[str], list[int], str, int]]:
         yield names, [n for n in columns if n not in order[:count]], " ", _LEAST_LABEL
 
 
-def _news(news: Sequence[News], width: int, room: int) -> Iterator[str]:
-    """Yield a line or two a thing to know, the most urgent first; what has no room is counted."""
-    used, longest = 0, max((len(item.word) for item in news), default=0)
-    for number, item in enumerate(news):
-        lines = wrap(item.text, width, f"  {item.word:<{longest}}  ", "    ", _NOTE_LINES)
-        left = len(news) - number - 1
-        if used + len(lines) + bool(left) > room:
-            if room > used:
-                yield f"  … {left + 1} more to know: --full"
+def fill(entries: Iterable[Sequence[str]], room: int, rest: str) -> Iterator[str]:
+    """Yield the lines of as many entries as there is room for, and how many are left: ``more reason{s}``."""
+    waiting, used = list(entries), 0
+    while waiting:
+        if used + len(waiting[0]) > room - (len(waiting) > 1):
+            yield from [f"  … {len(waiting)} {rest.format(s='s' * (len(waiting) > 1))}: --full"][
+                : room - used
+            ]
             return
-        used += len(lines)
-        yield from lines
+        used += len(waiting[0])
+        yield from waiting.pop(0)
 
 
 def wrap(text: str, width: int, first: str = "", later: str = "  ", most: int | None = None) -> list[str]:
@@ -190,8 +192,7 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     parts.append(wrap("; ".join(f"{mark}: {meaning}" for mark, meaning in marks), width))
     for title, remarks in find_remarks(entries):
         parts.append([title, *(line for text in remarks for line in wrap(text, width, "  ", "    "))])
-    said = [*map(headline, count_products(entries)), what_ran(entries)]
-    parts.append([line for text in said for line in wrap(text, width)])
+    parts.append([line for text in count_all(entries) for line in wrap(text, width)])
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 

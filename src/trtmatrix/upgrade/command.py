@@ -15,7 +15,7 @@ from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.common.text import one_line, to_json
 from trtmatrix.judge.compare import CONFIRMING_BUILDS, count_engines
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.model.own_model import Opened, find_models, model_repro, open_models
@@ -162,8 +162,9 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
     if not options.models and opened[0].mistake:
         raise UsageError(opened[0].mistake)
     if not any(one.context for one in opened):
-        return tuple(_look_at(one, (), context, question) for one in opened)
+        return tuple(_look_at(one, (), (), context, question) for one in opened)
     survey = take_survey(mine, Pull.NEVER if options.no_run else Pull.NAMED)
+    stored = survey.stored
     if options.no_run:
         entries = list(entries_of(mine, survey, survey.stored))
     else:
@@ -181,7 +182,7 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
             more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
             new = {entry.cell.id: entry for entry in more}
             entries = [new.get(entry.cell.id, entry) for entry in entries]
-    return tuple(_look_at(one, entries, context, question) for one in opened)
+    return tuple(_look_at(one, entries, stored, context, question) for one in opened)
 
 
 def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Question) -> dict[str, str]:
@@ -200,8 +201,10 @@ def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Questi
     return unsure
 
 
-def _look_at(one: Opened, entries: Sequence[Entry], context: Context, question: Question) -> Own:
-    """Return what is known of a model by all entries of a run."""
+def _look_at(
+    one: Opened, entries: Sequence[Entry], stored: Sequence[Stored], context: Context, question: Question
+) -> Own:
+    """Return what is known of a model by all entries of a run, and by the records before it."""
     from trtmatrix.model.static_check import check_model
     from trtmatrix.onnxmodel.reading import load_model
     from trtmatrix.operators.models import check_operators, sum_up_operators
@@ -225,7 +228,8 @@ def _look_at(one: Opened, entries: Sequence[Entry], context: Context, question: 
         tested = check_operators(graph, section.name, records, names, (question.gpu.slug,))
         known = (("operators", sum_up_operators(tested)),) if tested.versions else ()
         section = of_model.with_nodes(section, check, *names)
-        section = replace(section, facts=(*section.facts, *known))
+        cpu = of_model.tell_cpu(one.context, stored, own.calibration)
+        section = replace(section, facts=(*section.facts, *known, *cpu))
     return Own(section=section, entries=own, limit=one.options.limit)
 
 

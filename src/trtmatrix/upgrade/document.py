@@ -352,8 +352,8 @@ def render_page(upgrade: Upgrade) -> str:
     title, where, answer, exit_code = titles(upgrade)
     folder = FileSystemLoader(Path(__file__).parent / "templates")
     latencies = [line for line in upgrade.performance if line.measure == "latency" and not line.why_not]
-    ratios = [(x.ratio, x) for x in latencies if x.ratio is not None and math.isfinite(x.ratio)]
-    ratios.sort(key=lambda item: -item[0])
+    ratios = [(x.ratio or 0.0, x, x.before, x.after) for x in latencies if x.before and x.after]
+    ratios = sorted((one for one in ratios if math.isfinite(one[0])), key=lambda one: -one[0])
     uses, slowest = len(upgrade.api.must_change), "slowest change of latency"
     tiles = [
         (str(sum(reason.weight is Weight.AGAINST for reason in upgrade.reasons)), "blockers"),
@@ -362,13 +362,18 @@ def render_page(upgrade: Upgrade) -> str:
         (str(uses), "uses in your code to change") if upgrade.api.code
         else ("–", "code to change: none was named (--code)"),
     ]  # fmt: skip
+
+    def room(times: float) -> float:
+        return round(BAR * min(times, 4.0), 1)
+
     bars = [
         {
-            "name": shorten(f"{line.repro}/{line.case}", 48), "width": round(BAR * min(ratio, 4.0), 1),
+            "name": shorten(f"{line.repro}/{line.case}", 48), "width": room(ratio),
+            "spreads": [[room(end / before.median) for end in (s.low, s.high)] for s in (before, after)],
             "kind": "worse" if line.told_apart and ratio > 1 else "after",
-            "words": f"{short(ratio)}×: {_median(line.before)} → {_median(line.after)} {line.unit}",
+            "words": f"{short(ratio)}×: {short(before.median)} → {short(after.median)} {line.unit}",
         }
-        for ratio, line in ratios[:MOST_BARS]
+        for ratio, line, before, after in ratios[:MOST_BARS]
     ]  # fmt: skip
     body = page.templates().overlay(loader=folder).get_template("report.html").render(
         upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
@@ -378,7 +383,3 @@ def render_page(upgrade: Upgrade) -> str:
     )  # fmt: skip
     style = page.make_style(".name { min-width: 15rem; }")
     return page.render_page(f"{title}: {answer.lower()}", [body], style=style, script=page.COPY)
-
-
-def _median(spread: Spread | None) -> str:
-    return short(spread.median) if spread else "·"

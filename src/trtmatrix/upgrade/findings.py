@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -11,10 +10,10 @@ from trtmatrix.common.text import counted, name_source
 from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry, cell_text
-from trtmatrix.judge.judge import FLOORS, measured_in
+from trtmatrix.judge.judge import FLOORS, measured_in, nan_last
 from trtmatrix.judge.noise import NOT_CALIBRATED, Calibration
 from trtmatrix.judge.record import RAN
-from trtmatrix.suite.model import Cause, Evidence, Exclusion, Product, Verdict
+from trtmatrix.suite.model import Cause, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Side, Source, Weight, WorkaroundLine
 
@@ -40,34 +39,31 @@ class Entries:
         entry = self.at(repro, case, version)
         if entry is None:
             return Side(version=version, verdict=None, evidence=Evidence.NONE, absent=True)
-        invalid = entry.outcome is not None and entry.outcome.verdict is Verdict.INVALID
-        doubted = invalid and self._controls.wrong_of(entry) is not None
-        expected, excluded = entry.expectation, entry.excluded.why if entry.excluded else None
+        doubted = entry.verdict is Verdict.INVALID and self._controls.wrong_of(entry) is not None
+        cell, said, excluded = entry.cell, entry.expectation, entry.excluded
+        why = excluded.why if excluded else None
         # What is reported of no version in particular was seen at few, and is no evidence of this one.
-        vague = entry.evidence is Evidence.REPORTED and expected is not None and not expected.versions
-        if vague or (entry.record is None and excluded is Exclusion.UNSUPPORTED_GPU):
+        vague = entry.evidence is Evidence.REPORTED and said is not None and not said.versions
+        if vague or (entry.record is None and why is Exclusion.UNSUPPORTED_GPU):
             entry = replace(entry, evidence=Evidence.NONE, outcome=None)
-        cell, outcome = entry.cell, entry.outcome
-        absent = outcome is None and excluded in {Exclusion.COMPONENT_MISSING, Exclusion.UNSUPPORTED_GPU}
-        feared, reason = None, outcome.reason if outcome else ""
-        if absent and entry.excluded:
-            reason = entry.excluded.detail or entry.excluded.why.value
-        elif outcome is None and expected and expected.verdict in {Verdict.FAIL, Verdict.FLAKY}:
-            feared = _report_source(expected)
+        outcome, feared = entry.outcome or Outcome(verdict=Verdict.NO_VERDICT), None
+        absent = entry.outcome is None and why in {Exclusion.COMPONENT_MISSING, Exclusion.UNSUPPORTED_GPU}
+        reason = outcome.reason
+        if absent and excluded:
+            reason = excluded.detail or excluded.why.value
+        elif entry.outcome is None and said and said.verdict in {Verdict.FAIL, Verdict.FLAKY}:
+            feared = _report_source(said)
             reason = f"{entry.expected.value} is feared (assumed from {feared.title})"
         sources = tuple(Source(title=record.file or str(cell.id)) for record in entry.records)
-        if not sources and entry.evidence is Evidence.REPORTED and expected is not None:
-            sources = (_report_source(expected),)
+        if not sources and entry.evidence is Evidence.REPORTED and said is not None:
+            sources = (_report_source(said),)
         ran = (record for record in entry.records if record.ended == RAN)
         found = (measured_in(record, FLOORS, cell.case, cell.repro, self.calibration) for record in ran)
-        known = (value for value in found if value is not None)
-        worst = max(known, key=lambda value: math.inf if math.isnan(value) else value, default=None)
         return Side(
-            version=version, verdict=outcome.verdict if outcome else None, evidence=entry.evidence,
-            word=cell_text(entry), reason=reason, builds=outcome.builds if outcome else 0,
-            floors=worst,
-            driver=str(entry.record.gpu.get("driver") or "") if entry.record else "", cell=str(cell.id),
-            sources=sources, cause=outcome.cause if outcome else None,
+            version=version, verdict=entry.verdict, evidence=entry.evidence, word=cell_text(entry),
+            reason=reason, builds=outcome.builds, cause=outcome.cause, cell=str(cell.id), sources=sources,
+            floors=max((value for value in found if value is not None), key=nan_last, default=None),
+            driver=str(entry.record.gpu.get("driver") or "") if entry.record else "",
             counted=cell.version.product is Product.TENSORRT, doubted=doubted, absent=absent, feared=feared,
         )  # fmt: skip
 
@@ -205,32 +201,31 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
         side = entries.side(repro.id, item.case, after) if item.case else None
         source = Source(title=name_source(item.source), url=item.source) if item.source else None
         counts = side is not None and standing_of(side) is Standing.GOOD
-        workarounds += [
-            WorkaroundLine(what=item.what, case=item.case or "", after=side, source=source, counts=counts)
-        ]
+        workarounds.append(WorkaroundLine(
+            what=item.what, case=item.case or "", after=side, source=source, counts=counts
+        ))  # fmt: skip
     tries = {item.case for item in workarounds}
     helping, lines = ", ".join(item.case for item in workarounds if item.counts), []
     for case in repro.cases:
         if case.id not in there or case.control is not None:
             continue
         line = make_case_line(repro.id, case, entries, before, after)
-        if case.id not in tries and not case.id.startswith(WORKAROUND_CASES):
-            relieved = line.weight is Weight.AGAINST and helping
+        if case.id in tries or case.id.startswith(WORKAROUND_CASES):
+            lines += [line] if line.change is Change.REGRESSED else []
+        elif line.weight is Weight.AGAINST and helping:
             why = f"{line.why}; what helps passed: {helping}"
-            lines.append(replace(line, weight=Weight.WORKAROUND, why=why) if relieved else line)
-        elif line.change is Change.REGRESSED:
+            lines.append(replace(line, weight=Weight.WORKAROUND, why=why))
+        else:
             lines.append(line)
     if not lines:
         return None
     lines.sort(key=rank)
     # What helps against a measured failure is needed, whatever its untested siblings would show.
-    weight = lines[0].weight
-    if weight is Weight.LACKING and any(line.weight is Weight.WORKAROUND for line in lines):
-        weight = Weight.WORKAROUND
-        lines.sort(key=lambda line: line.weight is not weight)
+    if lines[0].weight is Weight.LACKING:
+        lines.sort(key=lambda line: line.weight is not Weight.WORKAROUND)
     return FindingLine(
-        repro=repro.id, title=repro.title, upstream=repro.upstream, url=repro.url,
-        change=min((line.change for line in lines), key=list(Change).index), weight=weight,
+        repro=repro.id, title=repro.title, source=Source(title=repro.upstream, url=repro.url),
+        change=min((line.change for line in lines), key=list(Change).index), weight=lines[0].weight,
         why=_explain(lines, workarounds), cases=tuple(lines), workarounds=tuple(workarounds),
     )  # fmt: skip
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from trtmatrix.common.text import counted, name_source, one_line, short
 from trtmatrix.judge.differences import Difference, Samples, compare_outputs
-from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.judge import computed_in, read_floors, subject_of
+from trtmatrix.judge.entry import Entry, Stored, full_words
+from trtmatrix.judge.judge import computed_in, judge, read_floors, subject_of
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, Noise, noise_troubles, read_calibration, read_noise
-from trtmatrix.judge.record import RAN
+from trtmatrix.judge.record import RAN, Record
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, outputs_of, read_about
 from trtmatrix.model.static_check import StaticCheck, describe_versions, name_nodes, sum_up
@@ -284,6 +284,25 @@ def explain_failing(
         yield found
         if found.why_not.startswith(INTERRUPTED):
             return
+
+
+def tell_cpu(
+    context: Context, stored: Iterable[Stored], calibration: Calibration
+) -> Iterator[tuple[str, str]]:
+    """Yield what the newest record of each ONNX Runtime says of a model, on the CPU: it never decides.
+
+    Such records are of the same file and inputs: repro and case are named after them.
+    """
+    repro, newest = model_repro(context).repro, dict[str, Record]()
+    for record in sorted((item.record for item in stored), key=lambda record: record.started):
+        if record.cell.repro == repro.id and record.product is Product.ONNXRUNTIME:
+            newest[record.cell.version] = record
+    for version in (version for version in context.matrix.versions if version.name in newest):
+        outcome = judge((newest[version.name],), repro.cases[0], version, repro, calibration)
+        words = full_words(outcome)
+        if outcome.verdict is Verdict.PASS:
+            words += ": the graph is sound, which says nothing of TensorRT"
+        yield f"{version.name} on the CPU", f"{words}: {one_line(outcome.reason)}".removesuffix(": ")
 
 
 def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: str) -> ModelSection:

@@ -121,18 +121,12 @@ class FindingLine:
 
     repro: str
     title: str
-    upstream: str
-    url: str
+    source: Source
     change: Change
     weight: Weight
     why: str
     cases: tuple[CaseLine, ...]
     workarounds: tuple[WorkaroundLine, ...] = ()
-
-    @property
-    def source(self) -> Source:
-        """Where it was reported."""
-        return Source(title=self.upstream, url=self.url)
 
 
 @dataclass(frozen=True, kw_only=True)

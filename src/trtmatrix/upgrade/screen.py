@@ -9,7 +9,7 @@ from tabulate import tabulate
 
 from trtmatrix.common.text import counted, one_line
 from trtmatrix.suite.model import Evidence
-from trtmatrix.tables.render_text import wrap
+from trtmatrix.tables.render_text import fill, wrap
 from trtmatrix.tables.table import shorten
 from trtmatrix.upgrade.document import COLUMNS, FIGURES, model_table, titles, words_of
 from trtmatrix.upgrade.report import Decision, FactLine, Upgrade
@@ -54,11 +54,12 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
         title, steps = "Before you move", [note(upgrade.engines[0].text, first="  ", later="    ")]
     room = HEIGHT - len(head) - len(rows) - len(below) - 3 - REASONS
-    below += [*_fill(title, steps, min(STEPS, room), "more command"), ""]
-    below += ["All of it: --full, or -o report.html (.md, .json)", verdict]
+    below += ["", title, *fill(steps, min(STEPS, room) - 2, "more command{s}")] if steps else []
+    below += ["", "All of it: --full, or -o report.html (.md, .json)", verdict]
     why = [_reason_lines(reason, width, 1 if several else 2) for reason in upgrade.reasons]
-    room = HEIGHT - len(head) - len(rows) - len(below)
-    return "\n".join([*head, *rows, *_fill("Why", why, room, "more reason"), *below]) + "\n"
+    room = HEIGHT - len(head) - len(rows) - len(below) - 2
+    reasons = ["", "Why", *fill(why, room, "more reason{s}")] if why else []
+    return "\n".join([*head, *rows, *reasons, *below]) + "\n"
 
 
 def _reason_lines(reason: FactLine, width: int, most: int) -> list[str]:
@@ -101,17 +102,6 @@ def _model_rows(upgrade: Upgrade, width: int, most: int) -> Iterator[str]:
         yield f"… {more} more: --full"
     left = ", ".join(name for name in COLUMNS if name not in columns)
     yield from wrap(f"{FIGURES}; not shown: {left}" if left else FIGURES, width)
-
-
-def _fill(title: str, entries: Sequence[list[str]], room: int, rest: str) -> list[str]:
-    """Return as many entries below a title as there is room for, and how many are left."""
-    lines = ["", title] if entries else []
-    for number, entry in enumerate(entries):
-        left = len(entries) - number
-        if len(lines) + len(entry) > room - (left > 1):
-            return [*lines, f"  … {counted(left, rest)}: --full"]
-        lines += entry
-    return lines
 
 
 def _count_evidence(upgrade: Upgrade) -> str:

@@ -221,12 +221,9 @@ SHOWN: list[tuple[Entry, str]] = [  # an entry, and what every page must say of 
     *((make_entry(ended=cause.value), CAUSE_WORDS[cause]) for cause in Cause),
     *((make_entry(ended=cause.value), cause.value) for cause in Cause),
     *((of_evidence(evidence), EVIDENCE_MEANINGS[evidence]) for evidence in Evidence),
-    *((make_unknown(excluded=why), f"1 not run: {why.value}") for why in Exclusion),
+    *((make_unknown(excluded=why), f"1 TensorRT test: {why.value}") for why in Exclusion),
     (make_unknown(excluded=Exclusion.UNSUPPORTED_GPU), NOT_SUPPORTED),
-    *(
-        (make_entry(make_cell(version=VERSION_OF[product])), f"1 {PRODUCT_NAMES[product]} cell")
-        for product in Product
-    ),
+    *((make_entry(make_cell(version=VERSION_OF[product])), PRODUCT_NAMES[product]) for product in Product),
     *((of_basis(basis), f"FAIL ({basis.value}: a page)") for basis in Basis),
 ]
 

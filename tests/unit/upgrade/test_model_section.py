@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_cell, make_entry, make_loaded, make_repro
+from builders import make_case, make_cell, make_entry, make_loaded, make_record, make_repro
 from model.test_own_model import Opened, opened
 from onnxmodels import mlp, saved
 
-from trtmatrix.judge.entry import Entry
+from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import NO_FLOOR, Calibration, noise_troubles
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.plan.context import Context
 from trtmatrix.records.store import keep_outputs
-from trtmatrix.suite.model import Cause, Outcome, Product, Verdict
+from trtmatrix.suite.model import Cause, CellId, Outcome, Product, Verdict
 from trtmatrix.upgrade.findings import Entries
 from trtmatrix.upgrade.model_section import (
     add_extras,
@@ -26,6 +26,7 @@ from trtmatrix.upgrade.model_section import (
     make_model_section,
     make_samples,
     reference_words,
+    tell_cpu,
 )
 from trtmatrix.upgrade.report import ModelSection, SampleFigure
 
@@ -111,6 +112,29 @@ def test_a_section_is_made_of_what_there_is(made: tuple[Context, ModelSection]) 
     assert section.reference == "none: nothing has run"
     (case,) = context.repros[section.repro].repro.cases
     assert [line.case for line in section.cases] == [case.id]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"rel_l2": 1e-7}, "PASS: the graph is sound, which says nothing of TensorRT"),
+        ({"rel_l2": 1.0}, "FAIL: y: 1.0e7 noise floors"),
+        ({"ended": "crashed", "detail": "no kernel"}, "NO VERDICT (crashed): no kernel"),
+    ],
+)
+def test_the_newest_record_of_the_cpu_is_told(
+    made: tuple[Context, ModelSection], fields: dict[str, Any], told: str
+) -> None:
+    context, section = made
+    (case,) = context.repros[section.repro].repro.cases
+    cpu = CellId(repro=section.repro, case=case.id, version="onnxruntime-1.31.1", gpu="cpu")
+    newest = make_record(cpu, product="onnxruntime", noise=NOISE, **fields)
+    older = make_record(cpu, product="onnxruntime", started="2020-01-01T00:00:00Z", ended="crashed")
+    other = make_record(replace(cpu, repro="other"), product="onnxruntime", ended="crashed")
+    stored = [Stored(record=record, local=True) for record in (newest, older, other)]
+    ((name, words),) = tell_cpu(context, stored, Calibration())
+    assert name == "onnxruntime-1.31.1 on the CPU"
+    assert words.startswith(told)
 
 
 # What a report tells of a user's model beside its verdicts, also where little of it is there.
