@@ -21,7 +21,7 @@ from projects import ROOT
 
 from tests.border.leaving import Left, in_time, reason, run_beside
 from tests.faults.disturbing import flip
-from trtmatrix.cli import entry
+from trtmatrix.cli import commands, entry
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.paths import Project
@@ -96,10 +96,10 @@ def test_trouble_of_the_host_is_named(
 ) -> None:
     error, words = TROUBLES[name]
 
-    def raising() -> ExitCode:
+    def raising(_: object) -> ExitCode:
         raise error
 
-    monkeypatch.setattr(entry, "find_command", lambda _: raising)
+    monkeypatch.setattr(commands, "table_command", raising)
     assert entry.run(["table"]) is ExitCode.MACHINERY
     said = capsys.readouterr().err
     assert words in said

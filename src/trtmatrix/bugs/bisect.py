@@ -27,6 +27,7 @@ from trtmatrix.bugs.search import (
     render_bisect_text,
 )
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.options import flag, read_count, value
 from trtmatrix.common.paths import check_outputs, recall, write_output
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
@@ -73,18 +74,22 @@ class BisectOptions:
 
     project: ProjectOptions
     model: ModelOptions
-    wanted_case: str | None
-    shell_command: str | None
-    wanted_gpu: str | None
-    product: Product
-    image: tuple[str, ...]
-    good: str | None
-    bad: str | None
-    rebuilds: int | None
-    no_run: bool
-    pull: bool
-    output: Path | None
-    json: bool
+    wanted_case: str | None = value("--case CASE", "REPRO/CASE, or CASE if only one repro has it")
+    shell_command: str | None = value("--exec COMMAND", "instead of a case: a shell command to run for each "
+        "version ({version}, {image} are replaced); exit codes: 0 good, 1 to 124, 126 and 127 bad, 125 "
+        "cannot say, 128 and above ends the search")  # fmt: skip
+    good: str | None = value("--good VERSION", "a version that is right (default: found by search)")
+    bad: str | None = value("--bad VERSION", "a version that fails (default: found by search)")
+    wanted_gpu: str | None = value("--gpu GPU", "a GPU by name (default: the one in this host)")
+    product: Product = value("--product", default=Product.TENSORRT)
+    image: tuple[str, ...] = value("--image IMAGE", "images, oldest first, instead of matrix.yaml's versions",
+        nargs="+", action="extend", default=())  # fmt: skip
+    rebuilds: int | None = value("--rebuilds K", "engines to build before a version counts as good (default: "
+        "3)", type=read_count)  # fmt: skip
+    no_run: bool = flag("--no-run", "use stored records; run nothing")
+    pull: bool = flag("--pull", "pull or build images that are not here")
+    output: Path | None = value("--output -o FILE.md", "also write the report")
+    json: bool = flag("--json", "print JSON")
 
     def named_images(self) -> tuple[Candidate, ...]:
         """Return the images that were named, in order; :class:`UsageError` where these are not two."""

@@ -33,6 +33,7 @@ from trtmatrix.bugs.script import (
 from trtmatrix.bugs.verify import find_place, tell, verify_archive
 from trtmatrix.common.archive import SUFFIX, check_name, digest_of, write_archive, write_size
 from trtmatrix.common.errors import ExitCode, UsageError
+from trtmatrix.common.options import flag, read_seconds, value
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.onnxmodel.graphs import load_whole
@@ -56,29 +57,33 @@ FINER = 256
 """A reference is rounded so many times below its noise floor: it is compressed far better then."""
 
 
+LIMIT = "time limit for one run of the archive"
+
+
 @dataclass(frozen=True, kw_only=True)
 class MakeOptions:
     """Those of ``bundle make``."""
 
     project: ProjectOptions
     model: ModelOptions
-    cell: str
-    to: Path | None
-    yes: bool
-    no_verify: bool
-    seconds: float
-    json: bool
+    cell: str = value("CELL", "a cell as the page (report) and --json show it: REPRO/CASE@VERSION#GPU")
+    to: Path | None = value("--to FILE", "where to write (default: ./REPRO-CASE-VERSION.tar.gz)")
+    yes: bool = flag("--yes", "do not ask; needed if stdin is not a terminal")
+    no_verify: bool = flag("--no-verify", "do not run the archive afterwards")
+    seconds: float = value("--seconds S", LIMIT, type=read_seconds, default=1800)
+    json: bool = flag("--json", "print JSON")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyOptions:
     """Those of ``bundle verify``."""
 
-    file: Path
-    image: str
-    trust: bool
-    seconds: float
-    json: bool
+    file: Path = value("FILE")
+    image: str = value("--image IMAGE", "run it in this image instead of the recorded one", default="")
+    trust: bool = flag("--trust", "run it outside containers, with your rights, if its failure was seen that "
+        "way")  # fmt: skip
+    seconds: float = value("--seconds S", LIMIT, type=read_seconds, default=1800)
+    json: bool = flag("--json", "print JSON")
 
 
 def verify_command(options: VerifyOptions) -> ExitCode:

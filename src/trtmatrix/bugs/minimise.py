@@ -41,6 +41,7 @@ from trtmatrix.common.errors import (
     deferred,
     undisturbed,
 )
+from trtmatrix.common.options import flag, read_count, read_seconds, value
 from trtmatrix.common.text import to_json
 from trtmatrix.judge.entry import full_words
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
@@ -88,12 +89,13 @@ class MinimiseOptions:
 
     project: ProjectOptions
     model: ModelOptions
-    cell: str
-    good: str | None
-    to: Path | None
-    steps: int
-    seconds: float
-    json: bool
+    cell: str = value("CELL", "a cell as the page (report) and --json show it: REPRO/CASE@VERSION#GPU")
+    good: str | None = value("--good VERSION", "a version that is right; smaller models must also be right "
+        "there")  # fmt: skip
+    to: Path | None = value("--to DIR", "where to write (default: ./minimised-CASE-VERSION)")
+    steps: int = value("--steps N", "try at most N smaller models", type=read_count, default=200)
+    seconds: float = value("--seconds S", "stop after S seconds", type=read_seconds, default=3600)
+    json: bool = flag("--json", "print JSON")
 
 
 def minimise_command(options: MinimiseOptions) -> ExitCode:

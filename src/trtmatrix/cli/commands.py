@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import ExitCode, HungUp, UsageError, combine_exit_codes
+from trtmatrix.common.options import flag, many, names, value
 from trtmatrix.common.paths import check_outputs, write_output
 from trtmatrix.judge.compare import exit_codes
 from trtmatrix.judge.entry import Entry
@@ -37,18 +38,21 @@ SUFFIXES = (".html", ".md", ".json", ".xml", ".txt")
 
 @dataclass(frozen=True, kw_only=True)
 class PublishOptions:
-    """Those of ``publish``; ``executor``: whose GPUs are meant, this host's or a cluster's of a ``site``."""
+    """Those of ``publish``; ``executor``: whose GPUs are meant."""
 
     project: ProjectOptions
-    executor: str
-    site: Path | None
+    executor: str = value("--executor", "this host (default), or the cluster described by the site's "
+        "settings", "where", default="local", choices=["local", "slurm"])  # fmt: skip
+    site: Path | None = value("--site FILE", "the site's settings (TRTMATRIX_SITE, else slurm.yaml beside "
+        "matrix.yaml)", "where")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions(PublishOptions):
     """Those of ``report``."""
 
-    output: tuple[Path, ...]
+    output: tuple[Path, ...] = many("--output -o FILE", ".html, .md, .json, .xml or .txt; may be repeated "
+        "(default: report.html)")  # fmt: skip
 
     def command(self, session: str) -> str:
         """Return the command that asks for the same cells."""
@@ -66,9 +70,11 @@ class ReportOptions(PublishOptions):
 class TableOptions(ReportOptions):
     """Those of ``table``."""
 
+    output: tuple[Path, ...] = many("--output -o FILE", "also write the tables as .md, .html, .json, .xml "
+        "(JUnit) or .txt; may be repeated", "show")  # fmt: skip
     model: ModelOptions
-    full: bool
-    json: bool
+    full: bool = flag("--full", "print every row with all figures", "show")
+    json: bool = flag("--json", "print JSON", "show")
 
     @property
     def log(self) -> Path | None:
@@ -81,9 +87,10 @@ class TableOptions(ReportOptions):
 class RunOptions(TableOptions):
     """Those of ``run``; ``how`` cells are run."""
 
-    plan: bool
-    pull: Pull
+    plan: bool = flag("--plan", "print what would be started and why, without starting it", "run")
     how: Options
+    pull: Pull = value("--pull", "which missing images to pull or build: those of versions named by --trt "
+        "(default), all or none", "run", default=Pull.NAMED)  # fmt: skip
 
 
 def run_command(options: RunOptions) -> ExitCode:
@@ -94,7 +101,7 @@ def run_command(options: RunOptions) -> ExitCode:
     if host != "auto" and not survey.host.engine.available:  # cells of other runtimes may still run
         engine = survey.host.engine
         print(f"trtmatrix: --engine {host}: {engine.reason}\n  {engine.remedy}", file=sys.stderr)
-    how, executor = replace(options.how, log=options.log), None
+    how, executor = replace(options.how, log=options.log, full=options.full), None
     if cluster is not None:
         from trtmatrix.slurm.executor import SlurmExecutor
 
@@ -177,7 +184,7 @@ def publish_command(options: PublishOptions) -> ExitCode:
 class DoctorOptions(PublishOptions):
     """Those of ``doctor``."""
 
-    json: bool
+    json: bool = flag("--json", "print JSON")
 
 
 def doctor_command(options: DoctorOptions) -> ExitCode:
@@ -206,7 +213,7 @@ class ListOptions:
     """Those of ``list``."""
 
     project: ProjectOptions
-    json: bool
+    json: bool = flag("--json", "print JSON")
 
 
 def list_command(options: ListOptions) -> ExitCode:
@@ -228,10 +235,10 @@ def list_command(options: ListOptions) -> ExitCode:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaOptions:
-    """Those of ``schema``; ``site``: that of slurm.yaml, ``models``: that of models.yaml."""
+    """Those of ``schema``."""
 
-    site: bool
-    models: bool
+    site: bool = flag("--site", "print the schema of slurm.yaml (docs/slurm.md)")
+    models: bool = flag("--models", "print the schema of models.yaml (docs/upgrade.md)")
 
 
 def schema_command(options: SchemaOptions) -> ExitCode:
@@ -248,11 +255,11 @@ def schema_command(options: SchemaOptions) -> ExitCode:
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
-    """Those of ``prepare``; ``which``: ``REPRO/CASE``."""
+    """Those of ``prepare``."""
 
     project: ProjectOptions
-    which: str
-    to: Path | None
+    which: str = value("REPRO/CASE")
+    to: Path | None = value("--to DIR", "where to write (default: ./CASE)")
 
 
 def prepare_command(options: PrepareOptions) -> ExitCode:
@@ -281,14 +288,15 @@ def prepare_command(options: PrepareOptions) -> ExitCode:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """Those of ``check``; ``trt``: releases, all of ``matrix`` where none is named."""
+    """Those of ``check``."""
 
-    file: Path
-    trt: tuple[str, ...]
-    matrix: Path
-    repros: Path
-    full: bool
-    json: bool
+    file: Path = value("MODEL.onnx", "your model; its weights are not needed")
+    trt: tuple[str, ...] = names("--trt VERSION", "releases of TensorRT, comma-separated (default: all in "
+        "matrix.yaml)")  # fmt: skip
+    full: bool = flag("--full", "print everything that was found instead of one screen")
+    json: bool = flag("--json", "print JSON")
+    matrix: Path = value("--matrix FILE", "the versions", default=Path("matrix.yaml"))
+    repros: Path = value("--repros DIR", "the repro scripts", default=Path("repros"))
 
 
 def check_command(options: CheckOptions) -> ExitCode:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import importlib
 import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from trtmatrix.cli.options import COMMANDS, make_parser, read_options
+from trtmatrix.cli.options import parse
 from trtmatrix.common.errors import (
     ExitCode,
     TrtMatrixError,
@@ -21,8 +19,6 @@ from trtmatrix.common.errors import (
     hear_signals,
 )
 from trtmatrix.common.text import printable
-
-__all__ = ["main", "make_parser", "run"]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -47,47 +43,34 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> ExitCode:
     """Return the exit code of one command line; errors of ours are printed without a traceback."""
     try:
-        args = make_parser().parse_args(argv)
+        asked = parse(argv)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
-    values = vars(args)
     network: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if values.get("offline"):
+    if "project.offline" in asked.given:
         from trtmatrix.common.offline import without_network
 
         network = without_network()
     hear_signals()
     try:
         with network:
-            return find_command(args)()
+            return asked.command(asked.options)
     except KeyboardInterrupt:
         print("trtmatrix: interrupted; what had ended is kept, the next run goes on", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would read as a surprise
         ours = isinstance(error, (TrtMatrixError, OSError, MemoryError))
-        if values["traceback"] or not ours:
+        if asked.given["traceback"] or not ours:
             traceback.print_exc()
-        print(f"trtmatrix: {printable(_explain(error, values))}", file=sys.stderr)
+        print(f"trtmatrix: {printable(_explain(error, asked.options))}", file=sys.stderr)
         return error.exit_code if isinstance(error, TrtMatrixError) else ExitCode.MACHINERY
 
 
-def _explain(error: Exception, values: Mapping[str, object]) -> str:
+def _explain(error: Exception, options: object) -> str:
     """Say what went wrong, and what mends that."""
     if isinstance(error, TrtMatrixError):
         return str(error)
     if isinstance(error, (OSError, MemoryError)):
-        options = [f"--{name}" for name in ("to", "results", "cache") if name in values]
-        return f"trouble of this host: {explain_trouble(error, options)}\n  (--traceback shows where)"
+        names = ["--to"] * hasattr(options, "to") + ["--results", "--cache"] * hasattr(options, "project")
+        return f"trouble of this host: {explain_trouble(error, names)}\n  (--traceback shows where)"
     return "this is a mistake in trtmatrix itself; please report it"
-
-
-def find_command(args: argparse.Namespace) -> Callable[[], ExitCode]:
-    """Return a command with its options; it is imported only now: --help and list stay light.
-
-    ``bundle make`` is ``make_command`` with ``MakeOptions``, in the module that :data:`COMMANDS` names.
-    """
-    module = importlib.import_module(f"trtmatrix.{COMMANDS[args.command].module}")
-    name = str(args.command).rpartition(" ")[2]
-    command: Callable[[object], ExitCode] = getattr(module, f"{name}_command")
-    options = read_options(getattr(module, f"{name.capitalize()}Options"), args)
-    return lambda: command(options)

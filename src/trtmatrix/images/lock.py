@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
+from trtmatrix.common.options import flag
 from trtmatrix.common.paths import hold_folder, whole_file
 from trtmatrix.images.checks import gigabytes, locked_tensorrt
 from trtmatrix.images.pins import BuildParts, build_differences, read_builds
@@ -84,8 +85,8 @@ class LockOptions:
     """Those of ``lock``."""
 
     project: ProjectOptions
-    update: bool
-    json: bool
+    update: bool = flag("--update", "write the result to matrix.lock (default: only show it)")
+    json: bool = flag("--json", "print JSON")
 
 
 def lock_command(options: LockOptions) -> ExitCode:

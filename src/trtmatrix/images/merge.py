@@ -22,6 +22,7 @@ from trtmatrix.common import archive
 from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
 from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError, combine_exit_codes
+from trtmatrix.common.options import value
 from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
 from trtmatrix.common.text import counted, one_line, printable, to_json
 from trtmatrix.judge.record import Record, parse_object, record_from
@@ -128,10 +129,10 @@ class Merged:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeOptions:
-    """Those of ``merge``; ``files``: records, folders of them, packs."""
+    """Those of ``merge``."""
 
     project: ProjectOptions
-    files: tuple[Path, ...]
+    files: tuple[Path, ...] = value("FILE", "records: .json files, folders, packs of records", nargs="+")
 
 
 def merge_command(options: MergeOptions) -> ExitCode:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
+from trtmatrix.common.options import flag, many, value
 from trtmatrix.common.paths import Project, whole_file
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
@@ -56,9 +57,10 @@ class PackOptions:
     """Those of ``pack``."""
 
     project: ProjectOptions
-    to: Path
-    for_python: tuple[str, ...]
-    records: bool
+    to: Path = value("--to DIR", "where to write; new or empty", required=True)
+    for_python: tuple[str, ...] = many("--for-python X.Y", "a Python version of the other host, for its "
+        "wheels; may be repeated (default: this one's)")  # fmt: skip
+    records: bool = flag("--records", "pack all local records, for merge")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -401,12 +403,12 @@ def _tell(*lines: str) -> None:
 class UnpackOptions:
     """What the command line says, as the script takes it."""
 
-    folder: Path
-    into: Path | None = None
-    check: bool = False
-    python: str | None = None
-    no_images: bool = False
-    no_venv: bool = False
+    folder: Path = value("DIR", "the folder of the pack")
+    into: Path | None = value("--into DIR", "where to write the suite (default: ./trtmatrix)")
+    check: bool = flag("--check", "check every byte; load nothing")
+    python: str | None = value("--python PATH", "the Python to run the suite with")
+    no_images: bool = flag("--no-images", "load no images")
+    no_venv: bool = flag("--no-venv", "create no environment")
 
 
 def unpack_command(options: UnpackOptions) -> int:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from trtmatrix.common.errors import ConfigError, UsageError
+from trtmatrix.common.options import flag, many, value
 from trtmatrix.common.paths import whole_folder
 from trtmatrix.judge.compare import OWN_MODEL
 from trtmatrix.plan.context import Context
@@ -59,15 +60,23 @@ class ModelOptions:
     ``bug_is``: which ends are the failure.
     """
 
-    model: Path | None = None
+    model: Path | None = value("--model FILE.onnx", group="model", action="append")
     name: str = ""
-    inputs: Path | None = None
-    precision: str = "tf32"
-    atol: float | None = None
-    rtol: float | None = None
-    profile: tuple[str, ...] = ()
-    check: Path | None = None
-    explain: bool = False
+    inputs: Path | None = value("--inputs NPZ|DIR", "its inputs: one .npz with one array per input, or a "
+        "folder of such files, one per sample (default: random, from the graph's shapes)",
+        "model")  # fmt: skip
+    precision: str = value("--precision", "the precision that TensorRT may use", "model", default="tf32",
+        choices=["tf32", "fp32", "fp16"])  # fmt: skip
+    atol: float | None = value("--atol A", "accept |a - b| <= A + R |b|, element by element", "model",
+        type=float)  # fmt: skip
+    rtol: float | None = value("--rtol R", group="model", type=float)
+    profile: tuple[str, ...] = many("--profile INPUT=MIN:OPT:MAX", "shapes of a dynamic input, such as "
+        "ids=1x16:4x128:8x512, or values of an input that sets a shape, such as k=1:3:5 (default: taken from "
+        "the inputs)", "model")  # fmt: skip
+    check: Path | None = value("--check FILE.py", "your own acceptance test of the model's outputs: see "
+        "docs/acceptance.md", "upgrade")  # fmt: skip
+    explain: bool = flag("--explain", "find the first layer of the model that goes wrong, if any does",
+        "upgrade")  # fmt: skip
     build: Mapping[str, Any] = field(default_factory=dict)
     bug_is: tuple[str, ...] = ()
     limit: float = 0.0

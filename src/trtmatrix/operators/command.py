@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trtmatrix.common.errors import ExitCode, UsageError, combine_exit_codes
+from trtmatrix.common.options import flag, many, names, number, read_count, read_seconds, value
 from trtmatrix.common.paths import check_outputs, check_writable, default_cache, write_output
 from trtmatrix.common.progress import open_progress
 from trtmatrix.common.text import counted, to_json
@@ -44,25 +45,28 @@ class OperatorsOptions:
     """Those of ``operators``; ``file``: a model; ``which``: patterns of cases; ``workers``: 0: no limit."""
 
     project: ProjectOptions
-    executor: str
-    file: Path | None
-    which: tuple[str, ...]
-    limit: int
-    workers: int
-    seconds: float
-    write: Path | None
-    rerun: bool
-    run: bool
-    output: tuple[Path, ...]
-    full: bool
-    json: bool
+    file: Path | None = value("MODEL.onnx", "say which operators of this model went wrong or were refused, "
+        "with what the static check finds; nothing is run", nargs="?")  # fmt: skip
+    which: tuple[str, ...] = names("--case CASE", "tests of onnx, or operators, by name or pattern: "
+        "'test_clip*' or GridSample")  # fmt: skip
+    limit: int = value("--limit N", "run at most N cases, taken evenly from all of them", type=read_count,
+        default=0)  # fmt: skip
+    workers: int = value("--workers N", "processes that run cases side by side (default: by cores and "
+        "memory)", type=number(int, 1, "number from 1 to 256", 256), default=0)  # fmt: skip
+    seconds: float = value("--seconds S", "time limit of a case; twice as much where it is run again alone",
+        type=read_seconds, default=30.0)  # fmt: skip
+    write: Path | None = value("--write DIR", "write model, inputs and expected outputs of the chosen cases; "
+        "nothing is run")  # fmt: skip
+    rerun: bool = flag("--rerun", "also run versions that have a record of this suite")
+    run: bool = flag("--no-run", "show stored records; run nothing", default=True)
+    output: tuple[Path, ...] = many("--output -o FILE", "also write .html, .md or .json; may be repeated")
+    full: bool = flag("--full", "print every row with all figures")
+    json: bool = flag("--json", "print JSON")
 
 
 def operators_command(options: OperatorsOptions) -> ExitCode:
     """Run the suite on the versions named by ``--trt`` that have no record of it, and show the records."""
     check_outputs(options.output, WRITERS)
-    if options.executor == "slurm":
-        raise UsageError("--executor slurm: operators are tested on this host alone")
     selection, folder = options.project.selection, options.write
     if options.file is not None:
         if options.output or folder is not None:

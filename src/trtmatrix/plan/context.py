@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trtmatrix.common.errors import ConfigError, UsageError, shorten
+from trtmatrix.common.options import flag, many, value
 from trtmatrix.common.paths import Project, default_cache
 from trtmatrix.launchers.references import MACHINES, parse_reference, with_own_images
 from trtmatrix.plan.lockfile import REMEDY, Lock, parse_matrix_lock, pin_matrix
@@ -24,23 +25,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectOptions:
-    """Which files a command works on, what it selects of them, and how it reaches images.
+    """Which files a command works on, what it selects of them, and how it reaches images."""
 
-    ``cache``: None for the usual one. ``registry``, ``engine``: empty where the command line does not say.
-    ``images``: as ``--image`` names them. ``pythons``: interpreters of this host that may have TensorRT.
-    """
-
-    matrix: Path = Path("matrix.yaml")
-    repros: Path = Path("repros")
-    results: Path = Path("results")
-    cache: Path | None = None
+    matrix: Path = value("--matrix FILE", "the versions", "files", default=Path("matrix.yaml"))
+    repros: Path = value("--repros DIR", "the repro scripts", "files", default=Path("repros"))
+    results: Path = value("--results DIR", "the stored records", "files", default=Path("results"))
+    cache: Path | None = value("--cache DIR", "prepared cases, environments, outputs (TRTMATRIX_CACHE, else "
+        "~/.cache/trtmatrix)", "files")  # fmt: skip
+    offline: bool = flag("--offline", "use no network; find images by their ID", "files")
+    registry: str = value("--registry HOST/PATH", "a mirror to use instead of nvcr.io/nvidia "
+        "(TRTMATRIX_REGISTRY, else registry: in matrix.yaml)", "files", default="")  # fmt: skip
     selection: Selection = field(default_factory=Selection)
-    pythons: tuple[str, ...] = ()
-    controls: bool = True
-    offline: bool = False
-    registry: str = ""
-    engine: str = ""
-    images: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = many("--python PATH", "with --runtime host: an interpreter that has TensorRT "
+        "(default: this one)", "select")  # fmt: skip
+    controls: bool = flag("--no-controls", "leave out controls that are not selected", "controls",
+        default=True)  # fmt: skip
+    engine: str = value("--engine", "container engine (TRTMATRIX_ENGINE, else auto: Docker, else Podman)",
+        "where", default="", choices=["auto", "docker", "podman", "apptainer", "pyxis"])  # fmt: skip
+    images: tuple[str, ...] = many("--image VERSION=REFERENCE|FILE", "use this image for a version: a "
+        "reference, or a file (.tar from docker save; .sif for apptainer; .sqsh for pyxis); may be repeated",
+        "where")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

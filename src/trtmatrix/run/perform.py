@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.options import flag, number, read_size, value
 from trtmatrix.common.paths import Project, check_writable, probe_folder
 from trtmatrix.common.text import counted
 from trtmatrix.judge.compare import without_refused
@@ -44,15 +45,22 @@ class Options:
     ``memory`` of a container and ``output_size`` of a cell: in bytes.
     """
 
-    rerun: bool = False
-    rebuilds: int = 1
+    rerun: bool = flag("--rerun", "also run cells that have a current record", "run")
+    rebuilds: int = value("--rebuilds K", "build and run at least K engines of each cell, to see how much "
+        "builds vary (1 to 100); a case of several processes runs K processes, which share one engine", "run",
+        default=1, type=number(int, 1, "number from 1 to 100", 100))  # fmt: skip
     interleaved: bool = False
-    confirm: bool = True
-    isolation: Isolation = Isolation.WORKER
-    keep: Keep = Keep.ALL
-    locked: bool = False
-    memory: int = Limits().memory
-    output_size: int = Limits().output
+    confirm: bool = flag("--no-confirm", "accept every result at once; by default an unexpected result of a "
+        "shared process is run again alone", "run", default=True)  # fmt: skip
+    isolation: Isolation = value("--isolation", "what cells share: a warm process (default), a container "
+        "with one process per cell, or nothing", "run", default=Isolation.WORKER)  # fmt: skip
+    keep: Keep = value("--keep", "which pulled images to keep after their last cell (default: all)", "run",
+        default=Keep.ALL)  # fmt: skip
+    locked: bool = flag("--locked", "refuse images that are not in matrix.lock", "run")
+    memory: int = value("--memory SIZE", "memory limit of a container", "run", type=read_size,
+        default=Limits().memory)  # fmt: skip
+    output_size: int = value("--output-size SIZE", "how much a cell may write", "run", type=read_size,
+        default=Limits().output)  # fmt: skip
     full: bool = False
     quiet: bool = False
     log: Path | None = None

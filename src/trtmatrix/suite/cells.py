@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from trtmatrix.common.errors import UsageError
+from trtmatrix.common.options import names
 from trtmatrix.common.text import join_some
 from trtmatrix.suite.matrix import Matrix, Version
 from trtmatrix.suite.model import CPU, CellId, Gpu, Product
@@ -39,11 +40,15 @@ class Cell:
 class Selection:
     """What the user asked for; an empty tuple means all. Cases may be patterns (``sdpa-*``)."""
 
-    versions: tuple[str, ...] = ()
-    repros: tuple[str, ...] = ()
-    cases: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()
-    runtimes: tuple[str, ...] = ()
+    versions: tuple[str, ...] = names("--trt VERSION", "versions by name, or a product's name: 10.7.0,10.8.0 "
+        "or onnxruntime", "select")  # fmt: skip
+    repros: tuple[str, ...] = names("--repro REPRO", "repros by name", "select")
+    cases: tuple[str, ...] = names("--case CASE", "cases by name or pattern: 'sdpa-*' or "
+        "sdpa-scale/explicit-tf32", "select")  # fmt: skip
+    gpus: tuple[str, ...] = names("--gpu GPU", "GPUs by name, in this host or not: L4, 'NVIDIA H200'",
+        "select")  # fmt: skip
+    runtimes: tuple[str, ...] = names("--runtime RUNTIME", "container, wheels, or host (interpreters that "
+        "have TensorRT)", "select", known=("container", "wheels", "host"))  # fmt: skip
 
     @property
     def by_name(self) -> bool:

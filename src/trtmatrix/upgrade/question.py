@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from trtmatrix.api.types import ApiSection
+from trtmatrix.common.options import flag, many, names, number, value
 from trtmatrix.common.text import counted
 from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.model.own_model import ModelOptions
@@ -34,19 +35,26 @@ class UpgradeOptions:
 
     project: ProjectOptions = field(default_factory=ProjectOptions)
     model: ModelOptions = field(default_factory=ModelOptions)
-    before: str
-    after: str
-    models: tuple[Path, ...] = ()
-    tag: tuple[str, ...] = ()
-    baseline: Path | None = None
-    code: tuple[Path, ...] = ()
-    output: tuple[Path, ...] = ()
-    api: bool = False
-    no_run: bool = False
-    max_slowdown: float = 1.1
-    no_performance: bool = False
-    full: bool = False
-    json: bool = False
+    before: str = value("--from VERSION", "the version in use", required=True)
+    after: str = value("--to VERSION", "the version to move to", required=True)
+    models: tuple[Path, ...] = many("--models FILE|DIR", "many models in one report: models.yaml, a folder, "
+        "or .onnx files; may be repeated (docs/upgrade.md)")  # fmt: skip
+    tag: tuple[str, ...] = names("--tag TAG", "of these only the models with this tag")
+    code: tuple[Path, ...] = many("--code DIR|FILE", "find uses of what changes, in Python, notebooks, shell "
+        "and Dockerfiles; may be repeated. Exit code 11 if something must change")  # fmt: skip
+    api: bool = flag("--api", "only print how the two APIs differ and, with --code, where that is used")
+    no_run: bool = flag("--no-run", "decide from stored records; run nothing")
+    max_slowdown: float = value("--max-slowdown FACTOR", "how many times the latency, memory, engine size, "
+        "build time or time an item may be what it was", default=1.1,
+        type=number(float, 1, "factor of 1 or more, such as 1.10"))  # fmt: skip
+    no_performance: bool = flag("--no-performance", "leave latency, throughput, memory, engine size and "
+        "build time out")  # fmt: skip
+    full: bool = flag("--full", "print the whole report instead of one screen")
+    baseline: Path | None = value("--baseline REPORT.json", "the last accepted report: exit code 0 unless "
+        "something is worse than in it (docs/ci.md)")  # fmt: skip
+    output: tuple[Path, ...] = many("--output -o FILE", "also write the report as .html, .md, .json or .xml "
+        "(JUnit), or the uses in code as .sarif; may be repeated")  # fmt: skip
+    json: bool = flag("--json", "print JSON")
 
     @property
     def restricted(self) -> list[str]:
@@ -165,8 +173,8 @@ def find_blind_spots(question: Question, findings: Sequence[FindingLine]) -> Ite
         yield f"What {' '.join(question.options.restricted)} leaves out."
     for finding in findings:
         silent = (line.why for line in finding.cases if line.change is Change.SAYS_NOTHING)
-        for why, number in Counter(silent).items():
-            yield f"{finding.repro}: {counted(number, 'case')} at {question.after.name}: {why}."
+        for why, times in Counter(silent).items():
+            yield f"{finding.repro}: {counted(times, 'case')} at {question.after.name}: {why}."
     low, high = sorted((question.before, question.after), key=lambda version: version.release)
     ordered = sorted(question.matrix.versions, key=lambda version: version.release)
     inside = (v for v in ordered if v.product is low.product and low.release < v.release < high.release)

@@ -1,8 +1,6 @@
 """The command line's last resort, its small parsers, and the JSON Schema that is committed."""
 
-import argparse
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +10,9 @@ import yaml
 from builders import make_cell, make_entry, make_record, make_unknown
 from commandline import options_of, project_of
 
+from trtmatrix.cli import commands
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.commands import RunOptions, run_codes
+from trtmatrix.cli.commands import run_codes
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.launchers.wheels import find_tensorrt
 from trtmatrix.run.perform import Result
@@ -26,10 +25,10 @@ from trtmatrix.suite.plan import Excluded
 def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(args: argparse.Namespace) -> Callable[[], ExitCode]:
-        raise ZeroDivisionError(args.command)
+    def broken(options: object) -> ExitCode:
+        raise ZeroDivisionError(options)
 
-    monkeypatch.setattr(cli, "find_command", broken)
+    monkeypatch.setattr(commands, "schema_command", broken)
     assert cli.run(["schema"]) is ExitCode.MACHINERY
     assert "mistake in trtmatrix itself" in capsys.readouterr().err
 
@@ -42,20 +41,16 @@ def test_what_is_no_python_has_no_tensorrt(said: str, tmp_path: Path) -> None:
     assert str(program) not in find_tensorrt(["/nowhere", str(program)]).get("", "")
 
 
-def run_options(*words: str) -> RunOptions:
-    return options_of(RunOptions, "run", *words)
-
-
 @pytest.mark.parametrize(("text", "size"), [("512", 512), ("4k", 4096), ("2m", 2 << 20), ("32G", 32 << 30)])
 def test_sizes(text: str, size: int) -> None:
-    limits = run_options("--memory", text).how.limits
+    limits = options_of("run", "--memory", text).how.limits
     assert limits.memory == size
     assert limits.scratch <= size, "a container's scratch is memory too"
 
 
 def test_failures_are_confirmed_and_controls_go_along_unless_it_is_said() -> None:
-    assert run_options().how.confirm
-    assert not run_options("--no-confirm").how.confirm
+    assert options_of("run").how.confirm
+    assert not options_of("run", "--no-confirm").how.confirm
     for command in ("run", "table"):
         assert [project_of(command, *words).controls for words in ([], ["--no-controls"])] == [True, False]
 

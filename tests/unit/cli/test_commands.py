@@ -17,7 +17,7 @@ from projects import matrix_text
 from reprosource import write_project
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.commands import RunOptions, show
+from trtmatrix.cli.commands import show
 from trtmatrix.launchers.gpu import NVML
 from trtmatrix.plan.context import ProjectOptions, open_context
 from trtmatrix.plan.survey import digests_now, take_survey
@@ -97,7 +97,7 @@ def tree(root: Path) -> set[tuple[Path, int]]:
     return {(path, path.stat().st_mtime_ns) for path in root.rglob("*")}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"], []])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], []])
 def test_help_imports_nothing_of_the_program(words: list[str]) -> None:
     _, modules, _ = watched(*words)
     assert modules & (HEAVY | NOT_FOR_LIST | NOT_FOR_HELP) == set()
@@ -147,7 +147,7 @@ def test_it_writes_what_it_is_asked_for(project: Path, capsys: pytest.CaptureFix
 def test_a_run_that_executed_something_leaves_its_page_and_every_row_in_its_log(
     words: list[str], executed: bool, logged: bool, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = options_of(RunOptions, "run", *words)
+    options = options_of("run", *words)
     context = open_context(options.project)
     show(options, context, take_survey(context, Pull.NEVER), [make_entry(executed=executed)], 61.0)
     log = project / "results" / "local" / "last-run.txt"

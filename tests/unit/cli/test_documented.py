@@ -15,7 +15,7 @@ from onnxmodels import mlp, saved
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.cli.options import COMMANDS as PARSED
-from trtmatrix.cli.options import make_parser
+from trtmatrix.cli.options import parse
 
 PAGES = (ROOT / "README.md", ROOT / "docker" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 DOOR = re.compile(r"(?:\$ )?(?:pipx run )?(nox -s |python -m trtmatrix |trtmatrix |python -m bench\.)")
@@ -78,7 +78,7 @@ def words_of(command: str) -> list[str]:
     else:
         words = words[1:] if words[0] == "trtmatrix" else words[3:]
     try:
-        make_parser().parse_args(words)
+        parse(words)
     except SystemExit as end:
         if end.code:
             pytest.fail(f"{command}: not understood")

@@ -11,11 +11,10 @@ from goldenfile import check_golden
 from nowhere import ROOT, go_nowhere
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.options import read_options
+from trtmatrix.cli.options import parse
 from trtmatrix.common.errors import UsageError
 from trtmatrix.plan.survey import choose_gpu
 from trtmatrix.suite.model import Gpu
-from trtmatrix.upgrade.question import UpgradeOptions
 
 MOVE = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4"]
 
@@ -63,13 +62,12 @@ def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.Capt
 def test_the_command_is_told_as_it_was_given() -> None:
     words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
     words += ["--max-slowdown", "1.2", "--no-performance"]
-    options = read_options(UpgradeOptions, cli.make_parser().parse_args([*MOVE, *words]))
+    options = parse([*MOVE, *words]).options
     assert options.command == (
         "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src "
         "--max-slowdown 1.2 --no-run --no-performance --results 'my results'"
     )
-    again = cli.make_parser().parse_args(["upgrade", *shlex.split(options.command)[4:]])
-    assert read_options(UpgradeOptions, again) == options
+    assert parse(["upgrade", *shlex.split(options.command)[4:]]).options == options
 
 
 MOVES = [

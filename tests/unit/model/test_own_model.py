@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper
 from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.options import make_parser, read_options
+from trtmatrix.cli.options import parse
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.judge.noise import noise_troubles
 from trtmatrix.model.own_model import (
@@ -31,7 +31,7 @@ from trtmatrix.onnxmodel.computing import compute
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.onnxmodel.sessions import Session
 from trtmatrix.plan import context
-from trtmatrix.plan.context import Context, ProjectOptions, open_context
+from trtmatrix.plan.context import Context, open_context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtprobe.files import CaseFiles
 
@@ -50,8 +50,8 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
         model = saved(model, tmp_path / "m.onnx") if isinstance(model, ModelProto) else model
         more = ["--model", str(model)] if model else []
         places = [f"--matrix={ROOT / 'matrix.yaml'}", f"--cache={tmp_path / 'cache'}"]
-        args = make_parser().parse_args(["run", *places, *more, *words])
-        return open_model(open_context(read_options(ProjectOptions, args)), read_options(ModelOptions, args))
+        options = parse(["run", *places, *more, *words]).options
+        return open_model(open_context(options.project), options.model)
 
     return open_it
 
@@ -482,11 +482,11 @@ def test_the_schema_is_the_one_that_the_code_gives(capsys: pytest.CaptureFixture
     jsonschema.Draft202012Validator.check_schema(json.loads(shipped))
 
 
-def test_only_a_command_that_takes_several_models_takes_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_one_model_and_of_several_each_says_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["run", "--model", "a.onnx", "--model", "b.onnx"]) == 2
     assert "--model b.onnx: one model at a time" in capsys.readouterr().err
-    words = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4", "--model", "a.onnx", "--model"]
-    assert cli.run([*words, "b.onnx", "--inputs", "x.npz"]) == 2
+    words = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4", "--models", "b.onnx"]
+    assert cli.run([*words, "--inputs", "x.npz"]) == 2
     told = capsys.readouterr().err
     assert "--inputs is about your own model: of several, models.yaml says it of each" in told
     assert "--models b.onnx: there is no such file" in told

@@ -91,7 +91,7 @@ def test_stored_records_are_shown_of_the_cases_that_were_named(run: Run) -> None
         ("--case=Gridsample", 4, "there is no record of Gridsample at any of these versions"),
         ("--trt=10.8.0 --no-run", 4, "nox -s operators -- --trt VERSION"),
         ("--output=o.xml", 2, "the suffix must be one of .html, .md, .json"),
-        ("--executor=slurm", 2, "operators are tested on this host alone"),
+        ("--executor=slurm", 2, "unrecognized arguments: --executor=slurm"),
         ("MODEL --output=o.html", 2, "--output: not with a model; --json prints all"),
         ("MODEL --trt=8.6.0,abc", 2, "--trt abc: no release of TensorRT such as 8.6.1, and no version"),
     ],
