@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from pprint import pformat
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -193,6 +194,7 @@ def _write(context: Context, model: ModelFile, inputs: Inputs, options: ModelOpt
 def _fill_page(
     context: Context, model: ModelFile, inputs: Inputs, options: ModelOptions, content: str
 ) -> str:
+    from trtmatrix.onnxmodel.graphs import opset_of
     from trtmatrix.onnxmodel.inputs import file_names
 
     built = _built_as(model, options.precision)
@@ -210,7 +212,7 @@ def _fill_page(
     facts = {
         "title": f"your model {options.title}", "upstream": OWN_MODEL,
         "url": "docs/upgrade.md",
-        "summary": f"Inputs: {inputs.words}. Opset {model.opset}.",
+        "summary": f"Inputs: {inputs.words}. Opset {opset_of(model.proto)}.",
         "figure": {"measure": "floors", "label": "error as a multiple of the noise floor"},
         "expectations": [], "workarounds": [],
     }  # fmt: skip
@@ -241,14 +243,18 @@ def _built_as(model: ModelFile, precision: str) -> str:
 
 def _about(model: ModelFile, inputs: Inputs, precision: str) -> dict[str, Any]:
     """Return what a report tells of the model, by content alone: nothing of where it lies."""
+    from trtmatrix.onnxmodel.graphs import opset_of
     from trtmatrix.onnxmodel.inputs import shape_text
 
+    proto, size = model.proto, sum(file.stat().st_size for file in (model.path, *model.files.values()))
+    parameters = sum(prod(tensor.dims) for tensor in proto.graph.initializer)
     ranges = [f"{n} {' to '.join(dict.fromkeys(map(shape_text, r)))}" for n, r in inputs.profile.items()]
     facts = [
-        ("opset", f"{model.opset} (IR {model.ir})"), ("made by", model.producer or "not said"),
+        ("opset", f"{opset_of(proto)} (IR {proto.ir_version})"),
+        ("made by", f"{proto.producer_name} {proto.producer_version}".strip() or "not said"),
         ("inputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.inputs)),
         ("outputs", ", ".join(f"{tensor.name} {tensor.text}" for tensor in model.outputs)),
-        ("weights", f"{model.parameters:,} numbers, {model.typed}, {model.size:,} bytes in all"),
+        ("weights", f"{parameters:,} numbers, {model.typed}, {size:,} bytes in all"),
         ("external files", ", ".join(sorted(model.files)) or "none"),
         ("quantized to", ", ".join(model.quantized) or "nothing"),
         ("built as", _built_as(model, precision)),

@@ -7,27 +7,19 @@ from typing import Any, Dict, Iterator, Tuple
 import numpy as np
 
 FACTS: Dict[str, Any] = {}
-
 SAMPLES = 1
 """How often the engine is run; files of several samples end in .s0, .s1 and so on."""
-
 INPUTS: Dict[str, str] = {}
 """A file's name → the input's name in the graph."""
-
 OUTPUTS: Dict[str, str] = {}
-
 PROFILE: Dict[str, Any] = {}
 """The least, the usual and the largest shape of each dynamic input."""
-
 QUANTIZED: Tuple[str, ...] = ()
 """What the graph's QuantizeLinear nodes round to."""
-
 OPTIONS: Dict[str, Any] = {}
 """What else is asked of the build."""
-
 FLOOR = ""
 """The precision that the noise floor is of."""
-
 REFERENCE = ""
 """Who computes it: ONNX Runtime, or ONNX's own evaluator where ONNX Runtime is what is judged."""
 

@@ -137,16 +137,11 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
     """
     given = dict(_read_profile(model, text) for text in profiles)
     if path is None:
-        return _draw(model, given)
-    samples = _read_samples(path, model.inputs)
-    setting = {tensor.name for tensor in model.inputs if tensor.sets}
-    shapes = [
-        {
-            n: tuple(map(int, array.reshape(-1))) if n in setting else array.shape
-            for n, array in sample.items()
-        }
-        for sample in samples
-    ]
+        samples, shapes, words = _draw(model, given)
+    else:
+        samples = _read_samples(path, model.inputs)
+        shapes = [{t.name: _extent(sample[t.name], t) for t in model.inputs} for sample in samples]
+        words = f"{counted(len(samples), 'sample')} from {path.name}"
     problems = [
         f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
         for number, sample in enumerate(shapes)
@@ -161,9 +156,13 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
     ]  # fmt: skip
     if problems:
         raise UsageError("\n".join(problems[:SHOWN]))
-    words = f"{counted(len(samples), 'sample')} from {path.name}"
     profile = {**_profile_of(model.inputs, shapes), **given}
-    return Inputs(samples=samples, profile=profile, words=words, drawn=False)
+    return Inputs(samples=samples, profile=profile, words=words, drawn=path is None)
+
+
+def _extent(array: Array, tensor: Tensor) -> Shape:
+    """Return what a profile is about: an input's shape, the values of one that sets a shape."""
+    return tuple(map(int, array.reshape(-1))) if tensor.sets else array.shape
 
 
 def _read_profile(model: ModelFile, text: str) -> tuple[str, Range]:
@@ -261,22 +260,20 @@ def _misfits(sample: Sample, inputs: Sequence[Tensor]) -> Iterator[str]:
 # --- Samples that are drawn
 
 
-def _draw(model: ModelFile, given: Mapping[str, Range]) -> Inputs:
-    """Draw one sample for each of the usual, the least and the largest shapes."""
-    wanted: list[dict[str, Shape]] = []
+def _draw(model: ModelFile, given: Mapping[str, Range]) -> tuple[list[dict[str, Array]], list[Shapes], str]:
+    """Draw one sample for each of the usual, the least and the largest shapes; and say so."""
+    shapes: list[Shapes] = []
     for which in (1, 0, 2):
-        shapes = _fill_shapes(model, {name: ranges[which] for name, ranges in given.items()})
-        if shapes not in wanted:
-            wanted.append(shapes)
+        filled = _fill_shapes(model, {name: ranges[which] for name, ranges in given.items()})
+        shapes += [filled] if filled not in shapes else []
     try:
-        samples = [draw_sample(model, shapes, SEED + number) for number, shapes in enumerate(wanted)]
+        samples = [draw_sample(model, each, SEED + number) for number, each in enumerate(shapes)]
     except (ValueError, OverflowError) as error:  # of NumPy
         raise UsageError(f"--profile: no inputs of these shapes or values can be made: {error}") from error
     words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
     if not given and (guessed := [tensor.name for tensor in model.inputs if tensor.is_dynamic]):
         words += f"; {', '.join(guessed)}: a batch of 1"
-    profile = {**_profile_of(model.inputs, wanted), **given}
-    return Inputs(samples=samples, profile=profile, words=words, drawn=True)
+    return samples, shapes, words
 
 
 def _fill_shapes(model: ModelFile, given: Shapes) -> dict[str, Shape]:

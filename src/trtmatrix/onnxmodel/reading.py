@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -24,7 +24,6 @@ from trtmatrix.onnxmodel.graphs import (
     find_external,
     infer,
     known_of,
-    opset_of,
 )
 from trtmatrix.onnxmodel.inputs import Tensor
 
@@ -33,6 +32,7 @@ FEEDABLE = frozenset(
 )
 """Types of tensors that both ONNX and NumPy have, as numbers."""
 
+INT8 = frozenset({TensorProto.INT8, TensorProto.UINT8})
 FP8 = frozenset(
     TensorProto.DataType.Value(f"FLOAT8{kind}") for kind in ("E4M3FN", "E4M3FNUZ", "E5M2", "E5M2FNUZ")
 )
@@ -41,7 +41,7 @@ EXPORT = 'export it again, for example with torch.onnx.export(module, args, "my.
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFile:
-    """A model as its file says it is. ``files``: its external data, by relative name.
+    """A model as its file says it is. ``proto``: it, without its external data. ``files``: these, by name.
 
     ``digest``: SHA-256 of all its bytes (hexadecimal). ``typed``: what its real numbers are: float32,
     float16, bfloat16 or float64. ``quantized``: what its Q/DQ nodes quantize to. ``tables``: for inputs that
@@ -49,45 +49,38 @@ class ModelFile:
     """
 
     path: Path
+    proto: ModelProto
     digest: str
     files: Mapping[str, Path]
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-    opset: int
-    ir: int
-    producer: str
     typed: str
-    parameters: int
-    size: int
-    quantized: tuple[str, ...] = ()
-    tables: Mapping[str, int] = field(default_factory=dict)
-    troubles: tuple[str, ...] = ()
+    quantized: tuple[str, ...]
+    tables: Mapping[str, int]
+    troubles: tuple[str, ...]
 
 
 def read_model(path: Path) -> ModelFile:
     """Read a model; :class:`UsageError` where it is none, or where it cannot be fed with NumPy's arrays."""
     model = load_model(path)
-    files = find_external(path, model)
-    constants = {tensor.name for tensor in model.graph.initializer}
-    inputs = [_tensor(info) for info in model.graph.input if info.name not in constants]
-    outputs = [_tensor(info) for info in model.graph.output]
-    problems = [] if inputs else [f"--model {path}: it has no inputs: every version would give a constant"]
+    files, graph = find_external(path, model), model.graph
+    constants, sets = {tensor.name for tensor in graph.initializer}, find_shape_inputs(model)
+    inputs = [_tensor(info, sets.get(info.name, "")) for info in graph.input if info.name not in constants]
+    outputs = [_tensor(info) for info in graph.output]
+    problems = [] if inputs else ["it has no inputs: every version would give a constant"]
     for what, tensor in (*(("input", t) for t in inputs), *(("output", t) for t in outputs)):
         if tensor.dtype not in FEEDABLE:
-            remedy = (
-                "cast it inside of the graph, or give it the part of the graph that takes and gives numbers"
-            )
-            said = f"is {tensor.dtype}, which cannot be fed or compared: {remedy}"
-            problems.append(f"--model {path}: {what} {tensor.name} {said}")
+            said = "cannot be fed or compared: cast it inside of the graph, or give the part without it"
+            problems.append(f"{what} {tensor.name} is {tensor.dtype}, which {said}")
         elif what == "input" and 0 in (tensor.shape or ()):
-            said = f"is {tensor.text}: a dimension of size 0 has nothing to compute"
-            problems.append(f"--model {path}: input {tensor.name} {said}")
+            said = "a dimension of size 0 has nothing to compute"
+            problems.append(f"input {tensor.name} is {tensor.text}: {said}")
     if problems:
-        raise UsageError("\n".join(problems))
+        raise UsageError("\n".join(f"--model {path}: {problem}" for problem in problems))
     count: Counter[int] = Counter()  # of few weights the inputs and outputs decide
     for weights in all_tensors(model):
         count[weights.data_type] += prod(weights.dims)
-    count.update(info.type.tensor_type.elem_type for info in (*model.graph.input, *model.graph.output))
+    count.update(info.type.tensor_type.elem_type for info in (*graph.input, *graph.output))
     typed = max((kind for kind in count if kind in FLOATS), key=count.__getitem__, default=TensorProto.FLOAT)
     total = sha256(digest_file(path).encode())
     for name, file in sorted(files.items()):
@@ -96,19 +89,11 @@ def read_model(path: Path) -> ModelFile:
     rounding = [node for node in all_nodes(model) if node.op_type in places]
     types = known_of(infer(model).graph).types if rounding else {}
     kinds = {types.get(getattr(node, places[node.op_type])[0], TensorProto.UINT8) for node in rounding}
-    plain = kinds & {TensorProto.INT8, TensorProto.UINT8}
-    others = sorted(_dtype(kind) for kind in kinds - plain - FP8)  # of which a build is not told
-    integers = [tensor.name for tensor in inputs if tensor.dtype in {"int32", "int64"}]
-    sets = find_shape_inputs(model, integers)
     return ModelFile(
-        path=path, digest=total.hexdigest(), files=files,
-        inputs=tuple(replace(tensor, sets=sets.get(tensor.name, "")) for tensor in inputs),
-        outputs=tuple(outputs), opset=opset_of(model), ir=model.ir_version,
-        producer=f"{model.producer_name} {model.producer_version}".strip(),
-        typed=_dtype(typed), parameters=sum(prod(tensor.dims) for tensor in model.graph.initializer),
-        size=path.stat().st_size + sum(file.stat().st_size for file in files.values()),
-        quantized=("int8",) * bool(plain) + ("fp8",) * bool(kinds & FP8), tables=find_tables(model.graph),
-        troubles=tuple(one_line(told, 4000) for told in _troubles(path, model, others)),
+        path=path, proto=model, digest=total.hexdigest(), files=files, inputs=tuple(inputs),
+        outputs=tuple(outputs), typed=_dtype(typed), tables=find_tables(graph),
+        quantized=("int8",) * bool(kinds & INT8) + ("fp8",) * bool(kinds & FP8),
+        troubles=tuple(one_line(told, 4000) for told in _troubles(path, model)),
     )  # fmt: skip
 
 
@@ -141,12 +126,12 @@ def load_model(path: Path, option: str = "--model ") -> ModelProto:
     return model
 
 
-def _tensor(info: ValueInfoProto) -> Tensor:
+def _tensor(info: ValueInfoProto, sets: str = "") -> Tensor:
     """Return an input or output; one that is no tensor has for its type what it is (``"sequence"``)."""
     kind, tensor = str(info.type.WhichOneof("value") or "of no type"), info.type.tensor_type
     dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim]
     return Tensor(
-        name=info.name, shape=tuple(dims) if tensor.HasField("shape") else None,
+        name=info.name, shape=tuple(dims) if tensor.HasField("shape") else None, sets=sets,
         dtype=_dtype(tensor.elem_type) if kind == "tensor_type" else kind.removesuffix("_type"),
     )  # fmt: skip
 
@@ -157,7 +142,7 @@ def _dtype(kind: int) -> str:
     return {"float": "float32", "double": "float64"}.get(name, name)
 
 
-def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterator[str]:
+def _troubles(path: Path, model: ModelProto) -> Iterator[str]:
     own = {(function.domain, function.name) for function in model.functions}
     operators = {(node.domain, node.op_type) for node in all_nodes(model)} - own
     if custom := sorted(f"{domain}::{name}" for domain, name in operators if domain not in OWN):
@@ -167,8 +152,6 @@ def _troubles(path: Path, model: ModelProto, others: Collection[str]) -> Iterato
             onnx.checker.check_model(str(path))
         except Exception as error:  # noqa: BLE001 - whatever the checker says is told
             yield f"onnx.checker {onnx.__version__} says of it: {error}"
-    if others:
-        yield f"it quantizes to {', '.join(others)}: builds are not told of that"
 
 
 SHAPE_INPUTS: Mapping[str, Mapping[int, str]] = {
@@ -205,11 +188,13 @@ def _uses(
             origins.update(dict.fromkeys(node.output, behind))
 
 
-def find_shape_inputs(model: ModelProto, integers: Collection[str]) -> dict[str, str]:
-    """Return those of these inputs, of at most one dimension, that set a shape: name → which one."""
-    flat = {info.name for info in model.graph.input if len(info.type.tensor_type.shape.dim) < 2}
+def find_shape_inputs(model: ModelProto) -> dict[str, str]:
+    """Return the inputs of integers, of at most one dimension, that set a shape: name → which one."""
+    types = {info.name: info.type.tensor_type for info in model.graph.input}
+    integers = {TensorProto.INT32, TensorProto.INT64}
+    flat = [name for name, t in types.items() if t.elem_type in integers and len(t.shape.dim) < 2]
     found: dict[str, str] = {}
-    for node, place, name in _uses(all_nodes(model), flat & {*integers}, ARITHMETIC):
+    for node, place, name in _uses(all_nodes(model), flat, ARITHMETIC):
         role = SHAPE_INPUTS.get(node.op_type, {}).get(place)
         if role and node.domain in OWN:
             found.setdefault(name, f"{node.op_type}'s {role}")

@@ -20,13 +20,7 @@ from trtmatrix.operators.verdicts import is_chosen
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
-from trtmatrix.records.operators import (
-    OperatorRecord,
-    Verdict,
-    read_operator_records,
-    read_parts,
-    write_record,
-)
+from trtmatrix.records.operators import PART, OperatorRecord, Verdict, read_operator_records, write_record
 from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of
@@ -162,7 +156,7 @@ def _run(
     local = context.project.local
     mine = [r for r in stored if r.suite == suite.digest and whole and not options.rerun]
     done = {(record.gpu, record.version) for record in mine if not record.counts[Verdict.NOTHING]}
-    begun = read_parts(local) if whole else []
+    begun = read_operator_records(context.project.results, PART) if whole else []
     begun += [record for record in mine if record.counts[Verdict.NOTHING]]
     launches = tuple(it for it in survey.plan.here if (it.gpu.slug, it.version.name) not in done)
     survey = replace(survey, plan=replace(survey.plan, launches=launches))

@@ -10,7 +10,6 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -148,15 +147,6 @@ def write_record(root: Path, record: OperatorRecord, *, part: bool = False) -> P
     return target
 
 
-def read_parts(root: Path) -> list[OperatorRecord]:
-    """Return what interrupted runs have left; what cannot be read is of no use, and left."""
-    found = []
-    for file in sorted(root.glob(f"*/*/{PART}")):
-        with suppress(*NO_RECORD, OSError):
-            found.append(parse_record(read_file(file, LARGEST)))
-    return found
-
-
 def record_text(record: OperatorRecord) -> str:
     """Return a record as JSON. A case is a list of verdict, operator, opset, seconds and message.
 
@@ -202,13 +192,14 @@ def parse_record(packed: bytes) -> OperatorRecord:
     )  # fmt: skip
 
 
-def read_operator_records(results: Path) -> list[OperatorRecord]:
-    """Read the records of all versions and GPUs; of two of one, that measured here.
+def read_operator_records(results: Path, name: str = FILE) -> list[OperatorRecord]:
+    """Read the records of all versions and GPUs, or what interrupted runs have left (:data:`PART`).
 
-    :class:`ConfigError` names those that cannot be read.
+    Of two of one version and GPU that measured here counts. :class:`ConfigError` names those that cannot be
+    read.
     """
     found, problems = dict[tuple[str, str], OperatorRecord](), list[str]()
-    for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{FILE}"))):
+    for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{name}"))):
         try:
             record = parse_record(read_file(file, LARGEST))
         except (*NO_RECORD, OSError) as error:
@@ -225,13 +216,11 @@ def publish_records(results: Path) -> list[Path]:
 
     Raises as :func:`read_operator_records` does.
     """
-    read_operator_records(results)
     new = []
-    for file in sorted((results / "local").glob(f"*/*/{FILE}")):
-        target = results / file.relative_to(results / "local")
-        content = read_file(file, LARGEST)
-        if not target.is_file() or read_file(target, LARGEST) != content:
+    for record in read_operator_records(results):
+        source, target = results / "local" / record.place, results / record.place
+        if source.is_file() and not (target.is_file() and target.read_bytes() == source.read_bytes()):
             with whole_file(target) as out:
-                out.write(content)
+                out.write(source.read_bytes())
             new.append(target)
     return new
