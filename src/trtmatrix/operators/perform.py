@@ -6,7 +6,7 @@ import os
 import queue
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -104,34 +104,13 @@ def run_launches(
             raise
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    """A case to run; ``first``: the doubtful verdict that it confirms, alone in a fresh process."""
-
-    index: int
-    case: Case
-    first: Verdict | None = None
-
-    def message(self, seconds: float) -> dict[str, Any]:
-        """Return what the probe is told; alone it has twice as long.
-
-        What hangs comes first, since it takes longest; what crashes last, since its process is of no use for
-        others then, as that of a wrong result is.
-        """
-        case, alone = self.case, self.first is not None
-        return {
-            "index": self.index, "model": case.model, "inputs": case.inputs, "outputs": list(case.outputs),
-            "profile": case.profile, "alone": alone, "seconds": seconds * (2 if alone else 1),
-            "order": (Verdict.HUNG, self.first, Verdict.CRASHED).index(self.first),
-        }  # fmt: skip
-
-
 @dataclass(kw_only=True, eq=False)
 class _Session:
     """One launch's tasks: handed to the probe, and judged as they come back.
 
-    ``waiting``: by index. ``builders``: seconds of each first Builder, by start and process. ``wrong``: the
-    library, where it is another than is pinned.
+    ``waiting``: by index a case and, where it is confirmed alone in a fresh process, the doubtful verdict
+    that it had. ``unsent``: those that the probe does not have yet. ``builders``: seconds of each first
+    Builder, by start and process. ``wrong``: the library, where it is another than is pinned.
     """
 
     run: Run
@@ -140,7 +119,8 @@ class _Session:
     archive: ZipFile
     workers: int
     seconds: float
-    waiting: dict[int, _Task] = field(default_factory=dict)
+    waiting: dict[int, tuple[Case, Verdict | None]] = field(default_factory=dict)
+    unsent: list[int] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
     builders: dict[tuple[int, int], float] = field(default_factory=dict)
     observed: dict[str, Any] = field(default_factory=dict)
@@ -167,15 +147,15 @@ class _Session:
         cases = [case for case in cases if case.name not in self.rows]
         note = f"{self.ready.launch.version.name}: {len(cases):,} cases in {self.workers} processes"
         progress.note(note + (f"; {len(self.rows):,} are known" if self.rows else ""))
-        progress.more(STEPS, len(cases))
-        self._add(sorted(cases, key=lambda case: not case.operator))
+        for case in sorted(cases, key=lambda case: not case.operator):
+            self._add(case)
         with suppress(Stopped):
             while self.waiting and not self.wrong and self.starts < STARTS:
                 self._start()
         if self.wrong:
             raise MachineryError(f"{self.wrong}: nothing is recorded")
-        for task in list(self.waiting.values()) if not self.run.stop.is_set() else []:
-            self._keep(task, row_of(task.case, Verdict.NOTHING, self.trouble))
+        for index, (case, _) in [*self.waiting.items()] if not self.run.stop.is_set() else []:
+            self._keep(index, row_of(case, Verdict.NOTHING, self.trouble))
         builders = sum(self.builders.values())
         seconds = {
             "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
@@ -202,11 +182,11 @@ class _Session:
             facts={"gpu": board if gpu.present else {}, "digests": dict(self.ready.digests), **facts},
         )  # fmt: skip
 
-    def _add(self, cases: Iterable[Case], first: Verdict | None = None) -> list[_Task]:
-        new = [_Task(index=n, case=case, first=first) for n, case in enumerate(cases, self.tasks)]
-        self.tasks += len(new)
-        self.waiting |= {task.index: task for task in new}
-        return new
+    def _add(self, case: Case, first: Verdict | None = None) -> None:
+        self.waiting[self.tasks] = case, first
+        self.unsent.append(self.tasks)
+        self.tasks += 1
+        self.run.progress.more(STEPS, 1)
 
     def _start(self) -> None:
         """Start the probe over all tasks that wait, and take what it answers until it ends.
@@ -214,14 +194,14 @@ class _Session:
         :class:`MachineryError` where it has answered nothing: it would not the next time.
         """
         run, launch = self.run, self.ready.launch
-        self.starts, self.batches = self.starts + 1, 0
+        self.starts, self.batches, self.unsent = self.starts + 1, 0, [*self.waiting]
         folder = make_job_folder(run.cache, f"{run.id}-{launch.version.name}-operators-{self.starts}")
         try:
             write_json(folder / "job" / "job.json", {
                 "product": launch.version.product.value, "output_bytes": OUTPUT,
                 "operators": {"suite": self.suite.file.name, "workers": self.workers},
             })  # fmt: skip
-            self._hand_out(folder, self.waiting.values())
+            self._send(folder)
             self.answered = time.monotonic()
             with closing(Intake(folder, OUTPUT)) as intake:
                 ended = run.launcher_of(launch).run(self.ready, folder, lambda: self._poll(folder, intake))
@@ -235,24 +215,36 @@ class _Session:
         if self.waiting and not self.builders:
             raise MachineryError(self.trouble)
 
-    def _hand_out(self, folder: Path, tasks: Iterable[_Task]) -> None:
-        content = {"tasks": [task.message(self.seconds) for task in tasks]}
-        write_json(folder / "job" / f"{self.batches}.cell.json", content)
-        self.batches += 1
+    def _send(self, folder: Path) -> None:
+        """Hand out what is new; alone a case has twice as long.
+
+        What hangs comes first, since it takes longest; what crashes last, since its process is of no use for
+        others then, as that of a wrong result is.
+        """
+        tasks = [
+            {
+                "index": index, "model": case.model, "inputs": case.inputs, "outputs": list(case.outputs),
+                "profile": case.profile, "alone": first is not None,
+                "seconds": self.seconds * (2 if first else 1),
+                "order": (Verdict.HUNG, first, Verdict.CRASHED).index(first),
+            }
+            for index, (case, first) in ((index, self.waiting[index]) for index in self.unsent)
+        ]  # fmt: skip
+        if tasks:
+            write_json(folder / "job" / f"{self.batches}.cell.json", {"tasks": tasks})
+            self.batches, self.unsent = self.batches + 1, []
 
     def _poll(self, folder: Path, intake: Intake) -> None:
         """Take what has come, judge it, hand out again what is doubtful; say so once nothing more comes."""
         intake.take()
         if self.run.stop.is_set():
             raise Stopped
-        again: list[_Task] = []
         for file in (folder / "out").glob("*.record.json"):
-            task = self.waiting.get(int(file.name.partition(".")[0]))
-            if task is not None:
+            index = int(file.name.partition(".")[0])
+            if index in self.waiting:
                 self.answered = time.monotonic()
-                again += self._take(task, folder / "out")
-        if again:
-            self._hand_out(folder, again)
+                self._take(index, file)
+        self._send(folder)
         if self.wrong:
             raise MachineryError(self.wrong)
         silent = WARM_SECONDS + 2 * self.seconds + SILENT_SECONDS
@@ -261,19 +253,19 @@ class _Session:
         elif time.monotonic() - self.answered > silent:
             raise MachineryError(f"no case has ended for {silent:g} s")
 
-    def _take(self, task: _Task, out: Path) -> list[_Task]:
-        """Judge a task by what the probe left; returns the task that confirms it, where it is doubtful."""
-        file, place = out / f"{task.index}.record.json", out / str(task.index)
+    def _take(self, index: int, file: Path) -> None:
+        """Judge a case by what the probe left; a doubtful one is to be confirmed."""
+        (case, first), place = self.waiting[index], file.with_name(str(index))
         done, outputs = dict[str, Any](), {}
         try:
             done = read_json(file)
-            for number, name in enumerate(task.case.outputs):
+            for number, name in enumerate(case.outputs):
                 if (place / f"{number}.npy").exists():
                     with opened(place / f"{number}.npy", ARRAY) as (stream, size):
                         outputs[name] = read_array(stream, size)
-            row = judge(task.case, self.suite.expected(task.case, self.archive), done, outputs)
+            row = judge(case, self.suite.expected(case, self.archive), done, outputs)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            row = row_of(task.case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
+            row = row_of(case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
         file.unlink()
         remove_tree(place)
         self.case_seconds += row.seconds
@@ -285,18 +277,17 @@ class _Session:
             self.wrong = wrong_library(str(self.observed.get("library")), self.ready.launch.version) or ""
         # A process that was alone has had too little time where others kept the GPU busy.
         alone = done.get("before") == 0 and row.verdict is not Verdict.HUNG
-        if row.verdict in DOUBTFUL and not task.first and not alone:
-            del self.waiting[task.index]
-            self.run.progress.more(STEPS, 1)
+        if row.verdict in DOUBTFUL and not first and not alone:
+            del self.waiting[index]
+            self._add(case, row.verdict)
             self.run.progress.step(STEPS, f"{row.line}, to be confirmed")
-            return self._add([task.case], row.verdict)
-        self._keep(task, row)
-        return []
+        else:
+            self._keep(index, row)
 
-    def _keep(self, task: _Task, row: Row) -> None:
+    def _keep(self, index: int, row: Row) -> None:
         """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""
-        del self.waiting[task.index]
-        slow = task.first is Verdict.HUNG and row.seconds > self.seconds / 2
-        same = slow or task.first is row.verdict or Verdict.NOTHING in {task.first, row.verdict}
-        self.rows[row.name] = replace(row, before=None if same else task.first)
+        _, first = self.waiting.pop(index)
+        slow = first is Verdict.HUNG and row.seconds > self.seconds / 2
+        same = slow or first is row.verdict or Verdict.NOTHING in {first, row.verdict}
+        self.rows[row.name] = replace(row, before=None if same else first)
         self.run.progress.step(STEPS, row.line)
