@@ -1,7 +1,7 @@
 """``ISSUE.md``: upstream's own form, filled with what is known of one failing cell.
 
-The forms in ``forms/`` are upstream's, to the letter, with places such as ``@GPU@``:
-``.github/ISSUE_TEMPLATE`` of https://github.com/NVIDIA/TensorRT and https://github.com/pytorch/TensorRT.
+The form in ``forms/`` is upstream's, to the letter, with places such as ``@GPU@``:
+``.github/ISSUE_TEMPLATE`` of https://github.com/NVIDIA/TensorRT.
 """
 
 from __future__ import annotations
@@ -89,9 +89,8 @@ def render_issue(report: Issue) -> str:
 def _render(report: Issue) -> str:
     """Return the title and upstream's form with its places filled."""
     found, facts, on_trt = report.found, report.facts, report.found.product is Product.TENSORRT
-    is_torch = found.entry.cell.repro.upstream.startswith("pytorch/TensorRT")
     none = "none" if on_trt else "none: it ran on the CPU"
-    names = ("driver", "cuda", "cudnn", "python", "torch", "torch_tensorrt", "machine")
+    names = ("driver", "cuda", "cudnn", "python", "torch", "machine")
     capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
     compute = f" (compute capability {facts['compute']})" if "compute" in facts else ""
     image_id, image = facts.get("image_id"), f"{plain(facts['image'])}, " if "image" in facts else ""
@@ -111,13 +110,10 @@ def _render(report: Issue) -> str:
         "CAPTURE": _read_form("capture") if capture else "",
     }  # fmt: skip
     where = f"GPU {facts['gpu']}" if facts.get("gpu") else "the CPU"
-    kind, product = KINDS.get(found.manner.kind) or found.manner.what.capitalize(), report.library
-    if is_torch:
-        kind = f"\N{BUG} [Bug] {kind}"
-        product = f"Torch-TensorRT {facts.get('torch_tensorrt', '')} ({product})"
-    title = " ".join(f"{kind} failure of {product} when running {report.subject} on {where}".split())
-    form = _read_form("pytorch" if is_torch else "nvidia")
-    return f"Title: {title}\n\n" + re.sub("@([A-Z_]+)@", lambda place: places[place[1]], form)
+    kind = KINDS.get(found.manner.kind) or found.manner.what.capitalize()
+    title = f"{kind} failure of {report.library} when running {report.subject} on {where}"
+    form = re.sub("@([A-Z_]+)@", lambda place: places[place[1]], _read_form("nvidia"))
+    return f"Title: {' '.join(title.split())}\n\n{form}"
 
 
 def _read_form(name: str) -> str:

@@ -162,6 +162,8 @@ def environment_of(found: Found) -> dict[str, str]:
         facts.pop("image_id", None)
     elif isinstance(version.origin, ImageOrigin):
         facts["image"] = allowed("image", version.origin.image)
+    if "cuda" not in facts and version.cuda:
+        facts["cuda"] = allowed("cuda", version.cuda.value)
     return facts
 
 

@@ -25,11 +25,8 @@ if TYPE_CHECKING:
 
 VERSION = r"v?\d+(?:[.+_-]?[A-Za-z0-9]+){0,8}"
 ALLOWED: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("library", "bindings", "driver", "driver_cuda", "cuda", "cudnn", "python", "numpy", "torch",
-         "torch_tensorrt"), VERSION,
-    ),
-    "gpu": r"[A-Za-z0-9 ()/.-]{1,64}", "compute": r"\d{1,2}\.\d", "variant": r"[A-Za-z0-9 .,-]{1,40}",
+    **dict.fromkeys(("library", "driver", "cuda", "cudnn", "python", "torch"), VERSION),
+    "gpu": r"[A-Za-z0-9 ()/.-]{1,64}", "compute": r"\d{1,2}\.\d",
     "machine": r"x86_64|aarch64|amd64|arm64|ppc64le",
     "date": r"\d{4}-\d\d-\d\d", "image_id": r"(?:sha256:)?[0-9a-f]{64}",
     "image": r"(?:(?:nvcr\.io|docker\.io|ghcr\.io|quay\.io)/)?[a-z0-9_-]+(?:/[a-z0-9_-]+)*(?::[\w.-]+)?"
@@ -91,14 +88,10 @@ the model's own code into ``metadata_props``. https://github.com/onnx/onnx/blob/
 
 def allowed_facts(record: Record) -> dict[str, str]:
     """Return the facts of a record that go out, by their names in :data:`ALLOWED`, as texts."""
-    data = record.data
-    engine = (data.get("builds") or [data])[0].get("engine") or {}
     facts = {
-        **record.observed, **{name: engine.get(name) for name in ("gpu", "compute", "driver_cuda")},
-        **{name: record.gpu[name] for name in ("compute", "driver", "variant") if record.gpu.get(name)},
-        "date": record.started[:10], "image_id": record.digests.get("image"),
+        **record.observed, **{name: record.gpu.get(name) for name in ("compute", "driver")},
+        "gpu": record.gpu.get("name"), "date": record.started[:10], "image_id": record.digests.get("image"),
     }  # fmt: skip
-    facts["gpu"] = record.gpu.get("name") or facts["gpu"]
     return {name: fact for name in ALLOWED if (fact := allowed(name, facts.get(name)))}
 
 
