@@ -22,6 +22,8 @@ from trtmatrix.judge.record import Record, record_from
 from trtmatrix.onnxmodel.graphs import opset_of
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import CPU as CPU_ITSELF
 from trtmatrix.suite.model import CellId, Product, Verdict
 from trtmatrix.suite.repro_files import read_repros
 from trtmatrix.suite.repros import Case, Repro
@@ -79,7 +81,8 @@ def test_the_script_says_what_the_judge_says(python: str, tmp_path: Path) -> Non
             assert recipe is not None, case.id
             noise = read_noise_file(folder)
             nothing = record_of(loaded.repro.id, case.id, noise, {"outputs": {}, "scalars": {}})
-            subject = subject_of(nothing, case, loaded.repro, calibration)
+            cell = Cell(repro=loaded.repro, case=case, version=version, gpu=CPU_ITSELF)
+            subject = subject_of(nothing, cell, calibration)
             own = [name for name in recipe.outputs if name not in recipe.marked]
             limits = limits_of(subject, {name: name for name in own})
             script = tmp_path / f"{loaded.repro.id}-{case.id}.py"
@@ -93,7 +96,7 @@ def test_the_script_says_what_the_judge_says(python: str, tmp_path: Path) -> Non
             job = {
                 "script": str(script), "model": str(model), "case": str(folder), "key": key, "arrays": arrays,
             }  # fmt: skip
-            jobs.append((key, job, (loaded.repro, case, noise)))
+            jobs.append((key, job, (cell, noise)))
     jobs = sorted(jobs, key=lambda item: item[0])[:: EVERY[python]]
     subjects = [subject for _, _, subject in jobs]
     done = subprocess.run(
@@ -105,13 +108,13 @@ def test_the_script_says_what_the_judge_says(python: str, tmp_path: Path) -> Non
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(found) == len(jobs) > 140 / EVERY[python]
     differ, seen = [], Counter[int]()
-    for (repro, case, noise), one in zip(subjects, found, strict=True):
-        scalars = dict.fromkeys(case.limits, 0.0)  # what the repro measures by itself is right
-        record = record_of(repro.id, case.id, noise, {**one["measurements"], "scalars": scalars})
-        outcome = judge([record], case, version, repro, calibration)
+    for (cell, noise), one in zip(subjects, found, strict=True):
+        scalars = dict.fromkeys(cell.case.limits, 0.0)  # what the repro measures by itself is right
+        record = record_of(cell.repro.id, cell.case.id, noise, {**one["measurements"], "scalars": scalars})
+        outcome = judge([record], cell, calibration)
         seen[one["code"]] += 1
         if CODES[outcome.verdict] != one["code"]:
-            differ.append(f"{repro.id}/{case.id}: {outcome.verdict.value} {outcome.reason}; {one['said']}")
+            differ.append(f"{cell.id}: {outcome.verdict.value} {outcome.reason}; {one['said']}")
     assert not differ, "\n".join(differ)
     assert seen[0] > 100 / EVERY[python]
     assert seen[1] > 10 / EVERY[python]

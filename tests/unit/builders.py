@@ -165,10 +165,10 @@ def make_entry(
 ) -> Entry:
     """An entry, judged from a record that measured ``value``; see :func:`make_record`."""
     cell = cell or make_cell()
-    made, repro, case = make_record(cell, value, **record), cell.repro, cell.case
-    figure, number = read_figure(made, case, repro)
+    made = make_record(cell, value, **record)
+    figure, number = read_figure(made, cell)
     return Entry(
-        cell=cell, evidence=evidence, outcome=judge([made], case, cell.version, repro), record=made,
+        cell=cell, evidence=evidence, outcome=judge([made], cell), record=made,
         records=(made,), figure=figure, value=number,
         expectation=find_expectation(cell),
         excluded=Excluded(cell=cell, why=excluded, detail=why) if excluded else None,

@@ -56,7 +56,7 @@ class Found:
     @cached_property
     def subject(self) -> Subject:
         """What the numbers of its record are judged by."""
-        return subject_of(self.record, self.case, self.entry.cell.repro, self.calibration)
+        return subject_of(self.record, self.entry.cell, self.calibration)
 
 
 def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
@@ -91,8 +91,7 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
         raise UsageError(f"{cell}: {_why_nothing(entry)}\n  {run}")
     same = (e for e in mine if e.cell.version.product is version.product)
     row = sorted(same, key=lambda e: e.cell.version.release)
-    judged = (entry.cell.case, version, entry.cell.repro, calibration)
-    failing = (r for r in entry.records if judge([r], *judged).verdict in FAILURES)
+    failing = (r for r in entry.records if judge([r], entry.cell, calibration).verdict in FAILURES)
     record = next(failing, entry.records[0])  # the newest, where only all together fail
     return Found(
         context=context, loaded=loaded, entry=entry, calibration=calibration, record=record, row=tuple(row),

@@ -104,7 +104,7 @@ def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
     A control that says nothing (INVALID) does not fail, nor does what is only reported. Where engines fail in
     several ways it is that of most of them, the newest record's first among equals.
     """
-    outcome, cell = entry.outcome, entry.cell
+    outcome = entry.outcome
     if outcome is None or outcome.verdict not in {Verdict.FAIL, Verdict.FLAKY} or not entry.records:
         return None
     newest = entry.records[0]
@@ -116,7 +116,7 @@ def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
         return Manner(kind=Kind.ENDED, what=newest.ended, message=message, words=words)
     found: list[Manner] = []
     for record in (record for record in entry.records if record.ended == RAN):
-        subject = subject_of(record, cell.case, cell.repro, calibration)
+        subject = subject_of(record, entry.cell, calibration)
         found += filter(None, (_of_engine(build, subject) for build in record.builds))
     if not found:
         return None

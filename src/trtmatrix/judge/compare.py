@@ -71,8 +71,8 @@ def sample_cells(cells: Iterable[CellId], seed: bytes) -> frozenset[CellId]:
 
 def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT_CALIBRATED) -> Entry:
     """Judge comparable records of a cell, the newest first, each once; says what they come to together."""
-    judged = [judge_record(record, cell.case, cell.repro, calibration) for record in records]
-    said = [combine([one], cell.case, cell.version) for one in judged]
+    judged = [judge_record(record, cell, calibration) for record in records]
+    said = [combine([one], cell) for one in judged]
     alone = [i for i, r in enumerate(records) if r.confirms and not is_shared(r) and not _is_machinery(r)]
     tried = {records[i].confirms for i in alone}
     aside = {
@@ -82,7 +82,7 @@ def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT
     }  # fmt: skip
     counted = [one for one in judged if one.record.run not in aside]
     doubted = [outcome for one, outcome in zip(judged, said, strict=True) if one.record.run in aside]
-    outcome, kept = combine(counted, cell.case, cell.version), tuple(one.record for one in counted)
+    outcome, kept = combine(counted, cell), tuple(one.record for one in counted)
     found = (outcome.verdict, outcome.cause)
     overruled = ""
     if other := next((before for before in doubted if (before.verdict, before.cause) != found), None):
@@ -237,7 +237,7 @@ def _from_records(
         if are_comparable(chosen, item.record):
             runs.setdefault(item.record.run, item.record)
     entry = assess(cell, list(runs.values()), calibration)
-    figure, value = read_figure(entry.records[0], cell.case, cell.repro, calibration)
+    figure, value = read_figure(entry.records[0], cell, calibration)
     evidence = Evidence.MEASURED if measured else Evidence.RECORDED
     return replace(entry, evidence=evidence, figure=figure, value=value)
 

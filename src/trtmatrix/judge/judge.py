@@ -30,9 +30,10 @@ from trtmatrix.judge.noise import (
     precision_of,
 )
 from trtmatrix.judge.record import BUILT, RAN, Measured, Record
+from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Known, Outcome, Product, Verdict
-from trtmatrix.suite.repros import BEYOND, Case, Defect, Repro
+from trtmatrix.suite.repros import BEYOND, Case, Defect
 
 
 def computed_in(asked: str, product: Product) -> str:
@@ -371,22 +372,16 @@ class Judged:
     engines: tuple[Outcome, ...]
 
 
-def judge(
-    records: Sequence[Record],
-    case: Case,
-    version: Version,
-    repro: Repro,
-    calibration: Calibration = NOT_CALIBRATED,
-) -> Outcome:
+def judge(records: Sequence[Record], cell: Cell, calibration: Calibration = NOT_CALIBRATED) -> Outcome:
     """Say what comparable records of one cell mean for its case; the newest comes first."""
-    return combine([judge_record(record, case, repro, calibration) for record in records], case, version)
+    return combine([judge_record(record, cell, calibration) for record in records], cell)
 
 
-def judge_record(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Judged:
+def judge_record(record: Record, cell: Cell, calibration: Calibration) -> Judged:
     """Judge every engine of a record; those of several processes share what was counted."""
     if record.ended != RAN:
         return Judged(record=record, engines=())
-    subject = subject_of(record, case, repro, calibration)
+    subject = subject_of(record, cell, calibration)
     outcomes = [judge_engine(build, subject) for build in record.builds]
     for number, outcome in enumerate(outcomes):
         if outcome.verdict is Verdict.INVALID and outcome.reason.startswith((NO_FLOOR, NO_FLOOR_OF)):
@@ -397,7 +392,7 @@ def judge_record(record: Record, case: Case, repro: Repro, calibration: Calibrat
     return Judged(record=record, engines=tuple(outcomes * (record.engines // len(outcomes))))
 
 
-def combine(judged: Sequence[Judged], case: Case, version: Version) -> Outcome:
+def combine(judged: Sequence[Judged], cell: Cell) -> Outcome:
     """Return the outcome of comparable records, the newest first; ``ValueError`` where there is none.
 
     The newest decides whether there is a verdict at all. A build failure, crash or time-out is a FAIL only
@@ -408,7 +403,7 @@ def combine(judged: Sequence[Judged], case: Case, version: Version) -> Outcome:
         raise ValueError("no record to judge")
     record = judged[0].record
     library = record.observed.get("library")
-    if isinstance(library, str) and (mismatch := wrong_library(library, version)):
+    if isinstance(library, str) and (mismatch := wrong_library(library, cell.version)):
         return Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.VERSION_MISMATCH, reason=mismatch)
     if record.ended == BUILT:
         return Outcome(verdict=Verdict.BUILT, reason=record.detail)
@@ -416,7 +411,7 @@ def combine(judged: Sequence[Judged], case: Case, version: Version) -> Outcome:
         return Outcome(verdict=Verdict.FAIL, reason=shapes_text(shapes))
     if record.ended != RAN:
         cause = Cause(record.ended)
-        if cause in case.bug_is:
+        if cause in cell.case.bug_is:
             return Outcome(verdict=Verdict.FAIL, reason=f"{cause.value}: {record.detail}")
         return Outcome(verdict=Verdict.NO_VERDICT, cause=cause, reason=record.detail)
     engines = [outcome for item in judged for outcome in item.engines]
@@ -454,12 +449,11 @@ def shapes_text(shapes: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {words}" if name else words for name, words in shapes.items())
 
 
-def subject_of(record: Record, case: Case, repro: Repro, calibration: Calibration) -> Subject:
+def subject_of(record: Record, cell: Cell, calibration: Calibration) -> Subject:
     """Return what a record's numbers are judged by; an older record's noise is the calibration's."""
-    noise = record.content.emulation or calibration.noises.get(case.noise_key)
-    return Subject(
-        case=case, noise=noise, calibration=calibration, known=repro.defects, product=record.product
-    )
+    noise = record.content.emulation or calibration.noises.get(cell.case.noise_key)
+    known = cell.repro.defects
+    return Subject(case=cell.case, noise=noise, calibration=calibration, known=known, product=record.product)
 
 
 def judge_engine(build: Measured, subject: Subject) -> Outcome:
@@ -514,12 +508,10 @@ FLOORS = "floors"
 """The measure that is made of a record and its noise: the worst output's error in noise floors."""
 
 
-def measured_in(
-    record: Record, measure: str, case: Case, repro: Repro, calibration: Calibration
-) -> float | None:
+def measured_in(record: Record, measure: str, cell: Cell, calibration: Calibration) -> float | None:
     """Return a measurement of a record, the worst over its engines (NaN is); None where it has none."""
     if measure == FLOORS:
-        subject = subject_of(record, case, repro, calibration)
+        subject = subject_of(record, cell, calibration)
         floors = (read_floors(build, subject).values() for build in record.builds)
         values = [max(found, key=nan_last, default=None) for found in floors]
     else:
@@ -529,10 +521,10 @@ def measured_in(
 
 
 def read_figure(
-    record: Record, case: Case, repro: Repro, calibration: Calibration = NOT_CALIBRATED
+    record: Record, cell: Cell, calibration: Calibration = NOT_CALIBRATED
 ) -> tuple[str, float | None]:
     """Return what stands behind a verdict: the run's word and the figure as shown, and its value."""
     if record.ended != RAN:
         return "", None
-    value = measured_in(record, repro.figure.measure, case, repro, calibration)
+    value = measured_in(record, cell.repro.figure.measure, cell, calibration)
     return f"{record.builds[0].remark} {'' if value is None else short(value)}".strip(), value

@@ -133,7 +133,7 @@ def errors_of(
     shapes = other_shapes(record)
     if record.ended != RAN and not shapes:
         return f"{record.ended}: {record.detail[:200]}".rstrip(": ")
-    subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+    subject = subject_of(record, entry.cell, calibration)
     noise, least = subject.noise, LEAST.get(subject.precision, LEAST_FLOAT32)
     if noise is None:
         return "no noise floor is known"

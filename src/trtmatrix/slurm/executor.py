@@ -246,7 +246,7 @@ class SlurmExecutor:
             self.state.records += records
             ours = [r for r in records if self.claims[cell] == claim_of(cell, r.digests)]
             if ours and (found := self.open.pop(cell, None)):
-                outcome = judge(ours[:1], found.case, found.version, found.repro, self.state.calibration)
+                outcome = judge(ours[:1], found, self.state.calibration)
                 self.state.progress.step(CELLS, f"{cell}: {outcome_word(outcome)}")
 
     def _is_idle(self, cell: Cell) -> bool:

@@ -240,8 +240,8 @@ def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot
 
 def floors_of(entry: Entry, calibration: Calibration) -> float | None:
     """Return the error of the worst output of the worst engine of an entry's records, in noise floors."""
-    case, repro, ran = entry.cell.case, entry.cell.repro, [r for r in entry.records if r.ended == RAN]
-    found = (measured_in(record, FLOORS_MEASURE, case, repro, calibration) for record in ran)
+    ran = (record for record in entry.records if record.ended == RAN)
+    found = (measured_in(record, FLOORS_MEASURE, entry.cell, calibration) for record in ran)
     return max((value for value in found if value is not None), key=nan_last, default=None)
 
 

@@ -195,10 +195,10 @@ def _fits(case: Case, twin: Twin) -> bool:
 
 
 def _value(entry: Entry, twin: Twin) -> float | None:
-    record, cell = entry.record, entry.cell
+    record = entry.record
     if record is None or record.ended != RAN:
         return None
-    return measured_in(record, twin.measure, cell.case, cell.repro, NOT_CALIBRATED)
+    return measured_in(record, twin.measure, entry.cell, NOT_CALIBRATED)
 
 
 def _measured(entry: Entry | None, twin: Twin) -> str:

@@ -58,7 +58,7 @@ class Entries:
         if not sources and entry.evidence is Evidence.REPORTED and said is not None:
             sources = (_report_source(said),)
         ran = (record for record in entry.records if record.ended == RAN)
-        found = (measured_in(record, FLOORS, cell.case, cell.repro, self.calibration) for record in ran)
+        found = (measured_in(record, FLOORS, cell, self.calibration) for record in ran)
         return Side(
             version=version, verdict=entry.verdict, evidence=entry.evidence, word=cell_text(entry),
             reason=reason, builds=outcome.builds, cause=outcome.cause, cell=str(cell.id), sources=sources,

@@ -29,7 +29,8 @@ from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
 from trtmatrix.records.store import kept_file, open_kept, read_kept, unpack_kept
-from trtmatrix.suite.model import Product, Verdict
+from trtmatrix.suite.cells import Cell
+from trtmatrix.suite.model import CPU, Product, Verdict
 from trtmatrix.upgrade.decide import FLOORS
 from trtmatrix.upgrade.findings import Entries, make_case_line
 from trtmatrix.upgrade.report import FactLine, ModelSection, SampleFigure, Source, Weight
@@ -110,7 +111,7 @@ def make_samples(
     for entry in (entry for entry in entries if entry.evidence.is_record):
         floors, errors = dict[str, dict[int, float]](), dict[str, dict[int, float]]()
         for record in (record for record in entry.records if record.ended == RAN):
-            subject = subject_of(record, entry.cell.case, entry.cell.repro, calibration)
+            subject = subject_of(record, entry.cell, calibration)
             noise, useful = subject.noise or Noise(), subject.case.useful
             for build in record.builds:
                 relative = {name: float(v["rel_l2"]) for name, v in build.outputs.items() if "rel_l2" in v}
@@ -298,7 +299,8 @@ def tell_cpu(
         if record.cell.repro == repro.id and record.product is Product.ONNXRUNTIME:
             newest[record.cell.version] = record
     for version in (version for version in context.matrix.versions if version.name in newest):
-        outcome = judge((newest[version.name],), repro.cases[0], version, repro, calibration)
+        cell = Cell(repro=repro, case=repro.cases[0], version=version, gpu=CPU)
+        outcome = judge([newest[version.name]], cell, calibration)
         words = full_words(outcome)
         if outcome.verdict is Verdict.PASS:
             words += ": the graph is sound, which says nothing of TensorRT"

@@ -41,7 +41,7 @@ def entry_of(*engines: Any, case: Case | None = None, noise: Any = NOISE, **fiel
     if engines:
         fields["builds"] = [{"measurements": measured, "engine": {}} for measured in engines]
     record = make_record(cell, **{"noise": noise, **fields})
-    outcome = judge([record], case, cell.version, repro)
+    outcome = judge([record], cell)
     return replace(make_entry(cell), record=record, records=(record,), outcome=outcome)
 
 

@@ -39,7 +39,7 @@ def judged(case: Case | None = None, library: Any = None, **record: Any) -> Outc
 
 
 def one(record: Record, case: Case, version: Any = V107) -> Outcome:
-    return judge([record], case, version, make_repro(case))
+    return judge([record], replace(make_cell(make_repro(case), case), version=version))
 
 
 def measurements(outputs: dict[str, dict[str, float]], **scalars: float) -> dict[str, Any]:
@@ -131,15 +131,15 @@ def test_every_engine_of_every_comparable_record_counts(
     runs = (f"20250102t030405-0000000{i}" for i in range(9))
     records = [make_record(cell, first, others=more, run=run)
                for run, (first, *more) in zip(runs, engines, strict=False)]  # fmt: skip
-    outcome = judge(records, cell.case, cell.version, cell.repro)
+    outcome = judge(records, cell)
     assert (outcome.verdict, outcome.builds, outcome.failed) == (verdict, builds, failed)
 
 
 def test_the_newest_decides_whether_there_is_a_verdict() -> None:
     cell = make_cell()
     crashed, old = make_record(cell, ended="crashed", run="20250102t030406-00000000"), make_record(cell)
-    assert judge([crashed, old], cell.case, cell.version, cell.repro).cause is Cause.CRASHED
-    outcome = judge([old, crashed], cell.case, cell.version, cell.repro)
+    assert judge([crashed, old], cell).cause is Cause.CRASHED
+    outcome = judge([old, crashed], cell)
     assert (outcome.verdict, outcome.builds) == (Verdict.PASS, 1), "what did not run is no engine"
 
 
@@ -154,12 +154,11 @@ def test_an_older_record_is_judged_by_the_calibrated_floor(rel_l2: float, verdic
     noise = {"precision": "tf32", "outputs": {"y": {"tf32": 1e-3}}}
     data = {"schema": 1, "seeds": 21, "cases": {"k": {"noise": noise, "envelope": {}}}}
     cell = make_cell(case=make_case(limits={}, noise_key="k"))
-    rest = (cell.case, cell.version, cell.repro)
     old, calibration = make_record(cell, rel_l2=rel_l2), parse_calibration(data)
-    assert judge([old], *rest, calibration).verdict is verdict
-    assert judge([old], *rest).verdict is Verdict.INVALID
+    assert judge([old], cell, calibration).verdict is verdict
+    assert judge([old], cell).verdict is Verdict.INVALID
     own = make_record(cell, rel_l2=rel_l2, noise={**noise, "outputs": {"y": {"tf32": 0.1}}})
-    assert judge([own], *rest, calibration).verdict is Verdict.PASS, "its own counts"
+    assert judge([own], cell, calibration).verdict is Verdict.PASS, "its own counts"
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def entries() -> tuple[Entry, ...]:
 def engines(entry: Entry) -> Iterator[tuple[Measured, Outcome, float]]:
     """Yield what was measured of each engine, its outcome and its worst output's error in noise floors."""
     for record in (record for record in entry.records if record.ended == RAN):
-        subject = subject_of(record, entry.cell.case, entry.cell.repro, read_calibration())
+        subject = subject_of(record, entry.cell, read_calibration())
         for build in record.builds:
             floors = read_floors(build, subject)
             yield build, judge_build(build, subject), max(floors.values(), default=0.0)
