@@ -52,8 +52,8 @@ def _engine(rng: Rng, base: float, modes: float = 1.0, clock: float = 1980.0) ->
     )
     share = rng.uniform(0.2, 0.8)
     times = times * np.where(rng.uniform(size=RUNS) < share, modes, 1.0) * (1980 / clock)
-    low, median, high = np.percentile(times, (5, 50, 95))
-    return Figure(median=float(median), low=float(low), high=float(high), sm_mhz=round(clock / 15) * 15)
+    low, median = np.percentile(times, (5, 50))
+    return Figure(median=float(median), low=float(low), sm_mhz=round(clock / 15) * 15)
 
 
 def _slower(ratio: float) -> Callable[[Rng], Pair]:
@@ -136,7 +136,7 @@ def draw_pairs(drawn: int = DRAWN) -> dict[str, tuple[float, ...]]:
         for _ in range(drawn):
             chosen = [values[i] for i in rng.permutation(len(values))[: 2 * MORE]]
             sides = [
-                [Figure(median=f * median, low=f * low, high=f * median) for low, median in side]
+                [Figure(median=f * median, low=f * low) for low, median in side]
                 for side, f in ((chosen[:MORE], 1.0), (chosen[MORE:], 1.0), (chosen[MORE:], 1.5))
             ]
             before, after, _ = (side[:ENGINES] for side in sides)

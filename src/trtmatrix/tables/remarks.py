@@ -34,10 +34,7 @@ def _reason(entry: Entry) -> tuple[Exclusion | None, str]:
 
 
 def reason_words(entries: Iterable[Entry]) -> str:
-    """Return why cells were not run, counted where that has several reasons, the commonest first.
-
-    The first with a remedy of ``doctor`` says so.
-    """
+    """Return why cells were not run, the commonest reason first; the first that ``doctor`` mends says so."""
     reasons = Counter(map(_reason, entries)).most_common()
     curable = next((key for key, _ in reasons if key[0] in DOCTOR and key[0].value == key[1]), None)
     return ", ".join(

@@ -14,7 +14,7 @@ from trtmatrix.common.text import counted, join_some, one_line
 from trtmatrix.judge.entry import MUST_FAIL, NO_EVIDENCE, NOT_SUPPORTED, Entry, legend
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, State, count_all, short_names
 from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.table import TWIN, Row, Table, TwinRow, fold_line, make_tables, shorten
+from trtmatrix.tables.table import Row, Section, TwinRow, make_tables, shorten
 
 LINES = 40
 NARROWEST, WIDEST = 80, 160
@@ -23,8 +23,6 @@ _NOTE_LINES = 2
 """So many lines a thing to know may take."""
 _LEGEND_LINES, _REASON_LINES = 4, 8
 _SILENT = {"", NO_EVIDENCE, NOT_SUPPORTED}
-_Line = tuple[str, Sequence[str]]
-"""A row, or a finding's own figure: its label, and a text a version."""
 
 
 def terminal_width() -> int:
@@ -187,7 +185,11 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     """
     width = max(width, _LEAST_WIDTH)
     tables = make_tables(entries)
-    parts = [list(_render_table(table, width)) for table in tables]
+    parts: list[list[str]] = []
+    for table in tables:
+        parts.append([*wrap(table.title, width), *wrap(table.boards, width, "  ", "    ")])
+        for section in table.sections:
+            parts[-1] += _render_section(section, [version.name for version in table.columns], width)
     marks = legend(entry for table in tables for entry in table.shown())
     parts.append(wrap("; ".join(f"{mark}: {meaning}" for mark, meaning in marks), width))
     for title, remarks in find_remarks(entries):
@@ -196,57 +198,21 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _render_table(table: Table, width: int) -> Iterator[str]:
-    """Yield a table's lines, in blocks of columns as wide as fit; every block has a column at least."""
-    yield from wrap(table.title, width)
-    yield from wrap(table.boards, width, "  ", "    ")
-    most = width - _CELL_WIDTH - 4
-    rows: list[list[Row | TwinRow]] = [[*section.rows, *section.twins] for section in table.sections]
-    sections = [
-        [
-            (shorten(one_line(row.label), most), [shorten(one_line(t), _CELL_WIDTH) for t in row.texts])
-            for row in mine
-        ]
-        for mine in rows
-    ]
-    lines = [line for mine in sections for line in mine]
-    room = width - 2 - max((len(label) for label, _ in lines), default=0)
-    blocks, used = [list[int]()], 0
-    for column, version in enumerate(table.columns):
-        name = min(len(version.name), _CELL_WIDTH)
-        needed = 2 + max(name, *(len(texts[column]) for _, texts in lines), 0)
-        if blocks[-1] and used + needed > room:
-            blocks.append([])
-            used = 0
-        used += needed
-        blocks[-1].append(column)
-    for number, columns in enumerate(blocks):
-        yield from [""] * bool(number)
-        yield from _render_block(table, sections, columns, width, first=not number)
-
-
-def _render_block(
-    table: Table, sections: Sequence[Sequence[_Line]], columns: Sequence[int], width: int, *, first: bool
-) -> Iterator[str]:
-    """Lay the lines of all sections out at once, so that columns align, then weave titles in.
-
-    Rows of which nothing is known at the block's versions are folded here, too.
-    """
-    kept = [[line for line in mine if {line[1][n] for n in columns} - _SILENT] for mine in sections]
-    body = [[label, *(texts[n] for n in columns)] for mine in kept for label, texts in mine]
-    names = ["", *(shorten(table.columns[column].name, _CELL_WIDTH) for column in columns)]
-    text = tabulate([names, *body] if body else [], tablefmt="plain", disable_numparse=True)
-    laid = iter([f"  {line}".rstrip() for line in text.splitlines()])
-    if body:
-        yield next(laid)
-    for section, mine in zip(table.sections, kept, strict=True):
-        shown = sum(not label.startswith(TWIN) for label, _ in mine)
-        if first or mine:
-            figure = f" · {section.figure}" if first and section.rows else ""
-            yield from wrap(
-                f"{section.repro.id} — {section.repro.title} · {section.repro.upstream}{figure}", width
-            )
-        yield from (next(laid) for _ in mine)
-        hidden = len(section.rows) + len(section.folded) - shown
-        if hidden and (first or shown):
-            yield f"  {fold_line(hidden, more=bool(shown))}"
+def _render_section(section: Section, versions: Sequence[str], width: int) -> Iterator[str]:
+    """Yield a finding's rows at the versions of which anything is known, as many side by side as fit."""
+    repro, figure = section.repro, f" · {section.figure}" if section.rows else ""
+    yield from wrap(f"{repro.id} — {repro.title} · {repro.upstream}{figure}", width)
+    rows: Sequence[Row | TwinRow] = (*section.rows, *section.twins)
+    known = [n for n in range(len(versions)) if {row.texts[n] for row in rows} - _SILENT]
+    names = [shorten(versions[n], _CELL_WIDTH) for n in known]
+    labels = [shorten(one_line(row.label), width - _CELL_WIDTH - 4) for row in rows]
+    cells = [[shorten(one_line(row.texts[n]), _CELL_WIDTH) for n in known] for row in rows]
+    widest = max((len(text) for line in (names, *cells) for text in line), default=0)
+    fitting = max(1, (width - 2 - max(map(len, labels), default=0)) // (widest + 2))
+    for start in range(0, len(known), fitting):
+        end = start + fitting
+        lines = [["", *names[start:end]]]
+        lines += [[label, *line[start:end]] for label, line in zip(labels, cells, strict=True)]
+        text = tabulate(lines, tablefmt="plain", disable_numparse=True)
+        yield from (f"  {line}".rstrip() for line in text.splitlines())
+    yield from [f"  {section.fold_line}"] if section.folded else []

@@ -16,8 +16,6 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Gpu, Product, Seen
 from trtmatrix.suite.repros import Case, Repro, Twin
 
-TWIN = "= "
-"""What the label of a twin's line begins with."""
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
 _ON_CPU = {
     Product.ONNXRUNTIME: "graphs checked (onnxruntime)",
@@ -67,8 +65,11 @@ class Section:
 
     @property
     def fold_line(self) -> str:
-        """What stands for the folded rows, or nothing."""
-        return fold_line(len(self.folded), more=bool(self.rows)) if self.folded else ""
+        """What stands for the folded rows."""
+        more = "more " if self.rows else ""
+        return (
+            f"… {len(self.folded)} {more}{'case' if len(self.folded) == 1 else 'cases'} without evidence here"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +97,8 @@ class Table:
                 yield from row.entries
 
 
-def fold_line(count: int, *, more: bool) -> str:
-    """Return what stands for so many folded rows; ``more``: there are others above."""
-    return f"… {count} {'more ' if more else ''}{'case' if count == 1 else 'cases'} without evidence here"
-
-
 def make_tables(entries: Sequence[Entry]) -> tuple[Table, ...]:
-    """Group entries into tables: the GPUs in the order of the entries, the CPU last.
-
-    Rows in which no cell has evidence are folded.
-    """
+    """Group entries into tables: the GPUs in the order of the entries, the CPU last."""
     groups: dict[str, list[Entry]] = {}
     for entry in entries:
         on_gpu = entry.cell.version.product is Product.TENSORRT
@@ -153,10 +146,7 @@ def board_of(record: Record | None) -> str:
 
 
 def describe_gpu(gpu: Gpu) -> str:
-    """Return a GPU's name with its variant, compute capability and driver, as far as known.
-
-    Of a site's GPU every variant and driver that was seen there.
-    """
+    """Return a GPU's name with its compute capability and every variant and driver that was seen of it."""
     boards: Sequence[Gpu | Seen] = gpu.seen or (gpu,)
     variants = ", ".join(dict.fromkeys(board.variant for board in boards if board.variant))
     drivers = ", ".join(dict.fromkeys(board.driver for board in boards if board.driver))
@@ -180,7 +170,7 @@ def _twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) ->
         for name, texts in lines:
             both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, reported, strict=True))
             reported = ("",) * len(columns)
-            yield TwinRow(label=f"{TWIN}{twin.label}{name}", texts=both)
+            yield TwinRow(label=f"= {twin.label}{name}", texts=both)
 
 
 def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -54,10 +54,7 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
     alike = [version.name for version in context.matrix.versions if version.product is before.product]
     if after.product is not before.product:
         others = ", ".join(name for name in alike if name != before.name) or "no other"
-        raise UsageError(
-            f"{before.name} is {before.product.value} and {after.name} is {after.product.value}: an upgrade "
-            f"stays inside one product; from {before.name} to {others}"
-        )
+        raise UsageError(f"an upgrade stays inside one product: from {before.name} to {others}")
     gpu, word, api = CPU, "", ApiSection(lacking="surfaces are kept of TensorRT's bindings alone")
     if before.product is Product.TENSORRT:
         gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, read_records(context.project.results))
@@ -82,22 +79,15 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
 def _find_problems(options: UpgradeOptions) -> Iterator[str]:
     project, model = options.project, options.model
     chosen = project.selection
-    others = {"--trt": chosen.versions, "--runtime": chosen.runtimes, "--python": project.pythons}
-    for option in (option for option, names in others.items() if names):
+    versions = {"--trt": chosen.versions, "--runtime": chosen.runtimes, "--python": project.pythons}
+    for option in (option for option, names in versions.items() if names):
         yield f"{option}: upgrade takes its two versions by --from and --to; leave {option} out"
     if len(chosen.gpus) > 1:
         yield f"--gpu {','.join(chosen.gpus)}: an answer is for one GPU; ask once for each"
-    alone = (
-        ("inputs", "profile") if options.models else ("inputs", "atol", "rtol", "profile", "check", "explain")
-    )
-    for name in alone if options.models or model.model is None else ():
-        if typed(model, name):
-            remedy = (
-                "of several, models.yaml says it of each"
-                if options.models
-                else "name it by --model FILE.onnx"
-            )
-            yield f"--{name} is about your own model: {remedy}"
+    others = () if options.models else ("atol", "rtol", "check", "explain")
+    given = typed(model, "inputs", "profile", *others) if options.models or not model.model else ()
+    if given:
+        yield f"{given[0]} is about one model: name it by --model FILE.onnx; of several, models.yaml says it"
     if options.api and (model.model or options.models or options.baseline):
         yield "--api tells of the APIs and --code alone: leave --model, --models and --baseline out"
     if options.tag and not options.models:
@@ -186,10 +176,7 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
 
 
 def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Question) -> dict[str, str]:
-    """Return the repros of models that more engines must show to be beyond a limit, with the models' names.
-
-    Those that can be built here, and are not wrong anyway.
-    """
+    """Return the repros, with names, of right models that more engines must show to be beyond a limit."""
     names, unsure = (question.before.name, question.after.name), dict[str, str]()
     for one, context in ((one, one.context) for one in opened if one.context):
         repro = model_repro(context).repro
@@ -253,22 +240,25 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
     code = ExitCode.DONT if section.must_change else code
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in options.output:
-        write_output(file, data if file.suffix == ".json" else _sarif(options, section))
+        write_output(
+            file,
+            data
+            if file.suffix == ".json"
+            else render_sarif(section, options.before, options.after, str(Path.cwd())),
+        )
     print(data if options.json else render_api_text(section), end="")
     return code
-
-
-def _sarif(options: UpgradeOptions, section: ApiSection) -> str:
-    return render_sarif(section, options.before, options.after, str(Path.cwd()))
 
 
 def _show(options: UpgradeOptions, upgrade: Upgrade) -> None:
     """Print the answer, and write the report to the files asked for, which say when they were made."""
     dated = replace(upgrade, generated=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
-    writers = {".md": render_markdown, ".html": render_page, ".json": upgrade_json, ".xml": render_junit}
+    writers: Mapping[str, Callable[[Upgrade], str]] = {
+        ".md": render_markdown, ".html": render_page, ".json": upgrade_json, ".xml": render_junit,
+        ".sarif": lambda found: render_sarif(found.api, found.before, found.after, str(Path.cwd())),
+    }  # fmt: skip
     for file in options.output:
-        write = writers.get(file.suffix)
-        write_output(file, write(dated) if write else _sarif(options, upgrade.api))
+        write_output(file, writers[file.suffix](dated))
     if options.json:
         print(upgrade_json(dated), end="")
     elif options.full:

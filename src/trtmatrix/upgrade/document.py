@@ -215,23 +215,17 @@ def model_table(upgrade: Upgrade, measures: Sequence[str] = COLUMNS, *, spread: 
     Errors are in noise floors; figures of what it costs are after ÷ before, in parentheses where they are not
     comparable, with the ``spread`` of their engines if it is wanted.
     """
-    figures = {(line.repro, line.measure): line for line in upgrade.performance}
     order = [None, Decision.DONT, Decision.NOT_ENOUGH, Decision.GO_WITH_WORKAROUNDS, Decision.GO]
-    rows = []
+    rows, names = [], (re.sub("^(engine|device) ", "", name) for name in measures)
     for model in sorted(upgrade.models, key=lambda model: order.index(model.decision)):
-        sides = [line.before for line in model.cases], [line.after for line in model.cases]
-        errors = (" ".join(map(_error_words, ends)) for ends in sides)
-        lines = ((name, _shown_line(figures, model.repro, name)) for name in measures)
-        ratios = (_ratio_words(line, name, spread=spread) for name, line in lines)
+        lines = [line for line in upgrade.performance if line.repro == model.repro]
+        errors = (
+            " ".join(map(_error_words, sides))
+            for sides in ([line.before for line in model.cases], [line.after for line in model.cases])
+        )
+        ratios = (_figure_words(lines, measure, spread=spread) for measure in measures)
         rows.append((model.name, model.decision or MISTAKE, *errors, *ratios))
-    heads = (
-        "model",
-        "answer",
-        "before",
-        "after",
-        *(re.sub("^(engine|device) ", "", name) for name in measures),
-    )
-    return Table(f"Models: {FIGURES}", heads, tuple(rows))
+    return Table(f"Models: {FIGURES}", ("model", "answer", "before", "after", *names), tuple(rows))
 
 
 def _error_words(side: Side) -> str:
@@ -241,21 +235,12 @@ def _error_words(side: Side) -> str:
     return side.cause.value if side.cause else side.verdict.value if side.verdict else "·"
 
 
-def _shown_line(
-    figures: Mapping[tuple[str, str], PerformanceLine], repro: str, measure: str
-) -> PerformanceLine | None:
-    """Return a model's figure of a measure; for its latency the speed that is beyond the limit, if any."""
-    names = SPEEDS if measure == "latency" else (measure,)
-    lines = [line for name in names if (line := figures.get((repro, name)))]
-    beyond = [line for line in lines if line.beyond_limit] or [line for line in lines if line.more_engines]
-    return max(beyond, key=lambda line: line.ratio or 0, default=figures.get((repro, measure)))
-
-
-def _ratio_words(line: PerformanceLine | None, column: str, *, spread: bool) -> str:
-    """Return a figure after ÷ before, with the ``spread`` of its engines where they differ.
-
-    It is named where it is not that of the column.
-    """
+def _figure_words(lines: Sequence[PerformanceLine], measure: str, *, spread: bool) -> str:
+    """Return a model's figure after ÷ before; for its latency the speed that is beyond the limit, by name."""
+    speeds = SPEEDS if measure == "latency" else ()
+    beyond = [x for x in lines if x.measure in speeds and (x.beyond_limit or x.more_engines)]
+    mine = [*beyond, *(x for x in lines if x.measure == measure)]
+    line = max(mine, key=lambda x: (x.beyond_limit, x.more_engines, x.ratio or 0), default=None)
     if line is None or line.ratio is None or line.before is None or line.after is None:
         return "·"
     low, high = (end / line.before.median for end in (line.after.low, line.after.high))
@@ -263,7 +248,7 @@ def _ratio_words(line: PerformanceLine | None, column: str, *, spread: bool) -> 
         low, high = 1 / high, 1 / low
     differ = spread and f"{low:.2f}" != f"{high:.2f}"
     text = f"{line.ratio:.2f}×" + (f" {low:.2f} to {high:.2f}" if differ else "")
-    text += f" {SHORT.get(line.measure, line.measure)}" if line.measure != column else ""
+    text += f" {SHORT.get(line.measure, line.measure)}" if line.measure != measure else ""
     mark = " !" if line.beyond_limit else " ?" if line.more_engines else ""
     return f"({text})" if line.why_not else f"{text}{mark}"
 

@@ -10,11 +10,10 @@ from trtmatrix.common.text import counted, name_source
 from trtmatrix.judge.compare import CONFIRMING_BUILDS
 from trtmatrix.judge.controls import Controls
 from trtmatrix.judge.entry import Entry, cell_text
-from trtmatrix.judge.judge import FLOORS, measured_in, nan_last
 from trtmatrix.judge.noise import NOT_CALIBRATED, Calibration
-from trtmatrix.judge.record import RAN
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation
+from trtmatrix.tables.page import floors_of
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Side, Source, Weight, WorkaroundLine
 
 WORKAROUND_CASES = "workaround-"
@@ -57,12 +56,10 @@ class Entries:
         sources = tuple(Source(title=record.file or str(cell.id)) for record in entry.records)
         if not sources and entry.evidence is Evidence.REPORTED and said is not None:
             sources = (_report_source(said),)
-        ran = (record for record in entry.records if record.ended == RAN)
-        found = (measured_in(record, FLOORS, cell, self.calibration) for record in ran)
         return Side(
             version=version, verdict=entry.verdict, evidence=entry.evidence, word=cell_text(entry),
             reason=reason, builds=outcome.builds, cause=outcome.cause, cell=str(cell.id), sources=sources,
-            floors=max((value for value in found if value is not None), key=nan_last, default=None),
+            floors=floors_of(entry, self.calibration),
             driver=str(entry.record.gpu.get("driver") or "") if entry.record else "",
             counted=cell.version.product is Product.TENSORRT, doubted=doubted, absent=absent, feared=feared,
         )  # fmt: skip

@@ -290,10 +290,7 @@ def explain_failing(
 def tell_cpu(
     context: Context, stored: Iterable[Stored], calibration: Calibration
 ) -> Iterator[tuple[str, str]]:
-    """Yield what the newest record of each ONNX Runtime says of a model, on the CPU: it never decides.
-
-    Such records are of the same file and inputs: repro and case are named after them.
-    """
+    """Yield what the newest record of each ONNX Runtime says of a model, on the CPU: it never decides."""
     repro, newest = model_repro(context).repro, dict[str, Record]()
     for record in sorted((item.record for item in stored), key=lambda record: record.started):
         if record.cell.repro == repro.id and record.product is Product.ONNXRUNTIME:
@@ -308,10 +305,7 @@ def tell_cpu(
 
 
 def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: str) -> ModelSection:
-    """Return a model's section with what is known of its nodes at the two versions of a move.
-
-    What becomes known to fail at the version moved to counts against it.
-    """
+    """Return a section with what is known of the model's nodes; what fails anew counts against the move."""
     lines = []
     for group in check.groups:
         was, will = group.at_version(before), group.at_version(after)

@@ -53,11 +53,10 @@ Engine = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One engine's figure: the median of its runs, their 5% and 95% quantiles, and the SM clock then."""
+    """One engine's figure: the median of its runs, their 5% quantile, and the SM clock then."""
 
     median: float
     low: float
-    high: float
     sm_mhz: float | None = None
 
 
@@ -140,11 +139,7 @@ def make_performance(entries: Entries, before: str, after: str, limit: float) ->
 
 
 def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]:
-    """Yield each measure that both sides have, or that the probe says why one side has not.
-
-    Where one side has no latency over many runs, single runs of both are compared; an engine that was not
-    timed at all is no hindrance.
-    """
+    """Yield each measure that both sides have, or that the probe says why one side has not."""
     old, new = _engines(was.records), _engines(will.records)
     versions = was.cell.version.name, will.cell.version.name
     if versions[0] == versions[1]:
@@ -158,6 +153,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
     turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]
     every = [*((versions[0], engine) for engine in old), *((versions[1], engine) for engine in new)]
+    # Where one side has no latency over many runs, single runs of both are compared.
     many = all(isinstance(e.get("latency"), Mapping) for _, e in every if "run_ms" in e)
     for measure, (unit, name) in MEASURES.items():
         before, after = (_figures(engines, measure, many=many) for engines in (old, new))
@@ -220,13 +216,12 @@ def _figures(engines: Sequence[Engine], measure: str, *, many: bool) -> list[Fig
         value = engine.get(MEASURES[measure][1])
         spread = engine.get("latency") if measure == "latency" and many else value
         spread = spread if isinstance(spread, Mapping) else {}
-        numbers = [spread.get(name, value) for name in ("median_ms", "low_ms", "high_ms")]
+        numbers = [spread.get("median_ms", value), spread.get("low_ms", value)]
         numbers.append(spread.get("batch") if measure == THROUGHPUT else 1)
         if all(isinstance(n, (int, float)) and math.isfinite(n) and n > 0 for n in numbers):
-            *times, items = map(float, numbers)
-            median, low, high = (value / items for value in times)
-            clock = _clock(engine, "sm_mhz")
-            found.append(Figure(median=median, low=min(low, median), high=max(high, median), sm_mhz=clock))
+            median, low, items = map(float, numbers)
+            low, clock = min(low, median) / items, _clock(engine, "sm_mhz")
+            found.append(Figure(median=median / items, low=low, sm_mhz=clock))
     return found
 
 
