@@ -18,6 +18,7 @@ from pathlib import Path
 from bench.code_corpus import (
     AFTER,
     BEFORE,
+    certainty_of,
     corpus_changes,
     corpus_files,
     expected_uses,
@@ -26,7 +27,7 @@ from bench.code_corpus import (
 )
 from trtmatrix.api.compare import compare_surfaces, find_older
 from trtmatrix.api.scan import read_code, scan_code
-from trtmatrix.api.section import read_change_table, read_surfaces
+from trtmatrix.api.section import find_surface, read_change_table, read_surfaces
 
 PAGE = Path(__file__).parents[1] / "docs" / "api-scan.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -36,13 +37,13 @@ WRONG = {"use": "none", "guarded": "none", "lookalike": "sure possible", "unsure
 def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
     """Scan the snapshots that are labelled; yield what was found of each label, and what was not."""
     surfaces = read_surfaces(sources)
-    before, after = surfaces.of(BEFORE), surfaces.of(AFTER)
+    before, after = find_surface(surfaces, BEFORE), find_surface(surfaces, AFTER)
     if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     table = read_change_table()
     changes = (
         *compare_surfaces(before, after, table),
-        *find_older(surfaces.versions.values(), before, after, table),
+        *find_older(surfaces.values(), before, after, table),
     )
     wanted = defaultdict(list)
     for line in labels.read_text(encoding="utf-8").splitlines():
@@ -61,7 +62,7 @@ def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
                 for use in found[label["file"], label["line"]]
                 if _is_named(use.change.name, label["name"])
             ]
-            state = min((use.certainty.value for use in uses), key="sure possible".index, default="none")
+            state = min(map(certainty_of, uses), key="sure possible".index, default="none")
             counts[label["label"], state] += 1
             if state in WRONG[label["label"]] or (label["label"], state) == ("guarded", "sure"):
                 where = f"{package} {label['file']}:{label['line']} {label['name']}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from trtmatrix.api.changes import ChangeTable
 from trtmatrix.api.compare import compare_surfaces, find_older
 from trtmatrix.api.scan import kind_of_file, read_code
-from trtmatrix.api.section import read_change_table, read_surfaces
+from trtmatrix.api.section import find_surface, read_change_table, read_surfaces
 from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind, Surface
 
 CORPUS = Path(__file__).parents[1] / "tests" / "unit" / "code"
@@ -35,7 +35,7 @@ class Expected:
 
 def corpus_changes() -> tuple[Surface, Surface, tuple[ApiChange, ...]]:
     """Return the surfaces of the move and what changes, by the shipped surfaces and the flags above."""
-    before, after = (read_surfaces(CORPUS).of(version) for version in (BEFORE, AFTER))
+    before, after = (find_surface(read_surfaces(CORPUS), version) for version in (BEFORE, AFTER))
     if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     changes = compare_surfaces(before, after, ChangeTable())
@@ -58,9 +58,14 @@ def expected_uses(files: Mapping[str, str]) -> list[Expected]:
 def found_uses(uses: Sequence[ApiUse]) -> list[Expected]:
     """Return what was found in the same words."""
     return sorted(
-        Expected(use.file, use.cell, use.line, use.certainty.value, use.change.kind.value, use.change.name)
+        Expected(use.file, use.cell, use.line, certainty_of(use), use.change.kind.value, use.change.name)
         for use in uses
     )
+
+
+def certainty_of(use: ApiUse) -> str:
+    """Return how sure a use is, in one word."""
+    return "sure" if use.sure else "possible"
 
 
 def kind_named(name: str, files: Mapping[str, str]) -> str:

@@ -52,7 +52,7 @@ def main(words: Sequence[str]) -> int:
     """Read each release that the store lacks, and write the store; 3 where one could not be read."""
     file = Path(words[0], STORE.name) if words else STORE
     try:
-        surfaces = list(parse_store(file.read_bytes(), str(file)).values()) if file.is_file() else []
+        surfaces = list(parse_store(file.read_bytes()).values()) if file.is_file() else []
         need_compiler()
         releases = find_releases()
     except TrtMatrixError as error:
@@ -116,7 +116,7 @@ def read_bindings(requirement: str) -> Surface:
                 f"  a function that is missing belongs into SYMBOLS of {Path(__file__).name}; "
                 f"a Python that is missing: uv python install {PYTHON}"
             )
-        surface = parse_surface(done.stdout.splitlines()[-1].encode(), wheel.name)
+        surface = parse_surface(done.stdout.splitlines()[-1].encode())
         digest = sha256(wheel.read_bytes()).hexdigest()
     origin = Origin(wheel=wheel.name, sha256=digest, python=PYTHON, extracted=today())
     return replace(surface, origin=origin)

@@ -15,7 +15,7 @@ from bench.surfaces import PYTHON, read_bindings
 
 from tests.probe.jobs import PROBE, Job, Step
 from tests.probe.pythons import find_pythons
-from trtmatrix.api.section import read_surfaces
+from trtmatrix.api.section import find_surface, read_surfaces
 from trtprobe.surface import read_surface
 
 SOURCE = '''
@@ -143,6 +143,6 @@ def test_nvidia_s_bindings_are_read_as_packaged(requirement: str, request: pytes
             pytest.fail(f"Python {PYTHON} was not found: the bindings are for it")
         pytest.skip(f"no Python {PYTHON}")
     read = read_bindings(requirement)
-    packaged = read_surfaces(Path("nowhere")).of(requirement.partition("==")[2])
+    packaged = find_surface(read_surfaces(Path("nowhere")), requirement.partition("==")[2])
     assert packaged is not None
     assert replace(packaged, origin=replace(packaged.origin, extracted=read.origin.extracted)) == read

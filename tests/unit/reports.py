@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Behaviour, Certainty, ChangeKind
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, ChangeKind, Kept
 from trtmatrix.judge.differences import Difference
 from trtmatrix.model.outcomes import CheckOutcome, WrongLayer
 from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
@@ -142,18 +142,18 @@ CHANGES = (
 API = ApiSection(
     changes=CHANGES,
     behaviours=(
-        Behaviour(
-            topic="INT64", text="ONNX int64 stays int64: feeds and bindings change type", since="10.0",
+        Kept(
+            name="INT64", note="ONNX int64 stays int64: feeds and bindings change type", since="10.0",
             names=("OnnxParser.parse", "ICudaEngine.get_tensor_dtype"), source="release notes", url=NOTES,
         ),
-        Behaviour(topic=ODD, text=LONG, since="10.8"),
+        Kept(name=ODD, note=LONG, since="10.8"),
     ),
     uses=(
-        ApiUse(file="serve/engine.py", line=41, change=REMOVED, certainty=Certainty.SURE,
+        ApiUse(file="serve/engine.py", line=41, change=REMOVED,
                text="    for i in range(self.engine.num_bindings):"),
-        ApiUse(file="serve/engine.py", line=97, change=CHANGES[1], certainty=Certainty.POSSIBLE,
+        ApiUse(file="serve/engine.py", line=97, change=CHANGES[1],
                text="    config.set_flag(flag)", why="config comes from outside the file"),
-        ApiUse(file="notebooks/try it.ipynb", line=3, cell=12, change=CHANGES[2], certainty=Certainty.SURE,
+        ApiUse(file="notebooks/try it.ipynb", line=3, cell=12, change=CHANGES[2],
                text=ODD),
     ),
     code=("serve", "notebooks"), files=37, unread=(("serve/old.py", "line 3: invalid syntax"), (ODD, ODD)),

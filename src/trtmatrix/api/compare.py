@@ -14,15 +14,15 @@ from trtmatrix.api.changes import ChangeTable
 from trtmatrix.api.types import (
     WORST_FIRST,
     ApiChange,
-    Behaviour,
     ChangeKind,
+    Kept,
     Member,
     MemberKind,
     Surface,
     lies_between,
     numbers_of,
-    release,
 )  # fmt: skip
+from trtmatrix.suite.model import release_of
 
 CALLABLES = {MemberKind.FUNCTION, MemberKind.METHOD}
 _ONE_WAY = {"SupportsInt": "int", "SupportsIndex": "int", "SupportsFloat": "float"}
@@ -43,8 +43,10 @@ def find_older(
     gone, kind = dict[str, ApiChange](), ChangeKind.REMOVED
     for old in table.older:
         note = f"gone since {old.removed}: older than {before.version}"
-        change = ApiChange(name="", kind=kind, replacement=old.write, source=old.source, note=note)
-        gone |= {name: replace(change, name=name) for name in old.names}
+        for name in old.names:
+            gone[name] = ApiChange(
+                name=name, kind=kind, replacement=old.replacement, source=old.source, note=note
+            )
     flags = compare_flags("0", before.version, table)
     gone |= {change.name: change for change in flags if change.kind is kind}
     for had, has in pairwise([*earlier, before]):
@@ -58,20 +60,20 @@ def _bindings(before: Surface, after: Surface) -> str:
     return f"NVIDIA's bindings {before.version} and {after.version}"
 
 
-def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Behaviour, ...]:
+def find_behaviours(before: str, after: str, table: ChangeTable) -> tuple[Kept, ...]:
     """Return the changes of behaviour that a move between two versions meets, in either direction."""
-    low, high = sorted((before, after), key=release)
-    moved = release(low) != release(high)
+    low, high = sorted((before, after), key=release_of)
+    moved = release_of(low) != release_of(high)
     return tuple(b for b in table.behaviours if (lies_between(b.since, low, high) if b.since else moved))
 
 
 def compare_flags(before: str, after: str, table: ChangeTable) -> list[ApiChange]:
     """Return what happens to trtexec's flags on the way up; the last where several things happen to one."""
     met: dict[str, ApiChange] = {}
-    for item in sorted(table.flags, key=lambda item: release(item.since)):
+    for item in sorted(table.flags, key=lambda item: release_of(item.since)):
         for flag in item.names if lies_between(item.since, before, after) else ():
             met[flag] = ApiChange(
-                name=f"trtexec {flag}", kind=item.kind or ChangeKind.CHANGED, replacement=item.write,
+                name=f"trtexec {flag}", kind=item.kind, replacement=item.replacement,
                 note=f"since {item.since}" + (f": {item.note}" if item.note else ""),
                 source=item.source, url=item.url,
             )  # fmt: skip

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, Certainty, ChangeKind, MemberKind, Surface
+from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind, Kept, MemberKind, Surface
 
 MODULE, OWN, FOREIGN = "tensorrt", "own", "foreign"
 """The bindings; what the scanned code defines; what other libraries and Python have."""
@@ -32,14 +32,14 @@ class Names:
 
     def __init__(
         self, before: Surface, after: Surface, changes: Sequence[ApiChange],
-        behaviours: Sequence[Behaviour], hints: Mapping[str, Any],
+        behaviours: Sequence[Kept], hints: Mapping[str, Any],
     ) -> None:  # fmt: skip
         self.surface, self.target, self.after, self.hints = before, after, after.version, hints
         self.changes = dict[str, ApiChange]()
         for change in sorted(changes, key=lambda change: [*ChangeKind].index(change.kind)):
             if change.kind is not ChangeKind.ADDED:
                 self.changes.setdefault(change.name, change)
-        self.behaves = {name: each.change for each in behaviours for name in each.names}
+        self.behaves = {name: each for each in behaviours for name in each.names}
         self.owners = defaultdict[str, list[str]](list)  # the classes of each member that changes
         for owner, _, attribute in (name.rpartition(".") for name in self.changes if " " not in name):
             self.owners[attribute] += [owner] * bool(owner)
@@ -102,7 +102,7 @@ class Page:
         cell, inner = self.cells[line - 1] if self.cells else (0, line)
         self.found.append(ApiUse(
             file=self.file, line=inner, cell=cell, text=self.lines[line - 1].strip()[:200], change=change,
-            certainty=Certainty.POSSIBLE if why else Certainty.SURE, why=why,
+            why=why,
         ))  # fmt: skip
 
     def note_options(self, line: int, text: str, names: Names, why: str) -> None:

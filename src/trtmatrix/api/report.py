@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from functools import partial
 from posixpath import join, normpath, relpath
 from typing import Any
 from urllib.parse import quote
 
 from trtmatrix import __version__
-from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Behaviour, ChangeKind
+from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, ChangeKind
 from trtmatrix.common.text import one_line, printable, to_json
 
 WIDTH = 98
@@ -67,15 +66,13 @@ def render_api_text(section: ApiSection) -> str:
     lines = [*(_uses(section, sources) if section.code else _changes(section, sources))]
     if section.lacking:
         lines = [(0, f"No difference to show: {section.lacking}")]
-    found = [
-        (each, [use for use in section.uses if use.change == each.change]) for each in section.behaviours
-    ]
+    found = [(each, [use for use in section.uses if use.change == each]) for each in section.behaviours]
     met = [(each, places) for each, places in found if places or not each.names or not section.code]
     lines += [(0, ""), (0, "BEHAVIOUR that changes under the same names")] if met else []
     for each, places in met:
         where = f" First in {places[0].file}, {_place(places[0])}." if places else ""
         when = f"since {each.since}" if each.since else "at every move"
-        lines += [(2, f"{each.topic} ({when}): {each.text}{where}{_number(each, sources)}")]
+        lines += [(2, f"{each.name} ({when}): {each.note}{where}{_number(each, sources)}")]
     for title, texts in (
         ("Not read, or not all of it:", [f"{file}: {why}" for file, why in section.unread]),
         ("Sources", [f"[{number}] {text}" for text, number in sources.items()]),
@@ -147,7 +144,7 @@ def _explain(change: ApiChange, sources: dict[str, int]) -> Iterator[Line]:
     yield from ((6, part) for part in parts)
 
 
-def _number(told: ApiChange | Behaviour, sources: dict[str, int]) -> str:
+def _number(told: ApiChange, sources: dict[str, int]) -> str:
     """Return `` [3]`` for the source of what is told, which is listed once; nothing for none."""
     text = f"{told.source} {told.url}".strip()
     return f" [{sources.setdefault(text, len(sources) + 1)}]" if text else ""
@@ -186,7 +183,7 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
         "tool": {"driver": {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"TensorRT {before} to {after}"},
         "invocations": [{"executionSuccessful": not section.lacking, "toolExecutionNotifications": unread}],
-        "originalUriBaseIds": {ROOT: {"uri": f"file://{_quote(root)}/"}},
+        "originalUriBaseIds": {ROOT: {"uri": f"file://{quote(root)}/"}},
         "results": results,
     }
     return to_json({"$schema": SARIF, "version": "2.1.0", "runs": [run]})
@@ -208,13 +205,9 @@ def _result(use: ApiUse, artifact: dict[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-_quote = partial(quote, errors="surrogateescape")
-"""Also of the name of a file that is no UTF-8."""
-
-
 def _locate(file: str, root: str) -> dict[str, str]:
     """Return where a file is, by its path from the root where it lies below."""
     whole = normpath(join(root, file))
     if not whole.startswith(f"{normpath(root)}/"):
-        return {"uri": f"file://{_quote(whole)}"}
-    return {"uri": _quote(relpath(whole, root)), "uriBaseId": ROOT}
+        return {"uri": f"file://{quote(whole)}"}
+    return {"uri": quote(relpath(whole, root)), "uriBaseId": ROOT}

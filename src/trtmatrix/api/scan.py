@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from trtmatrix.api.names import SPEAKS, TRTEXEC, Names, Page
 from trtmatrix.api.python_scan import UNREADABLE, scan_python
-from trtmatrix.api.types import ApiChange, ApiUse, Behaviour, ChangeKind, Surface, numbers_of
+from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind, Kept, Surface, numbers_of
 
 HINTS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("scan.yaml").read_bytes())
 """What the scan knows besides the surfaces, by topic."""
@@ -61,7 +61,7 @@ def kind_of_file(path: str, beginning: str = "") -> str:
 
 def scan_code(
     files: Mapping[str, str], before: Surface, after: Surface, changes: Sequence[ApiChange],
-    behaviours: Sequence[Behaviour] = (),
+    behaviours: Sequence[Kept] = (),
 ) -> Scan:  # fmt: skip
     """Return every use of a changing name in files given by path (``/`` between folders) and text."""
     names = Names(before, after, changes, behaviours, HINTS)
@@ -210,8 +210,6 @@ def _read(file: Path, found: CodeFiles) -> bool:
     """Read a file if it can matter, or tell why not; False where it is of no kind that is scanned."""
     name = file.as_posix()
     try:
-        if file.exists() and not file.is_file():  # nobody may ever write to a pipe
-            return False
         with file.open("rb") as opened:
             beginning = b"" if file.suffix else opened.read(99)
             if not kind_of_file(name, str(beginning, "latin1")):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,7 @@ from trtmatrix.api.changes import ChangeTable, parse_change_table
 from trtmatrix.api.compare import compare_surfaces, find_behaviours, find_older
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiSection, Surface, numbers_of
-from trtmatrix.common.border import BorderError, read_file
+from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import whole_file
 from trtmatrix.common.text import to_json
@@ -28,50 +28,45 @@ LEAST = 3
 """So many leading numbers of two versions must agree: 10.0 is no answer to what 10.0.1 has."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Surfaces:
-    """What surfaces are known, by version, oldest first; ``problems``: file → why it could not be read."""
-
-    versions: Mapping[str, Surface]
-    problems: tuple[tuple[str, str], ...] = ()
-
-    def of(self, version: str) -> Surface | None:
-        """Return the surface of a column such as ``"10.0.1.6"``; None where none is known.
-
-        The leading numbers that both have must agree, at least three of them; of several the newest.
-        """
-        wanted = numbers_of(version)
-        for name in reversed(list(self.versions)):
-            have = numbers_of(name)
-            common = min(len(wanted), len(have))
-            if common >= LEAST and wanted[:common] == have[:common]:
-                return self.versions[name]
-        return None
-
-
 @cache
 def read_store() -> Mapping[str, Surface]:
-    """Return the surfaces that are installed with the package."""
-    return parse_store(STORE.read_bytes(), str(STORE))
+    """Return the surfaces that are installed with the package, by version, oldest first."""
+    return parse_store(STORE.read_bytes())
 
 
 @cache
 def read_change_table() -> ChangeTable:
     """Return the hand-kept table that is installed with the package."""
-    return parse_change_table(TABLE.read_text(encoding="utf-8"), str(TABLE))
+    return parse_change_table(TABLE.read_text(encoding="utf-8"))
 
 
-def read_surfaces(results: Path) -> Surfaces:
-    """Return the packaged surfaces and those read inside images, which lie below ``results``."""
-    known, problems = dict(read_store()), list[tuple[str, str]]()
+def read_surfaces(results: Path) -> dict[str, Surface]:
+    """Return the packaged surfaces and those read inside images, which lie below ``results``.
+
+    By version, oldest first; :class:`ConfigError` where a file is none.
+    """
+    known = dict(read_store())
     for file in sorted((results / LOCAL).glob("*.json")):
         try:
-            surface = parse_surface(read_file(file), str(file))
-            known[surface.version] = surface
-        except (OSError, BorderError, ConfigError) as error:
-            problems.append((str(file), str(error)))
-    versions = {name: known[name] for name in sorted(known, key=numbers_of)}
-    return Surfaces(versions=versions, problems=tuple(problems))
+            surface = parse_surface(read_file(file))
+        except (OSError, ValueError) as error:
+            remedy = "remove the file: the next run in that image writes it anew"
+            raise ConfigError([f"{file}:1: this is no surface: {error}\n  {remedy}"]) from error
+        known[surface.version] = surface
+    return {name: known[name] for name in sorted(known, key=numbers_of)}
+
+
+def find_surface(surfaces: Mapping[str, Surface], version: str) -> Surface | None:
+    """Return the surface of a column such as ``"10.0.1.6"``; None where none is known.
+
+    The leading numbers that both have must agree, at least three of them; of several the newest.
+    """
+    wanted = numbers_of(version)
+    for name in reversed(list(surfaces)):
+        common = min(len(wanted), len(numbers_of(name)))
+        if common >= LEAST and wanted[:common] == numbers_of(name)[:common]:
+            return surfaces[name]
+    return None
 
 
 def make_api_section(results: Path, before: str, after: str, code: Sequence[Path] = ()) -> ApiSection:
@@ -83,20 +78,20 @@ def make_api_section(results: Path, before: str, after: str, code: Sequence[Path
     from trtmatrix.api.scan import read_code, scan_code
 
     surfaces, named = read_surfaces(results), tuple(map(str, code))
-    first, last = surfaces.of(before), surfaces.of(after)
+    first, last = find_surface(surfaces, before), find_surface(surfaces, after)
     if first is None or last is None:
-        missing = [name for name in (before, after) if surfaces.of(name) is None]
+        missing = [name for name, found in ((before, first), (after, last)) if found is None]
         what = f"the API of TensorRT {' and '.join(missing)} is not known here"
         reads = f"nox -s matrix -- --trt {','.join(missing)} reads it inside the image on the first run"
-        return ApiSection(code=named, lacking=f"{what} (known: {', '.join(surfaces.versions)}). {reads}")
+        return ApiSection(code=named, lacking=f"{what} (known: {', '.join(surfaces)}). {reads}")
     table = read_change_table()
     changes, behaviours = compare_surfaces(first, last, table), find_behaviours(before, after, table)
     files = read_code(code)
-    looked_for = (*changes, *find_older(surfaces.versions.values(), first, last, table))
+    looked_for = (*changes, *find_older(surfaces.values(), first, last, table))
     scan = scan_code(files.texts, first, last, looked_for, behaviours)
     return ApiSection(
         changes=changes, behaviours=behaviours, code=named, files=files.seen, uses=scan.uses,
-        unread=(*surfaces.problems, *sorted(files.unread), *scan.unread),
+        unread=(*sorted(files.unread), *scan.unread),
         surfaces=(_source(first), _source(last)),
     )  # fmt: skip
 
@@ -124,7 +119,7 @@ class SurfaceIntake:
     def wanted(self, version: Version) -> dict[str, str]:
         """Return what is added to a version's job: nothing where its surface is known."""
         if version.product is Product.TENSORRT and version.name not in self._had:
-            self._had[version.name] = read_surfaces(self.results).of(version.name) is not None
+            self._had[version.name] = find_surface(read_surfaces(self.results), version.name) is not None
         return {} if self._had.get(version.name, True) else {"surface": "tensorrt"}
 
     def take(self, ready: Ready, out: Path) -> None:
@@ -134,11 +129,11 @@ class SurfaceIntake:
             return
         target = self.results / LOCAL / f"{name}.json"
         try:
-            surface = parse_surface(read_file(file), f"{name}: {LEFT}")
+            surface = parse_surface(read_file(file))
             origin = replace(surface.origin, image=ready.digests.get("image", ""), extracted=today())
             with whole_file(target) as stream:
                 stream.write(to_json(format_surface(replace(surface, origin=origin))).encode())
-        except (BorderError, ConfigError, OSError) as error:
+        except (OSError, ValueError) as error:
             self.note(f"{name}: the API surface that was read inside could not be kept: {error}")
             return
         self._had[name] = True

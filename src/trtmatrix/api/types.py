@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+
+from trtmatrix.suite.model import release_of
 
 
 class MemberKind(str, Enum):
@@ -125,31 +126,19 @@ class ApiChange:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Behaviour:
-    """A change that names cannot show; in effect for moves from below ``since`` to ``since`` or later.
+class Kept(ApiChange):
+    """What is kept by hand of ``names``, in :mod:`.changes`; of a behaviour, what code uses that is affected.
 
-    ``names``: what code uses that is affected (empty: everything); ``since`` is a release such as ``"10.0"``.
+    A behaviour changes for moves from below ``since`` to ``since`` or later, and an option of trtexec does.
+    ``deprecated`` and ``removed`` are releases, where NVIDIA's documents say them and the bindings do not.
     """
 
-    topic: str
-    text: str
-    since: str
+    name: str = ""
+    kind: ChangeKind = ChangeKind.BEHAVIOUR
     names: tuple[str, ...] = ()
-    source: str = ""
-    url: str = ""
-
-    @property
-    def change(self) -> ApiChange:
-        """The same as the change of a name, as a use in code has it."""
-        kind = ChangeKind.BEHAVIOUR
-        return ApiChange(name=self.topic, kind=kind, note=self.text, source=self.source, url=self.url)
-
-
-class Certainty(str, Enum):
-    """How sure it is that a use is one of TensorRT's."""
-
-    SURE = "sure"
-    POSSIBLE = "possible"
+    since: str = ""
+    deprecated: str = ""
+    removed: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +152,6 @@ class ApiUse:
     file: str
     line: int
     change: ApiChange
-    certainty: Certainty
     text: str = ""
     cell: int = 0
     why: str = ""
@@ -171,7 +159,7 @@ class ApiUse:
     @property
     def sure(self) -> bool:
         """Whether it is surely one of TensorRT's."""
-        return self.certainty is Certainty.SURE
+        return not self.why
 
     @property
     def must_change(self) -> bool:
@@ -195,7 +183,7 @@ class ApiSection:
     """
 
     changes: tuple[ApiChange, ...] = ()
-    behaviours: tuple[Behaviour, ...] = ()
+    behaviours: tuple[Kept, ...] = ()
     uses: tuple[ApiUse, ...] = ()
     code: tuple[str, ...] = ()
     files: int = 0
@@ -210,19 +198,10 @@ class ApiSection:
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version: ``"10.13.3.9.post1"`` → ``(10, 13, 3, 9)``."""
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    return tuple(map(int, found.group().split("."))) if found else ()
-
-
-def release(version: str) -> tuple[int, ...]:
-    """Return a release as numbers that compare: ``"10"`` and ``"10.0.0"`` are equal."""
-    numbers = numbers_of(version)
-    while numbers[-1:] == (0,):
-        numbers = numbers[:-1]
-    return numbers
+    """Return the numbers of a version: ``"10.13.3.9.post1"`` → ``(10, 13, 3, 9)``."""
+    return release_of(version).release
 
 
 def lies_between(since: str, before: str, after: str) -> bool:
     """Whether a move from ``before`` up to ``after`` meets what is so since a release."""
-    return release(before) < release(since) <= release(after)
+    return release_of(before) < release_of(since) <= release_of(after)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.api.types import MUST_CHANGE, PINS, Certainty
+from trtmatrix.api.types import MUST_CHANGE, PINS
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.text import counted
 from trtmatrix.upgrade.decide import APART, CODE, MODEL
@@ -74,7 +74,7 @@ def find_problems(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], 
             yield ("code",), f"{CODE}: {reason['text']}"
     for use in report["api"]["uses"]:
         kind, change = use["change"]["kind"], use["change"]["name"]
-        if use["certainty"] == Certainty.SURE.value and kind in MUST_CHANGE and not change.startswith(PINS):
+        if not use["why"] and kind in MUST_CHANGE and not change.startswith(PINS):
             yield ("code", use["file"], change), f"{CODE}: {use['file']}: {change}"
 
 

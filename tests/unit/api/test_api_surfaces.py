@@ -5,14 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench import surfaces
 from bench.surfaces import format_store
 from builders import make_version
 from playing import RIGHT, Playing, always, cells_of, perform
 
-from trtmatrix.api.section import LEFT, STORE, SurfaceIntake, read_surfaces
+from trtmatrix.api.section import LEFT, STORE, SurfaceIntake, find_surface, read_surfaces
 from trtmatrix.api.surface import format_surface, parse_store, parse_surface
 from trtmatrix.api.types import ApiClass, Member, MemberKind, Origin, Surface
+from trtmatrix.common.errors import ConfigError
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtprobe import surface as probe_surface
 
@@ -20,7 +20,7 @@ SURFACES = read_surfaces(Path("nowhere"))
 
 
 def get(version: str) -> Surface:
-    found = SURFACES.of(version)
+    found = find_surface(SURFACES, version)
     assert found is not None, version
     return found
 
@@ -37,21 +37,21 @@ WHOLE = as_json(UNKNOWN)
 
 def test_a_store_gives_back_what_was_put_in() -> None:
     """As the package has it, whatever the order; and so does a file of one surface, with odd texts."""
-    text, surfaces = STORE.read_text(encoding="utf-8"), [*SURFACES.versions.values()]
+    text, surfaces = STORE.read_text(encoding="utf-8"), [*SURFACES.values()]
     assert format_store(reversed(surfaces)) == text
-    assert list(parse_store(text, "store").values()) == surfaces
+    assert list(parse_store(text).values()) == surfaces
     odd = Member(
         kind=MemberKind.METHOD, signatures=('(a: str = "é,)") -> None',), deprecated="√", settable=True
     )
     for surface in (*surfaces[::9], replace(UNKNOWN, names={"f": odd})):
-        assert parse_surface(as_json(surface), "file") == surface
+        assert parse_surface(as_json(surface)) == surface
 
 
 def test_the_package_has_every_release_that_was_named_and_says_whence() -> None:
     wanted = ("8.5.3.1", "8.6.0", "8.6.1", "10.0.1", "10.7.0", "10.8.0", "10.16.1", "11.0.0", "11.4.0.106")
-    assert all(SURFACES.of(version) for version in wanted)
-    assert len(SURFACES.versions) >= 28
-    for surface in map(get, SURFACES.versions):
+    assert all(find_surface(SURFACES, version) for version in wanted)
+    assert len(SURFACES) >= 28
+    for surface in map(get, SURFACES):
         origin, names = surface.origin, {*surface.classes, *surface.names}
         found = (origin.wheel[-4:], len(origin.sha256), origin.python, len(origin.extracted))
         assert found == (".whl", 64, "3.10", 10)
@@ -70,38 +70,21 @@ def test_the_package_has_every_release_that_was_named_and_says_whence() -> None:
     ],
 )  # fmt: skip
 def test_a_column_finds_its_surface(asked: str, found: str | None) -> None:
-    surface = SURFACES.of(asked)
+    surface = find_surface(SURFACES, asked)
     assert (surface.version if surface else None) == found
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"schema": 7}', WHOLE.replace("9.3.0", "x"), WHOLE.replace('"A": {', '"A": 3, "B": {'),
+    ["", "[]", "{}", '{"schema": 7}', WHOLE.replace('"A": {', '"A": 3, "B": {'),
      WHOLE.replace('"A": {', '"A": {"members": {"f": {"kind": "what"}}, ')],
 )  # fmt: skip
-def test_a_file_that_is_no_surface_is_told_of_and_the_others_are_read(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_surface_is_told_of(tmp_path: Path, text: str) -> None:
     folder = tmp_path / "local" / "surfaces"
     folder.mkdir(parents=True)
-    (folder / "9.2.0.json").write_text(as_json(replace(get("8.6.1"), version="9.2.0")))
     (folder / "9.3.0.json").write_text(text)
-    known = read_surfaces(tmp_path)
-    assert known.of("9.3.0") is None
-    assert known.of("9.2.0") is not None
-    ((file, problem),) = known.problems
-    assert file.endswith("9.3.0.json")
-    assert "remove the file" in problem
-
-
-# Read again from PyPI
-
-
-@pytest.mark.parametrize("content", [b"", b'{"surfaces": [{"version": "1.0"}]}', b"\xff\xfe"])
-def test_a_file_that_is_no_store_is_told_with_what_to_do(
-    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / STORE.name).write_bytes(content)
-    assert surfaces.main([str(tmp_path)]) == 3
-    assert "remove it" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match=r"9\.3\.0\.json:1: (?s:.*)\n  remove the file"):
+        read_surfaces(tmp_path)
 
 
 # Read inside images
@@ -136,7 +119,7 @@ def test_a_surface_that_nobody_has_is_asked_for_once_and_kept(tmp_path: Path) ->
     (note,) = run(tmp_path / "1", first, "9.3.0")
     assert "9.3.0" in note
     assert first.starts[0]["surface"] == "tensorrt"
-    kept = read_surfaces(tmp_path / "1" / "results").of("9.3.0")
+    kept = find_surface(read_surfaces(tmp_path / "1" / "results"), "9.3.0")
     assert kept is not None
     assert (kept.version, kept.classes) == (UNKNOWN.version, UNKNOWN.classes)
     assert (kept.origin.image, kept.origin.python, len(kept.origin.extracted)) == ("i", "3.10", 10)
@@ -158,4 +141,4 @@ def test_a_surface_that_cannot_be_used_or_kept_is_told_of_and_the_cells_stand(
         (tmp_path / "results" / "local").write_text(left)
     (note,) = run(tmp_path, Leaving(WHOLE if left == "in the way" else left), "9.3.0")
     assert "could not be kept" in note
-    assert read_surfaces(tmp_path / "results").of("9.3.0") is None
+    assert find_surface(read_surfaces(tmp_path / "results"), "9.3.0") is None

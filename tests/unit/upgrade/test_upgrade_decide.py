@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shown import PATIENT
 from upgrades import FLOOR, NEW, OLD, PLAIN, answer, ask, entries_for, entry, own
 
-from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, Certainty, ChangeKind
+from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, ChangeKind
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome, Integers
@@ -335,20 +335,20 @@ def change(kind: ChangeKind) -> ApiChange:
     return ApiChange(name="ICudaEngine.num_bindings", kind=kind, replacement="num_io_tensors", source="notes")
 
 
-def use(kind: ChangeKind, certainty: Certainty, line: int = 7) -> ApiUse:
-    return ApiUse(file="run.py", line=line, change=change(kind), certainty=certainty, text="e.num_bindings")
+def use(kind: ChangeKind, why: str = "", line: int = 7) -> ApiUse:
+    return ApiUse(file="run.py", line=line, change=change(kind), why=why, text="e.num_bindings")
 
 
 SEEN = ApiSection(code=("src",), files=3)
-GONE = use(ChangeKind.REMOVED, Certainty.SURE)
+GONE = use(ChangeKind.REMOVED)
 
 
 @pytest.mark.parametrize(
     ("section", "decision"),
     [
         (SEEN, Decision.GO), (replace(SEEN, unread=(("a.py", "line 3"),)), Decision.GO),
-        (replace(SEEN, uses=(use(ChangeKind.REMOVED, Certainty.POSSIBLE),)), Decision.GO),
-        (replace(SEEN, uses=(use(ChangeKind.DEPRECATED, Certainty.SURE),)), Decision.GO),
+        (replace(SEEN, uses=(use(ChangeKind.REMOVED, "guarded"),)), Decision.GO),
+        (replace(SEEN, uses=(use(ChangeKind.DEPRECATED),)), Decision.GO),
         (replace(SEEN, uses=(GONE,)), Decision.GO_WITH_WORKAROUNDS),
         (ApiSection(code=("src",)), Decision.NOT_ENOUGH),
         (ApiSection(lacking="no surface of 9.3.0"), Decision.NOT_ENOUGH),
