@@ -348,7 +348,6 @@ class Minimiser:
         self.best, self.wanted, self.good = start.model, start.manner, good
         self.builds = 1 if start.every else 0
         self.tried: list[Attempt] = []
-        self.notes: list[str] = []
         self.ended, self.smallest, self.last_said = "nothing else that was tried can be smaller", "", ""
         self._seen = {start.model.digest}
 
@@ -363,7 +362,7 @@ class Minimiser:
         return {
             "schema": 3, "cell": self.start.cell, "manner": self.wanted.words, "good": self.good,
             "ended": self.ended, "before": self.start.model.size, "after": self.best.size,
-            "smallest": self.smallest, "notes": self.notes, "trials": [vars(step) for step in self.tried],
+            "smallest": self.smallest, "trials": [vars(step) for step in self.tried],
         }  # fmt: skip
 
     def text(self) -> str:
@@ -374,7 +373,7 @@ class Minimiser:
             *[f"right at {self.good}, as is what is left of it"] * bool(self.good),
             f"before: {_size_text(self.start.model)}", f"after:  {_size_text(self.best)}", self.ended,
             f"{len(self.tried)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
-            f"same way, {count[CANNOT_SAY]} could not be made or run", *self.notes,
+            f"same way, {count[CANNOT_SAY]} could not be made or run",
         ]  # fmt: skip
         lines = [self.start.cell, *(f"  {line}" for line in lines)]
         if not self.is_smaller:
@@ -389,14 +388,14 @@ class Minimiser:
         self._find_baseline()
         try:
             self._reduce()
+            if not self._has_time():
+                self.ended = f"its {self.steps} steps or its time are used: more by --steps, --seconds"
+            self._write()
+            return self._run_once_more() if self.is_smaller else ExitCode.SURPRISE
         except KeyboardInterrupt:
             self.ended = "it was interrupted; what is here is the smallest so far"
             self._write()
             return ExitCode.INTERRUPTED
-        if not self._has_time():
-            self.ended = f"its {self.steps} steps or its time are used: more by --steps, --seconds"
-        self._write()
-        return self._run_once_more() if self.is_smaller else ExitCode.SURPRISE
 
     def _find_baseline(self) -> None:
         """Learn how the cell's model fails as a plain model; :class:`MachineryError` where it does not so."""
@@ -413,12 +412,7 @@ class Minimiser:
         self.builds = 0 if ran.some else GARBAGE_BUILDS if ran.manner.is_garbage else self.builds
         _tell(f"{start.cell}: {self.wanted.words}")
         if start.manner.kind is Kind.DEFECT and self.wanted.kind is not Kind.DEFECT:
-            self._note(
-                f"the cell fails by a known defect ({start.manner.words}); a smaller model counts as the "
-                "same by its relative error alone: look at what is left before it is called that defect"
-            )
-        if self.wanted.is_garbage:
-            self._note("its numbers are absurd: any garbage in its outputs counts as the same")
+            _tell("NOTE: smaller models count as the same by their error alone, not by the known defect")
         if self.good and not (ran := self.trials.run(start.model, self.good)).right:
             raise MachineryError(
                 f"--good {self.good}: it is not right there: {ran.said}\n  name a version at which it passes"
@@ -428,14 +422,14 @@ class Minimiser:
         """Make it smaller: first what makes each further trial cheap, then the nodes."""
         self._try("shapes fixed, constants folded", lambda: fold_to_static(self.best))
         if self.best.is_dynamic:
-            self._note("it fails with dynamic shapes only, which Polygraphy's reducer would fix: nodes stay")
+            self.ended = "it fails with dynamic shapes only, which Polygraphy's reducer would fix: nodes stay"
             return
         for mode in ("bisect", "linear", "linear", "linear"):
             before = self.best
             if before.size["nodes"] == 1 or not self._has_time():
                 return
             if ended := reduce_nodes(before, mode, partial(self._try_fewer_nodes, mode), self._has_time):
-                self._note(f"Polygraphy's reducer ({mode}): {ended}")
+                self.ended = f"Polygraphy's reducer ({mode}): {ended}"
             if mode == "linear" and self.best is before:
                 return
 
@@ -487,25 +481,15 @@ class Minimiser:
     def _has_time(self) -> bool:
         return len(self.tried) < self.steps and time.monotonic() < self.deadline
 
-    def _note(self, text: str) -> None:
-        self.notes.append(text)
-        _tell(f"NOTE: {text}")
-
     def _run_once_more(self) -> ExitCode:
         """Run the result as a cell of its own whose record stays, so that it can be bundled.
 
         It must fail as the whole does there, too: it has more engines than a trial, in a fresh process.
         """
         _tell("run once more, as a cell of its own")
-        try:
-            ran = self.trials.run(self.best, self.start.version, lasting=True)
-        except KeyboardInterrupt:
-            self.last_said = "it was interrupted before it was run once more"
-            return ExitCode.INTERRUPTED
+        ran = self.trials.run(self.best, self.start.version, lasting=True)
         differs = self._differs(ran.manner) if ran.manner else ran.said
-        some = "in some of its engines only: " * (ran.some and not differs)
-        self.smallest = "" if differs else ran.cell
-        self.last_said = f"run once more: {some}{differs or ran.said}"
+        self.smallest, self.last_said = "" if differs else ran.cell, f"run once more: {differs or ran.said}"
         self._write()
         return ExitCode.SURPRISE if differs else ExitCode.AS_EXPECTED
 

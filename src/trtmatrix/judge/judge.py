@@ -408,7 +408,8 @@ def combine(judged: Sequence[Judged], cell: Cell) -> Outcome:
     if record.ended == BUILT:
         return Outcome(verdict=Verdict.BUILT, reason=record.detail)
     if shapes := other_shapes(record):
-        return Outcome(verdict=Verdict.FAIL, reason=shapes_text(shapes))
+        words = (f"{name}: {text}" if name else text for name, text in shapes.items())
+        return Outcome(verdict=Verdict.FAIL, reason="; ".join(words))
     if record.ended != RAN:
         cause = Cause(record.ended)
         if cause in cell.case.bug_is:
@@ -442,11 +443,6 @@ def other_shapes(record: Record) -> Mapping[str, str]:
         name: f"wrong shape: {given} instead of {wanted}"
         for name, given, wanted in _SHAPES.findall(record.detail)
     }
-
-
-def shapes_text(shapes: Mapping[str, str]) -> str:
-    """Return what :func:`other_shapes` gives as one line."""
-    return "; ".join(f"{name}: {words}" if name else words for name, words in shapes.items())
 
 
 def subject_of(record: Record, cell: Cell, calibration: Calibration) -> Subject:

@@ -112,7 +112,6 @@ def test_any_other_garbage_is_the_same_and_what_is_right_once_is_asked_again(tmp
     end, code, versions = minimise(tmp_path / "x", answer, manner=garbage, good="")
     assert (code, end.best.size["nodes"]) == (ExitCode.AS_EXPECTED, 1)
     assert {builds for _, builds in versions.ran[1:-1]} == {1, 2}
-    assert any("any garbage in its outputs" in note for note in end.notes)
 
 
 @pytest.mark.parametrize(
@@ -151,4 +150,4 @@ def test_a_dynamic_model_is_folded_to_its_sample_s_shapes(tmp_path: Path) -> Non
 
     end, code, _ = minimise(tmp_path / "x", answer, shaped())
     assert code is ExitCode.SURPRISE
-    assert any("it fails with dynamic shapes only" in note for note in end.notes)
+    assert end.ended.startswith("it fails with dynamic shapes only")
