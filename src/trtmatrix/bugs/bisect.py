@@ -43,7 +43,7 @@ from trtmatrix.plan.order import ELSEWHERE, find_reason
 from trtmatrix.plan.survey import choose_gpu, digests_now, entries_of, take_survey
 from trtmatrix.records.store import read_records
 from trtmatrix.run.perform import Options, perform
-from trtmatrix.suite.cells import CONTROLS, nearest_names, unlisted_version
+from trtmatrix.suite.cells import CONTROLS, Selection, select_cases, unlisted_version
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import (
     CPU,
@@ -221,14 +221,11 @@ class Versions(Asker):
             for told in notes_of(context):
                 print(f"{options.model.model.name}: {told}", file=sys.stderr)
         repros = [repro for repro in context.plain_repros if wanted is not None or repro.id != CONTROLS]
-        rows = {f"{repro.id}/{case.id}": (repro, case) for repro in repros for case in repro.cases}
-        found = [name for name in rows if wanted in {None, name, name.partition("/")[2]}]
+        found = select_cases(repros, Selection(cases=(wanted,) if wanted else ()))
+        names = [f"{repro.id}/{case.id}" for repro, case in found]
         if wanted and len(found) > 1:
-            raise UsageError(f"--case {wanted}: several repros have it; name one: {', '.join(found)}")
-        if not found:
-            names = [*(case.id for _, case in rows.values()), *rows]
-            raise UsageError(nearest_names("--case", wanted or "", names))
-        self.id, (repro, case) = found[0], rows[found[0]]
+            raise UsageError(f"--case {wanted}: name one of {', '.join(names)}")
+        self.id, (repro, case) = names[0], found[0]
         if product not in case.products:
             able = " or ".join(f"--product {p.value}" for p in Product if p in case.products)
             raise UsageError(f"{self.id} is not run by {PRODUCT_NAMES[product]}: say {able}")
