@@ -9,7 +9,7 @@ from projects import ROOT
 
 from tests.numerics.graphs import Array, on_onnxruntime, relative
 from trtmatrix.authoring.arithmetic import ENSEMBLE, FLOAT64, Arithmetic
-from trtmatrix.judge.entry import expected_verdict, find_expectation
+from trtmatrix.judge.entry import expected_verdict
 from trtmatrix.judge.factors import ALLOWED
 from trtmatrix.plan.context import read_matrix
 from trtmatrix.suite.cells import Selection, expand
@@ -112,7 +112,7 @@ def test_a_negative_control_is_expected_to_fail_at_every_version_of_tensorrt() -
         f"{cell.id}: {expected}"
         for cell in expand(read_matrix(ROOT / "matrix.yaml"), repros, (NO_GPU,), Selection())
         if cell.version.product is Product.TENSORRT and cell.case.control is Control.NEGATIVE
-        if (expected := expected_verdict(cell, find_expectation(cell))) is not Verdict.FAIL
+        if (expected := expected_verdict(cell)) is not Verdict.FAIL
     ]
     assert not wrong
 

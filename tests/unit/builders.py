@@ -1,6 +1,7 @@
 """Builds small, valid objects of the core for tests: name what matters, the rest has a default."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -170,7 +171,6 @@ def make_entry(
     return Entry(
         cell=cell, evidence=evidence, outcome=judge([made], cell), record=made,
         records=(made,), figure=figure, value=number,
-        expectation=find_expectation(cell),
         excluded=Excluded(cell=cell, why=excluded, detail=why) if excluded else None,
         executed=executed and evidence is Evidence.MEASURED,
     )  # fmt: skip
@@ -178,16 +178,20 @@ def make_entry(
 
 def make_reported(cell: Cell, verdict: Verdict = Verdict.FAIL, excluded: Exclusion | None = None) -> Entry:
     """An entry that only a document vouches for."""
-    expectation = find_expectation(cell) or make_expectation(verdict)
+    cell = cell if find_expectation(cell) else expecting(cell, verdict)
     reason = Excluded(cell=cell, why=excluded) if excluded else None
-    return Entry(
-        cell=cell, evidence=Evidence.REPORTED, outcome=Outcome(verdict=expectation.verdict),
-        expectation=expectation, excluded=reason,
-    )  # fmt: skip
+    entry = Entry(cell=cell, evidence=Evidence.REPORTED, excluded=reason)
+    return replace(entry, outcome=Outcome(verdict=entry.expected))
+
+
+def expecting(cell: Cell, verdict: Verdict) -> Cell:
+    """A cell of which its repro expects a verdict."""
+    said = make_expectation(verdict, "", product=cell.version.product)
+    return replace(cell, repro=replace(cell.repro, expectations=(said,)))
 
 
 def make_unknown(cell: Cell | None = None, excluded: Exclusion | None = None, why: str = "") -> Entry:
     """An entry without evidence, excluded or not."""
     cell = cell or make_cell()
     reason = Excluded(cell=cell, why=excluded, detail=why) if excluded else None
-    return Entry(cell=cell, evidence=Evidence.NONE, expectation=find_expectation(cell), excluded=reason)
+    return Entry(cell=cell, evidence=Evidence.NONE, excluded=reason)

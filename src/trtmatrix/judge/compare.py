@@ -17,7 +17,6 @@ from trtmatrix.judge.entry import (
     Stored,
     are_comparable,
     expected_verdict,
-    find_expectation,
     full_words,
     is_digest_of,
 )
@@ -83,14 +82,9 @@ def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT
     counted = [one for one in judged if one.record.run not in aside]
     doubted = [outcome for one, outcome in zip(judged, said, strict=True) if one.record.run in aside]
     outcome, kept = combine(counted, cell), tuple(one.record for one in counted)
-    found = (outcome.verdict, outcome.cause)
-    overruled = ""
-    if other := next((before for before in doubted if (before.verdict, before.cause) != found), None):
-        engines = count_engines(record for record in kept if not is_shared(record))
-        by = "1 engine built alone says" if engines == 1 else f"{engines} engines built alone say"
-        before, after = (full_words(replace(one, builds=0)) for one in (other, outcome))
-        by = by if outcome.builds else "alone it says"
-        overruled = f"a run in a shared process said {before}; {by} {after}"
+    other = [one for one in doubted if (one.verdict, one.cause) != (outcome.verdict, outcome.cause)]
+    overruled = f"a run in a shared process said {full_words(other[0])}" if other else ""
+    overruled += f"; alone it says {full_words(outcome)}" if other else ""
     return Entry(
         cell=cell, evidence=Evidence.RECORDED, outcome=outcome, record=kept[0], records=kept,
         set_aside=tuple(record for record in records if record.run in aside), overruled=overruled,
@@ -122,32 +116,25 @@ def _engines_wanted(
         few = count_engines(r for r in records if not is_shared(r)) < CONFIRMING_BUILDS + DECIDING_BUILDS
         if few and tries == [newest] and newest.ended == RAN:
             return DECIDING_BUILDS
-    match outcome.verdict:  # what was made alone is luck, maybe
-        case Verdict.FAIL:
-            doubtful = cell.case.control is not Control.NEGATIVE
-        case Verdict.PASS:
-            doubtful = expected_verdict(cell, find_expectation(cell)) is not Verdict.PASS
-        case _:
-            return 0
-    for record in counted:
-        cause = _cause_of(record)
-        if record.confirms and not (cause and cause.may_pass and cause not in cell.case.bug_is):
-            return 0  # it was seen again
-    return CONFIRMING_BUILDS if doubtful and count_engines(counted) <= CONFIRMING_BUILDS else 0
+    if outcome.verdict is Verdict.FAIL:  # what was made alone is luck, maybe
+        is_luck = cell.case.control is not Control.NEGATIVE
+    else:
+        is_luck = outcome.verdict is Verdict.PASS and expected_verdict(cell) is not Verdict.PASS
+    causes = [_cause_of(record) for record in counted if record.confirms]
+    seen_again = any(not (c and c.may_pass and c not in cell.case.bug_is) for c in causes)
+    is_luck = is_luck and not seen_again and count_engines(counted) <= CONFIRMING_BUILDS
+    return CONFIRMING_BUILDS if is_luck else 0
 
 
 def _is_doubtful(cell: Cell, outcome: Outcome) -> bool:
     """Whether what ran in the process before may be why a cell came out so."""
-    expected = expected_verdict(cell, find_expectation(cell))
     match outcome.verdict:
         case Verdict.PASS | Verdict.INVALID:
-            return outcome.verdict is not expected
+            return outcome.verdict is not expected_verdict(cell)
         case Verdict.FAIL:
-            return cell.case.control is not Control.NEGATIVE or expected is not Verdict.FAIL
-        case Verdict.FLAKY:
-            return True
-        case Verdict.BUILT:
-            return False
+            return cell.case.control is not Control.NEGATIVE or expected_verdict(cell) is not Verdict.FAIL
+        case Verdict.FLAKY | Verdict.BUILT:
+            return outcome.verdict is Verdict.FLAKY
         case Verdict.NO_VERDICT:
             return outcome.cause in FROM_THE_PROCESS
 
@@ -213,8 +200,8 @@ def make_entries(
     entries = []
     for cell in cells:
         records = groups.get(cell.id, [])
-        said = find_expectation(cell)
         entry = Entry(cell=cell, evidence=Evidence.NONE)
+        said = entry.expectation
         if records:
             entry = _from_records(cell, records, current.get(cell.id, {}), calibration)
         elif said and said.basis is not Basis.ASSUMED and said.verdict is not Verdict.INVALID:
@@ -222,7 +209,7 @@ def make_entries(
             outcome = Outcome(verdict=said.verdict, reason=said.note)
             entry = replace(entry, evidence=Evidence.REPORTED, outcome=outcome)
         ran = entry.record is not None and entry.record.run in executed
-        entries.append(replace(entry, expectation=said, excluded=reasons.get(cell.id), executed=ran))
+        entries.append(replace(entry, excluded=reasons.get(cell.id), executed=ran))
     return apply_controls(entries)
 
 
@@ -248,7 +235,7 @@ def without_refused(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     A cell that could not be run is not known then: its record is not what was asked for.
     """
     return tuple(
-        Entry(cell=entry.cell, evidence=Evidence.NONE, expectation=entry.expectation, excluded=entry.excluded)
+        Entry(cell=entry.cell, evidence=Evidence.NONE, excluded=entry.excluded)
         if entry.evidence is Evidence.MEASURED and entry.excluded is not None and not entry.executed
         else entry
         for entry in entries

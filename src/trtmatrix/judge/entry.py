@@ -63,7 +63,6 @@ class Entry:
     wanted: int = 0
     set_aside: tuple[Record, ...] = ()
     overruled: str = ""
-    expectation: Expectation | None = None
     excluded: Excluded | None = None
     executed: bool = False
     board: str = ""
@@ -79,9 +78,16 @@ class Entry:
         return (self.outcome.cause or self.outcome.verdict).value if self.outcome else ""
 
     @cached_property
+    def expectation(self) -> Expectation | None:
+        """What its repro says of it."""
+        return find_expectation(self.cell)
+
+    @property
     def expected(self) -> Verdict:
-        """The verdict that was expected."""
-        return expected_verdict(self.cell, self.expectation)
+        """The verdict that was expected: what the repro says, else a control's verdict, else PASS."""
+        if self.expectation is not None:
+            return self.expectation.verdict
+        return Verdict.FAIL if self.cell.case.control is Control.NEGATIVE else Verdict.PASS
 
     @cached_property
     def surprise(self) -> bool:
@@ -98,11 +104,9 @@ class Entry:
         return self.evidence.is_record and answered and self.verdict is not self.expected
 
 
-def expected_verdict(cell: Cell, expectation: Expectation | None) -> Verdict:
-    """Return what is expected: what the repro says, else a control's verdict, else PASS."""
-    if expectation is not None:
-        return expectation.verdict
-    return Verdict.FAIL if cell.case.control is Control.NEGATIVE else Verdict.PASS
+def expected_verdict(cell: Cell) -> Verdict:
+    """Return what is expected of a cell."""
+    return Entry(cell=cell, evidence=Evidence.NONE).expected
 
 
 def find_expectation(cell: Cell) -> Expectation | None:

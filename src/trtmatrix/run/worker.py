@@ -26,7 +26,7 @@ from trtmatrix.common.border import RECORD, BorderError, check_name, read_json, 
 from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import make_job_folder, whole_file
 from trtmatrix.judge.compare import FROM_THE_PROCESS, assess, is_shared, newest
-from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict, find_expectation
+from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ended, Overfull, Ready, watch_disk
@@ -241,7 +241,7 @@ class Recorder:
                     ensemble, record.builds[0].outputs
                 )  # the record is a view of these very objects
             found = self._assess(cell, record)
-            right = {found.verdict, expected_verdict(cell, find_expectation(cell))} == {Verdict.PASS}
+            right = {found.verdict, expected_verdict(cell)} == {Verdict.PASS}
             if kept and task.keep and (cell.case.keep or cell.case.control or not right):
                 complete["kept"] = keep_outputs(run.cache, folder, kept)
             record = keep_record(run.local, record)

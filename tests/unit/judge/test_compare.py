@@ -9,6 +9,7 @@ import pytest
 from builders import (
     H200,
     VERSION_OF,
+    expecting,
     make_case,
     make_cell,
     make_control,
@@ -80,8 +81,8 @@ def test_the_newest_local_record_is_shown_else_the_newest(stored: list[Stored]) 
 @pytest.mark.parametrize("expected", Verdict)
 def test_a_surprise_goes_in_both_directions_and_needs_an_answer(verdict: Verdict, expected: Verdict) -> None:
     answers = {Verdict.PASS, Verdict.FAIL, Verdict.FLAKY}
-    said = make_expectation(expected)
-    entry = Entry(cell=CELL, evidence=Evidence.MEASURED, outcome=Outcome(verdict=verdict), expectation=said)
+    cell = expecting(CELL, expected)
+    entry = Entry(cell=cell, evidence=Evidence.MEASURED, outcome=Outcome(verdict=verdict))
     assert entry.surprise is (verdict in answers and verdict is not expected)
 
 
@@ -182,11 +183,11 @@ def test_what_a_shared_process_said_is_set_aside_and_told() -> None:
     assert entry.outcome is not None
     assert (entry.outcome.verdict, entry.outcome.builds) == (Verdict.PASS, 3)
     assert (entry.records, entry.set_aside, entry.wanted) == ((again.record,), (doubted.record,), 8)
-    line = f"{CELL.id}: a run in a shared process said FAIL; 3 engines built alone say PASS"
+    line = f"{CELL.id}: a run in a shared process said FAIL (1 build); alone it says PASS (3 builds)"
     for text in (render_text([entry], width=200), render_markdown([entry])):
         assert "Set aside" in text
         assert line in text.replace("\\", "")
-    assert "said FAIL; 3 engines built alone say PASS" in render_html([entry], generated="now")
+    assert "said FAIL (1 build); alone it says PASS (3 builds)" in render_html([entry], generated="now")
     (told,) = json.loads(render_json([entry], generated="now"))["cells"]
     assert told["overruled"] == entry.overruled
     older = at(1, confirms="r2", local=False, **ALONE)
@@ -353,7 +354,7 @@ def test_a_control_that_says_nothing_is_a_surprise_unless_that_was_expected(case
     silent = entry(case, Verdict.INVALID)
     assert silent.surprise
     assert not replace(silent, evidence=Evidence.RECORDED).surprise
-    assert not replace(silent, expectation=make_expectation(Verdict.INVALID)).surprise
+    assert not replace(silent, cell=expecting(silent.cell, Verdict.INVALID)).surprise
     assert not entry(BASE, Verdict.INVALID).surprise
 
 

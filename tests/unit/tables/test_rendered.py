@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from builders import (
     VERSION_OF,
+    expecting,
     make_case,
     make_cell,
     make_entry,
@@ -198,7 +199,7 @@ PAGES: dict[str, Callable[[Sequence[Entry]], str]] = {
 
 def of_verdict(verdict: Verdict) -> Entry:
     entry = replace(make_entry(), outcome=Outcome(verdict=verdict, builds=3, failed=1))
-    return replace(entry, expectation=make_expectation(verdict))
+    return replace(entry, cell=expecting(entry.cell, verdict))
 
 
 def of_evidence(evidence: Evidence) -> Entry:
