@@ -105,16 +105,17 @@ def minimise_command(options: MinimiseOptions) -> ExitCode:
             "minimise needs NVIDIA's Polygraphy: pip install polygraphy onnx-graphsurgeon, or run "
             "nox -s minimise, which installs them"
         )
-    start = find_start(find_cell(options.cell, options.project, options.model))
-    target = options.to or Path(f"minimised-{start.found.case.id}-{start.version}")
+    found = find_cell(options.cell, options.project, options.model)
+    model, asked = find_start(found)
+    target = options.to or Path(f"minimised-{found.case.id}-{found.entry.cell.version}")
     if target.exists() and not (target / REPORT).is_file():
         raise UsageError(f"{target} is there already, and is no result of minimise: name another by --to")
-    others = [entry.cell.version.name for entry in start.found.row if entry is not start.found.entry]
+    others = [entry.cell.version.name for entry in found.row if entry is not found.entry]
     if options.good not in {None, *others}:
         raise UsageError(unlisted_version("--good", options.good or "", others))
     with contextlib.ExitStack() as exits:
-        trials = Trials(start, exits)
-        search = Minimiser(start, trials, target, options.steps, options.seconds, options.good or "")
+        trials = Trials(found, asked, exits)
+        search = Minimiser(found, model, trials, target, options.steps, options.seconds, options.good or "")
         code = search.run()
     print(to_json(search.data) if options.json else search.text(), end="")
     return code
@@ -168,45 +169,19 @@ class FailingModel:
         np.savez(folder / "inputs.npz", **dict(self.sample))  # type: ignore[arg-type] # arrays alone
 
 
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """A failing cell as a plain model. ``manner``: in which way the cell fails.
-
-    ``asked``: the options that open a model which is built as this one was. ``every``: each of the cell's
-    engines fails, so that a single one tells.
-    """
-
-    found: Found
-    manner: Manner
-    model: FailingModel
-    asked: ModelOptions
-    every: bool
-
-    @property
-    def cell(self) -> str:
-        """The id of the cell."""
-        return str(self.found.entry.cell.id)
-
-    @property
-    def version(self) -> str:
-        """The version at which it fails."""
-        return self.found.entry.cell.version.name
-
-
-def find_start(found: Found) -> Start:
-    """Return what to minimise, with the sample that is furthest off.
+def find_start(found: Found) -> tuple[FailingModel, ModelOptions]:
+    """Return a failing cell as a plain model with the sample that is furthest off, and how it was built.
 
     :class:`UsageError` says why there is nothing, and what to do instead.
     """
-    entry, case, outcome = found.entry, found.case, found.entry.outcome
-    cell = entry.cell.id
+    case, cell = found.case, found.entry.cell.id
     if case.control is Control.NEGATIVE:
         raise UsageError(
             f"{cell}: the defect of this control was put into its graph, not into the version: whatever is "
             "smaller would be compared with itself and be right\n  name a cell that fails by its version"
         )
     folder = CaseCache(found.context.project.cache).prepare(found.loaded, case)
-    recipe = read_recipe(found.loaded.file, case.params, folder, entry.cell.version.product)
+    recipe = read_recipe(found.loaded.file, case.params, folder, found.product)
     refused = UsageError(
         f"{cell}: its run builds no engine of its own graph alone, marks inner tensors or makes inputs: no "
         f"smaller graph can stand for it\n  cut {found.loaded.file.name} down by hand: python -m trtmatrix "
@@ -234,8 +209,7 @@ def find_start(found: Found) -> Start:
         build={name: value for name, value in build.items() if value not in (None, False, ())},
         bug_is=tuple(sorted(cause.value for cause in case.bug_is)),
     )  # fmt: skip
-    every = outcome is not None and outcome.failed >= outcome.builds
-    return Start(found=found, manner=found.manner, model=model, asked=asked, every=every)
+    return model, asked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,14 +232,12 @@ class Trials:
     Records of trials lie in the cache, and are found again there.
     """
 
-    def __init__(self, start: Start, exits: contextlib.ExitStack) -> None:
-        self._found, self._asked, self._exits = start.found, start.asked, exits
-        project = start.found.context.project
+    def __init__(self, found: Found, asked: ModelOptions, exits: contextlib.ExitStack) -> None:
+        self._found, self._asked, self._exits = found, asked, exits
+        project = found.context.project
         self._scratch = project.cache / "minimise"
         self._scratch.mkdir(parents=True, exist_ok=True)
-        self._context = replace(
-            start.found.context, project=replace(project, results=self._scratch / "results")
-        )
+        self._context = replace(found.context, project=replace(project, results=self._scratch / "results"))
         self._sessions: dict[str, Session] = {}
 
     def run(self, model: FailingModel, version: str, *, builds: int = 0, lasting: bool = False) -> Ran:
@@ -340,28 +312,31 @@ class Minimiser:
     """
 
     def __init__(
-        self, start: Start, trials: Trials, target: Path, steps: int, seconds: float, good: str = ""
+        self, found: Found, model: FailingModel, trials: Trials, target: Path, steps: int, seconds: float,
+        good: str = "",
     ) -> None:  # fmt: skip
         """Take where it starts, where the result goes, how long it may take, which version must be right."""
-        self.start, self.trials, self.target, self.steps = start, trials, target, steps
+        self.model, self.trials, self.target, self.steps = model, trials, target, steps
+        self.cell, self.version = str(found.entry.cell.id), found.entry.cell.version.name
         self.deadline = time.monotonic() + seconds
-        self.best, self.wanted, self.good = start.model, start.manner, good
-        self.builds = 1 if start.every else 0
+        self.best, self.manner, self.wanted, self.good = model, found.manner, found.manner, good
+        outcome = found.entry.outcome
+        self.builds = 1 if outcome and outcome.failed >= outcome.builds else 0  # a single one tells
         self.tried: list[Attempt] = []
         self.ended, self.smallest, self.last_said = "nothing else that was tried can be smaller", "", ""
-        self._seen = {start.model.digest}
+        self._seen = {model.digest}
 
     @property
     def is_smaller(self) -> bool:
         """Whether anything was kept."""
-        return self.best is not self.start.model
+        return self.best is not self.model
 
     @property
     def data(self) -> dict[str, Any]:
         """All of it as JSON; the same search gives the same."""
         return {
-            "schema": 3, "cell": self.start.cell, "manner": self.wanted.words, "good": self.good,
-            "ended": self.ended, "before": self.start.model.size, "after": self.best.size,
+            "schema": 3, "cell": self.cell, "manner": self.wanted.words, "good": self.good,
+            "ended": self.ended, "before": self.model.size, "after": self.best.size,
             "smallest": self.smallest, "trials": [vars(step) for step in self.tried],
         }  # fmt: skip
 
@@ -371,11 +346,11 @@ class Minimiser:
         lines = [
             f"fails: {self.wanted.words}",
             *[f"right at {self.good}, as is what is left of it"] * bool(self.good),
-            f"before: {_size_text(self.start.model)}", f"after:  {_size_text(self.best)}", self.ended,
+            f"before: {_size_text(self.model)}", f"after:  {_size_text(self.best)}", self.ended,
             f"{len(self.tried)} smaller models tried: {count[SAME]} kept, {count[NOT]} did not fail in the "
             f"same way, {count[CANNOT_SAY]} could not be made or run",
         ]  # fmt: skip
-        lines = [self.start.cell, *(f"  {line}" for line in lines)]
+        lines = [self.cell, *(f"  {line}" for line in lines)]
         if not self.is_smaller:
             return "\n".join([*lines, "nothing smaller fails in the same way", ""])
         lines += [f"{self.target}: model.onnx, its inputs, {REPORT} (what was tried)"]
@@ -399,21 +374,20 @@ class Minimiser:
 
     def _find_baseline(self) -> None:
         """Learn how the cell's model fails as a plain model; :class:`MachineryError` where it does not so."""
-        start = self.start
-        ran = self.trials.run(start.model, start.version, builds=0)
+        ran = self.trials.run(self.model, self.version, builds=0)
         if ran.manner is None:
             raise MachineryError(
-                f"{start.cell}: its graph run as a plain model does not fail: {ran.said}\n  what fails is "
+                f"{self.cell}: its graph run as a plain model does not fail: {ran.said}\n  what fails is "
                 "more than the graph: its run, or a limit or a defect of its own"
             )
-        if differs := same_manner(_plain(start.manner), _plain(ran.manner)):
-            raise MachineryError(f"{start.cell}: its graph run as a plain model: {differs}")
+        if differs := same_manner(_plain(self.manner), _plain(ran.manner)):
+            raise MachineryError(f"{self.cell}: its graph run as a plain model: {differs}")
         self.wanted = ran.manner
         self.builds = 0 if ran.some else GARBAGE_BUILDS if ran.manner.is_garbage else self.builds
-        _tell(f"{start.cell}: {self.wanted.words}")
-        if start.manner.kind is Kind.DEFECT and self.wanted.kind is not Kind.DEFECT:
+        _tell(f"{self.cell}: {self.wanted.words}")
+        if self.manner.kind is Kind.DEFECT and self.wanted.kind is not Kind.DEFECT:
             _tell("NOTE: smaller models count as the same by their error alone, not by the known defect")
-        if self.good and not (ran := self.trials.run(start.model, self.good)).right:
+        if self.good and not (ran := self.trials.run(self.model, self.good)).right:
             raise MachineryError(
                 f"--good {self.good}: it is not right there: {ran.said}\n  name a version at which it passes"
             )
@@ -461,9 +435,9 @@ class Minimiser:
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
         """Say whether a model fails in the way that is wanted, and why not."""
-        bad = self.trials.run(model, self.start.version, builds=min(self.builds, 1))
+        bad = self.trials.run(model, self.version, builds=min(self.builds, 1))
         if bad.manner is None and self.builds > 1:  # garbage may happen to be right in one engine
-            bad = self.trials.run(model, self.start.version, builds=self.builds)
+            bad = self.trials.run(model, self.version, builds=self.builds)
         if bad.manner is None:
             return (NOT if bad.right else CANNOT_SAY), bad.said
         if differs := self._differs(bad.manner):
@@ -487,7 +461,7 @@ class Minimiser:
         It must fail as the whole does there, too: it has more engines than a trial, in a fresh process.
         """
         _tell("run once more, as a cell of its own")
-        ran = self.trials.run(self.best, self.start.version, lasting=True)
+        ran = self.trials.run(self.best, self.version, lasting=True)
         differs = self._differs(ran.manner) if ran.manner else ran.said
         self.smallest, self.last_said = "" if differs else ran.cell, f"run once more: {differs or ran.said}"
         self._write()

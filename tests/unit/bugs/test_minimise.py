@@ -14,9 +14,8 @@ from builders import make_cell, make_entry
 from onnxmodels import FLOAT, make_model, node, normal
 
 from trtmatrix.bugs.manner import Kind, Manner
-from trtmatrix.bugs.minimise import FailingModel, Minimiser, Ran, Start, fold_to_static
+from trtmatrix.bugs.minimise import FailingModel, Minimiser, Ran, fold_to_static
 from trtmatrix.common.errors import ExitCode, MachineryError
-from trtmatrix.model.own_model import ModelOptions
 
 BAD, GOOD = "10.7.0", "10.8.0"
 WRONG = Manner(kind=Kind.WRONG, errors=(0.5,), words="wrong by 900 floors")
@@ -59,11 +58,9 @@ def minimise(
     target: Path, answer: Answers = has_exp, model: FailingModel | None = None, *, good: str = GOOD,
     manner: Manner = WRONG, steps: int = 200, last: Ran | None = None,
 ) -> tuple[Any, ExitCode, Versions]:  # fmt: skip
-    entry = make_entry(make_cell(version=BAD))
-    found: Any = SimpleNamespace(entry=entry, row=(entry,))
-    start = Start(found=found, manner=manner, model=model or chain(), asked=ModelOptions(), every=True)
+    found: Any = SimpleNamespace(entry=make_entry(make_cell(version=BAD), 1400.0), manner=manner)
     versions: Any = Versions(answer, last)
-    search = Minimiser(start, versions, target, steps, 60.0, good)
+    search = Minimiser(found, model or chain(), versions, target, steps, 60.0, good)
     code = search.run()
     return search, code, versions
 
