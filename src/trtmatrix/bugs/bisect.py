@@ -19,7 +19,6 @@ from typing import Protocol
 from trtmatrix.bugs.redact import Redactor
 from trtmatrix.bugs.search import (
     Answer,
-    Candidate,
     Reply,
     Search,
     bisect_json,
@@ -91,16 +90,16 @@ class BisectOptions:
     output: Path | None = value("--output -o FILE.md", "also write the report")
     json: bool = flag("--json", "print JSON")
 
-    def named_images(self) -> tuple[Candidate, ...]:
+    def named_images(self) -> tuple[str, ...]:
         """Return the images that were named, in order; :class:`UsageError` where these are not two."""
         if len(self.image) < 2 or len(self.image) > len(set(self.image)):
             raise UsageError("--image: to search between takes two images at least, each once, oldest first")
-        return tuple(Candidate(name=name, image=name) for name in self.image)
+        return self.image
 
     def search_again(self, words: Sequence[str], search: Search) -> str:
         """Return the command that searches between the ends that were found, else named."""
         words = ["bisect", "--", *words]
-        words += ["--image", *(each.name for each in search.candidates)] if self.image else []
+        words += ["--image", *self.image] if self.image else []
         ends = next(iter(search.edges.values()), search)
         for option, end in (("--good", ends.good), ("--bad", ends.bad)):
             words += [] if end is None else [option, search.name(end)]
@@ -123,7 +122,7 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     kind = UserImages if options.image else Versions
     asker: Asker = (kind if command is None else ShellCommand)(options)
     search = asker.search
-    names = [candidate.name for candidate in search.candidates]
+    names = list(search.candidates)
     if len(names) < 2:
         raise UsageError(
             f"--product {options.product.value}: {options.project.matrix} has fewer than two versions of it "
@@ -173,8 +172,7 @@ def run_search(asker: Asker, *, can_run: bool) -> ExitCode:
 def _make_public(markdown: str, options: BisectOptions, search: Search) -> str:
     """Return a report that is meant for others without what is private on this host; what went is told."""
     project = options.project
-    kept = [name for each in search.candidates for name in (each.name, each.image)]
-    kept += [reply.library for reply in search.replies.values()]
+    kept = [*search.candidates, *(reply.library for reply in search.replies.values())]
     files = (project.matrix, project.repros, project.results, project.cache and project.cache / "x")
     redactor = Redactor.of_host(files, kept)
     text = redactor.clean(str(options.output), markdown)
@@ -245,15 +243,14 @@ class Versions(Asker):
             rests_on=f"a good answer rests on {self.rebuilds} builds" * (self.rebuilds > 1),
         )  # fmt: skip
 
-    def _candidates(self) -> tuple[Candidate, ...]:
+    def _candidates(self) -> tuple[str, ...]:
         known = {cell.version.name for cell in take_survey(self.context, self.pull).cells}
         known |= {end for end in (self.options.good, self.options.bad) if end}
-        every = candidates_of(self.context.matrix, self.options.product)
-        return tuple(each for each in every if each.name in known)
+        return tuple(name for name in images_of(self.context.matrix, self.options.product) if name in known)
 
     def known(self) -> tuple[dict[int, Reply], dict[int, Answer]]:
         """Return what records answer, and what reports and older records let expect."""
-        return self._look(self.context, [each.name for each in self.search.candidates])
+        return self._look(self.context, self.search.candidates)
 
     def ask(self, number: int) -> Reply:
         """Run the case at a version."""
@@ -384,17 +381,16 @@ def reply_of(
     )  # fmt: skip
 
 
-def candidates_of(matrix: Matrix, product: Product) -> list[Candidate]:
-    """Return the versions of a product, the oldest first."""
+def images_of(matrix: Matrix, product: Product) -> dict[str, str]:
+    """Return the versions of a product, the oldest first, with the image of each, or nothing."""
     found = sorted((v for v in matrix.versions if v.product is product), key=lambda version: version.release)
-    images = [v.origin.image if isinstance(v.origin, ImageOrigin) else "" for v in found]
-    return [Candidate(name=v.name, image=image) for v, image in zip(found, images, strict=True)]
+    return {v.name: v.origin.image if isinstance(v.origin, ImageOrigin) else "" for v in found}
 
 
 class UserImages(Versions):
     """A case in images in the order that they were given, the oldest first."""
 
-    def _candidates(self) -> tuple[Candidate, ...]:
+    def _candidates(self) -> tuple[str, ...]:
         return self.options.named_images()
 
     def known(self) -> tuple[dict[int, Reply], dict[int, Answer]]:
@@ -403,8 +399,8 @@ class UserImages(Versions):
         if not engine.available:
             raise MachineryError(f"no image can be looked into: {engine.reason}")
         replies = dict[int, Reply]()
-        for number, candidate in enumerate(self.search.candidates):
-            held = find_image(engine.images, candidate.name)
+        for number, name in enumerate(self.search.candidates):
+            held = find_image(engine.images, name)
             try:
                 if held is not None:
                     context, version = self._open(held)
@@ -462,18 +458,18 @@ class ShellCommand(Asker):
         if not self.command.strip():
             raise UsageError("--exec: the command is empty")
         if options.image:
-            self.search = Search(candidates=options.named_images(), title=self.command, what="image")
-            return
-        found = candidates_of(read_matrix(options.project.matrix), options.product)
-        candidates = tuple(each for each in found if each.image or "{image}" not in self.command)
-        about = PRODUCT_NAMES[options.product]
-        self.search = Search(candidates=candidates, title=self.command, about=about)
+            self.images = {name: name for name in options.named_images()}
+        else:
+            found = images_of(read_matrix(options.project.matrix), options.product)
+            self.images = {n: image for n, image in found.items() if image or "{image}" not in self.command}
+        about, what = ("", "image") if options.image else (PRODUCT_NAMES[options.product], "version")
+        self.search = Search(candidates=tuple(self.images), title=self.command, about=about, what=what)
 
     def ask(self, number: int) -> Reply:
         """Run the command."""
-        candidate = self.search.candidates[number]
-        code = run_shell(self.command, candidate)
-        answer = read_exit_code(code, candidate.name)
+        name = self.search.name(number)
+        code = run_shell(self.command, name, self.images[name])
+        answer = read_exit_code(code, name)
         return Reply(answer=answer, words=f"exit code {code}", known="run now", tried=True)
 
     def commands(self) -> tuple[str, ...]:
@@ -493,14 +489,13 @@ def read_exit_code(code: int, name: str) -> Answer:
     return Answer.BAD if code else Answer.GOOD
 
 
-def run_shell(command: str, candidate: Candidate) -> int:
-    """Run a shell command for a candidate to its end; returns its exit code, negative for a signal.
+def run_shell(command: str, version: str, image: str) -> int:
+    """Run a shell command for a version to its end; returns its exit code, negative for a signal.
 
-    ``{version}`` and ``{image}`` in it are the candidate's, quoted for the shell; they are variables, too.
-    What it prints goes to standard error.
+    ``{version}`` and ``{image}`` in it are replaced, quoted for the shell; they are variables, too. What it
+    prints goes to standard error.
     """
-    shown = command.replace("{version}", shlex.quote(candidate.name))
-    shown = shown.replace("{image}", shlex.quote(candidate.image))
+    shown = command.replace("{version}", shlex.quote(version)).replace("{image}", shlex.quote(image))
     inherited = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
-    own = {"TRTMATRIX_VERSION": candidate.name, "TRTMATRIX_IMAGE": candidate.image}
+    own = {"TRTMATRIX_VERSION": version, "TRTMATRIX_IMAGE": image}
     return run_to_end(["sh", "-c", shown], inherited | own, shown=True)[0]

@@ -38,16 +38,8 @@ class Side(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A version, or an image of the user's: its name and the image that it comes from, if it has one."""
-
-    name: str
-    image: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a candidate answered.
+    """What a version or image answered.
 
     ``words``: the verdict with the engines that it rests on, or the exit code. ``known``: how it is known.
     ``image``: by the registry's digest, else by its own. ``tried``: something was run for it in this search.
@@ -84,7 +76,7 @@ class Edge:
 
 @dataclass(kw_only=True)
 class Search:
-    """A row of candidates, numbered from the oldest on, and what they answered so far.
+    """A row of candidates by name, numbered from the oldest on, and what they answered so far.
 
     ``title``: what is looked for, ``about`` tells more of it; ``what``: whether candidates are versions or
     images; ``rests_on``: what a good answer rests on, in words. ``good``, ``bad``: the ends that were named.
@@ -92,7 +84,7 @@ class Search:
     named. ``cut_short``: why it ended early. ``commands``: what does it again.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[str, ...]
     title: str = ""
     about: str = ""
     what: str = "version"
@@ -106,7 +98,7 @@ class Search:
 
     def name(self, number: int) -> str:
         """Return a candidate's name."""
-        return self.candidates[number].name
+        return self.candidates[number]
 
     def answer(self, number: int) -> Answer | None:
         """Return what a candidate answered."""
@@ -231,9 +223,9 @@ def bisect_json(search: Search) -> str:
     edges = {side: search.edges.get(side) for side in Side}
     came, fixed = edges.values()
     row = []
-    for number, candidate in enumerate(search.candidates):
+    for number, name in enumerate(search.candidates):
         said = vars(search.replies[number]) if number in search.replies else {"answer": None}
-        row.append({**vars(candidate), "hint": search.hints.get(number), **said})
+        row.append({"name": name, "hint": search.hints.get(number), **said})
     return to_json({
         "schema": 2, "title": search.title, "about": search.about, "found": search.is_found,
         "last_good": came and search.name(came.good), "first_bad": came and search.name(came.bad),

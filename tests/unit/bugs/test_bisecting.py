@@ -14,7 +14,6 @@ from goldenfile import check_golden
 from trtmatrix.bugs.bisect import read_exit_code, run_search, run_shell, stored_reply
 from trtmatrix.bugs.search import (
     Answer,
-    Candidate,
     Reply,
     Search,
     bisect_json,
@@ -45,7 +44,7 @@ class Made:
     def __init__(self, letters: str, stored: Mapping[int, str], hints: dict[int, Answer]) -> None:
         self.letters, self.stored, self.hints = letters, stored, hints
         self.search = Search(
-            candidates=tuple(Candidate(name=f"10.{n}.0") for n in range(len(letters))),
+            candidates=tuple(f"10.{n}.0" for n in range(len(letters))),
             title="sdpa-scale/sdpa-tf32", rests_on="a good answer rests on 3 builds",
             about="lost √scale in fused attention, NVIDIA/TensorRT#4333, TensorRT on NVIDIA H200",
         )  # fmt: skip
@@ -202,8 +201,7 @@ def test_exit_codes_are_read_as_git_does_and_some_end_the_search() -> None:
 
 
 def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
-    odd = Candidate(name="a b'c", image="x:1; exit 9")
     command = 'printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"'
-    assert run_shell(command, odd) == 0
+    assert run_shell(command, "a b'c", "x:1; exit 9") == 0
     shown = capfd.readouterr()
     assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
