@@ -48,18 +48,18 @@ def test_tensorrt_rtx_parses_and_builds_without_a_gpu(project: Project) -> None:
     ("test_abs@9", "right", ""),
 ])  # fmt: skip
 def test_a_spoilt_model_costs_itself(spoilt: dict[str, Any], case: str, verdict: str, detail: str) -> None:
-    found = spoilt["cases"][case]
+    found = spoilt["rows"][case]
     assert found["verdict"] == verdict
     assert re.fullmatch(detail, found["detail"])
 
 
 def test_one_that_hangs_first_in_its_process_gets_twice_as_long_in_another(project: Project) -> None:
     record = project.measured(f"--trt={STAND_IN}", "--case=test_add", "--workers=1", "--seconds=2")
-    assert {case["detail"] for case in record["cases"].values()} == {"not done after 4 s"}
+    assert {case["detail"] for case in record["rows"].values()} == {"not done after 4 s"}
 
 
 def test_what_is_wrong_beside_others_and_right_alone_is_flaky(spoilt: dict[str, Any]) -> None:
-    flaky = {name: case["before"] for name, case in spoilt["cases"].items() if case["before"]}
+    flaky = {name: case["before"] for name, case in spoilt["rows"].items() if case["before"]}
     assert set(flaky) & {"test_atan", "test_atan@9"}
     assert set(flaky.values()) == {"wrong"}
 
@@ -73,9 +73,9 @@ def test_two_runs_of_the_whole_suite_agree_and_every_form_of_a_right_test_is_rig
     assert process.wait(60) == 130
     assert project.call("operators", f"--trt={ORT}", "--no-run").code == 4  # it is no record yet
     first = project.measured(f"--trt={ORT}")
-    cases = first["cases"]
+    cases = first["rows"]
     known = int(re.findall(r"([\d,]+) are known", log.read_text())[0].replace(",", ""))
-    assert (known >= 300, first["facts"]["starts"]) == (True, 2)
+    assert (known >= 300, first["facts"]["starts"]) == (True, 1)
     assert first["counts"]["right"] > 2000
     right = {name for name, case in cases.items() if case["verdict"] == "right"}
     assert not [name for name in cases if name.partition("@")[0] in right and name not in right]
@@ -83,7 +83,7 @@ def test_two_runs_of_the_whole_suite_agree_and_every_form_of_a_right_test_is_rig
     assert file.stat().st_size < 300_000
     assert "to be confirmed" not in project.call("operators", f"--trt={ORT}").told  # it is served
     again = project.measured(f"--trt={ORT}", "--rerun")
-    verdicts = {name: (case["verdict"], case["before"]) for name, case in again["cases"].items()}
+    verdicts = {name: (case["verdict"], case["before"]) for name, case in again["rows"].items()}
     assert verdicts == {name: (case["verdict"], None) for name, case in cases.items()}
 
 

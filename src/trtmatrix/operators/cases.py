@@ -59,13 +59,11 @@ Array = NDArray[Any]
 class Case:
     """One model with inputs and what must come out.
 
-    ``base``: the case of ONNX that this one is a form of; itself where it is ONNX's own. ``operator``: the
-    one that it tests; nothing where it has several nodes. ``model``, ``inputs``, ``outputs`` (by name):
-    members of the archive. ``rtol``, ``atol``: ``|y - r| <= atol + rtol·|r|``.
+    ``operator``: the one that it tests; nothing where it has several nodes. ``model``, ``inputs``,
+    ``outputs`` (by name): members of the archive. ``rtol``, ``atol``: ``|y - r| <= atol + rtol·|r|``.
     """
 
     name: str
-    base: str
     operator: str
     opset: int
     rtol: float
@@ -151,7 +149,7 @@ def _write(archive: ZipFile) -> None:
                 elif array.dtype.kind in "iu" and array.ndim <= 1 and array.size <= VALUES:
                     ranges[info.name] = [[int(value) for value in array.reshape(-1)]] * 3
             cases.append(Case(
-                name=test.name + mark, base=test.name, operator=operator, opset=opset_of(form),
+                name=test.name + mark, operator=operator, opset=opset_of(form),
                 rtol=test.rtol, atol=test.atol, model=put(f"{test.name}/model{mark}.onnx", content),
                 inputs={info.name: members[info.name] for info in _fed(form)}, outputs=expected,
                 profile=ranges,

@@ -96,7 +96,7 @@ def operators_command(options: OperatorsOptions) -> ExitCode:
     if options.json:
         print(render_json(overview), end="")
     elif overview.records:
-        print_text(render_text(overview, terminal_width(), full=options.full))
+        print_text(render_markdown(overview) if options.full else render_text(overview, terminal_width()))
     else:
         of = f" of {', '.join(options.which)}" if options.which else ""
         print(f"there is no record{of} at any of these versions: nox -s operators -- --trt VERSION runs one")

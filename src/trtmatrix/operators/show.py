@@ -179,8 +179,8 @@ def find_changes(before: OperatorRecord, after: OperatorRecord) -> list[Change]:
     return [Change(**ends, kind=kind, cases=tuple(cases)) for kind, cases in found.items()]
 
 
-def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
-    """Return counts, what is wrong, and what changed, on one screen; ``full``: every operator and case."""
+def render_text(overview: Overview, width: int) -> str:
+    """Return counts, what is wrong, and what changed, on one screen."""
     wrap = partial(textwrap.wrap, width=width, subsequent_indent="    ", break_on_hyphens=False)
     _, heads, rows = next(overview.tables())
     lines = [overview.about]
@@ -194,23 +194,14 @@ def render_text(overview: Overview, width: int, *, full: bool = False) -> str:
     for (verdict, at), operators in bad.items():
         words = [f"{name} ({counted(number, 'test')})" for name, number in operators.most_common()]
         more.append(f"{verdict} at {at}: {', '.join(words)}")
-    for item in overview.changes:
-        told = join_some(item.cases, len(item.cases) if full else NAMED)
-        more.append(f"{', '.join(item.words)}: {told}")
-    for row, places in overview.bad_rows if full else ():
-        more.append(f"{row.words}: {row.verdict.value} at {', '.join(places)}: {row.detail}")
+    more += [f"{', '.join(c.words)}: {join_some(c.cases, NAMED)}" for c in overview.changes]
     for number, text in enumerate(more):
         block = wrap(f"  {text}")
-        if not full and len(lines) + len(block) > HEIGHT - 2:
+        if len(lines) + len(block) > HEIGHT - 2:
             lines.append(f"  … {counted(len(more) - number, 'more line')}")
             break
         lines += block
-    if full:
-        marks = [[name, *(mark.text for mark in marks)] for name, marks in overview.operators]
-        lines += ["", *tabulate(marks, ["operator", *overview.names], tablefmt="plain").splitlines()]
-    else:
-        lines.append("Details: --full, or -o operators.html")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "Details: --full, or -o operators.html", ""])
 
 
 def render_markdown(overview: Overview) -> str:
@@ -234,12 +225,5 @@ def render_html(overview: Overview) -> str:
 
 def render_json(overview: Overview) -> str:
     """Return all that is known as JSON."""
-    records = [
-        {
-            "version": record.version, "gpu": record.gpu, "onnx": record.onnx, "suite": record.suite,
-            "facts": record.facts, "cases": {name: asdict(row) for name, row in record.rows.items()},
-            "counts": {verdict.value: number for verdict, number in record.counts.items()},
-        }
-        for record in overview.records
-    ]  # fmt: skip
-    return to_json({"schema": SCHEMA, "records": records, "changes": [asdict(c) for c in overview.changes]})
+    records, changes = ([asdict(one) for one in part] for part in (overview.records, overview.changes))
+    return to_json({"schema": SCHEMA, "records": records, "changes": changes})

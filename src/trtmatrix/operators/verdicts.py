@@ -39,7 +39,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 def is_chosen(case: Case | Row, patterns: Sequence[str]) -> bool:
     """Whether a pattern is of a case's name, of that of ONNX's own or of its operator; or there is none."""
-    names = (case.name, case.base, case.operator)
+    names = (case.name, case.name.partition("@")[0], case.operator)
     return not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
 

@@ -71,7 +71,7 @@ def test_what_means_something_else_as_constants_or_further_down_has_no_such_form
 
 def make_case(name: str, operator: str) -> Case:
     return Case(
-        name=name, base=name.partition("@")[0], operator=operator, opset=9, rtol=1e-3, atol=1e-7, model="",
+        name=name, operator=operator, opset=9, rtol=1e-3, atol=1e-7, model="",
         inputs={}, outputs={}, profile={},
     )  # fmt: skip
 

@@ -182,7 +182,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
         with ZipFile(tmp_path / "suite.zip", "w"):
             pass
         made = tuple(
-            Case(name=name, base=name, operator=operator, opset=9, rtol=0, atol=0, model=name, inputs={},
+            Case(name=name, operator=operator, opset=9, rtol=0, atol=0, model=name, inputs={},
                  outputs={}, profile={})
             for name, operator in cases.items()
         )  # fmt: skip
