@@ -299,11 +299,6 @@ class Listing:
     models: Annotated[tuple[Listed, ...], Field(min_length=1)]
 
 
-def parse_listing(text: str, file: str = FILE) -> Listing:
-    """Read models.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
-    return parse_keys(Listing, text, file)
-
-
 def find_models(
     places: Sequence[Path], usual: ModelOptions, tags: Sequence[str] = ()
 ) -> tuple[ModelOptions, ...]:
@@ -326,7 +321,7 @@ def _find(place: Path, usual: ModelOptions) -> Iterator[ModelOptions]:
     listed = place / FILE if (place / FILE).is_file() else place
     if listed.suffix in {".yaml", ".yml"}:
         try:
-            listing = parse_listing(listed.read_text(encoding="utf-8"), str(listed))
+            listing = parse_keys(Listing, listed.read_text(encoding="utf-8"), str(listed))
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError([f"{listed}: cannot be read: {error}"]) from error
         for one in listing.models:

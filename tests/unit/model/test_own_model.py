@@ -19,12 +19,12 @@ from trtmatrix.cli.options import parse
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.judge.noise import noise_troubles
 from trtmatrix.model.own_model import (
+    Listing,
     ModelOptions,
     find_models,
     model_repro,
     notes_of,
     open_model,
-    parse_listing,
     read_about,
 )
 from trtmatrix.onnxmodel.computing import compute
@@ -33,6 +33,7 @@ from trtmatrix.onnxmodel.sessions import Session
 from trtmatrix.plan import context
 from trtmatrix.plan.context import Context, open_context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
+from trtmatrix.suite.keys import parse_keys
 from trtprobe.files import CaseFiles
 
 ROOT = Path(__file__).parents[3]
@@ -448,7 +449,7 @@ def test_what_a_list_does_not_say_the_command_line_says(tmp_path: Path) -> None:
 
 def test_all_mistakes_are_told_at_once_with_line_and_suggestion() -> None:
     with pytest.raises(ConfigError) as raised:
-        parse_listing(BROKEN, "models.yaml")
+        parse_keys(Listing, BROKEN, "models.yaml")
     told = str(raised.value)
     for line, words in (
         (3, "unknown key; perhaps you meant 'file'"), (3, "is missing: write file here"),
@@ -494,5 +495,5 @@ def test_there_is_one_model_and_of_several_each_says_its_own(capsys: pytest.Capt
 
 def test_the_list_in_the_documents_can_be_read() -> None:
     block = (DOCS / "upgrade.md").read_text().partition("schema: 1\nmodels:")[2].partition("```")[0]
-    listing = parse_listing(f"schema: 1\nmodels:{block}")
+    listing = parse_keys(Listing, f"schema: 1\nmodels:{block}", "models.yaml")
     assert [one.name or one.file for one in listing.models] == ["vit.onnx", "encoder", "detector.onnx"]
