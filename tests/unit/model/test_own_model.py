@@ -489,7 +489,9 @@ def test_there_is_one_model_and_of_several_each_says_its_own(capsys: pytest.Capt
     words = ["upgrade", "--from", "10.7.0", "--to", "10.8.0", "--gpu", "L4", "--models", "b.onnx"]
     assert cli.run([*words, "--inputs", "x.npz"]) == 2
     told = capsys.readouterr().err
-    assert "--inputs is about your own model: of several, models.yaml says it of each" in told
+    assert (
+        "--inputs is about one model: name it by --model FILE.onnx; of several, models.yaml says it" in told
+    )
     assert "--models b.onnx: there is no such file" in told
 
 
