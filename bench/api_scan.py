@@ -27,7 +27,7 @@ from bench.code_corpus import (
 )
 from trtmatrix.api.compare import compare_surfaces, find_older
 from trtmatrix.api.scan import read_code, scan_code
-from trtmatrix.api.section import find_surface, read_change_table, read_surfaces
+from trtmatrix.api.section import find_surface, read_change_table, read_store
 
 PAGE = Path(__file__).parents[1] / "docs" / "api-scan.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -36,14 +36,13 @@ WRONG = {"use": "none", "guarded": "none", "lookalike": "sure possible", "unsure
 
 def measure_labels(labels: Path, sources: Path) -> Iterator[str]:
     """Scan the snapshots that are labelled; yield what was found of each label, and what was not."""
-    surfaces = read_surfaces(sources)
-    before, after = find_surface(surfaces, BEFORE), find_surface(surfaces, AFTER)
+    before, after = find_surface(BEFORE), find_surface(AFTER)
     if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     table = read_change_table()
     changes = (
         *compare_surfaces(before, after, table),
-        *find_older(surfaces.values(), before, after, table),
+        *find_older(read_store().values(), before, after, table),
     )
     wanted = defaultdict(list)
     for line in labels.read_text(encoding="utf-8").splitlines():

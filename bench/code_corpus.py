@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtmatrix.api.changes import ChangeTable
-from trtmatrix.api.compare import compare_surfaces, find_older
+from trtmatrix.api.compare import ChangeTable, compare_surfaces, find_older
 from trtmatrix.api.scan import kind_of_file, read_code
-from trtmatrix.api.section import find_surface, read_change_table, read_surfaces
+from trtmatrix.api.section import find_surface, read_change_table
 from trtmatrix.api.types import ApiChange, ApiUse, ChangeKind, Surface
 
 CORPUS = Path(__file__).parents[1] / "tests" / "unit" / "code"
@@ -35,7 +34,7 @@ class Expected:
 
 def corpus_changes() -> tuple[Surface, Surface, tuple[ApiChange, ...]]:
     """Return the surfaces of the move and what changes, by the shipped surfaces and the flags above."""
-    before, after = (find_surface(read_surfaces(CORPUS), version) for version in (BEFORE, AFTER))
+    before, after = (find_surface(version) for version in (BEFORE, AFTER))
     if before is None or after is None:
         raise LookupError(f"the package has no surface of {BEFORE} or {AFTER}")
     changes = compare_surfaces(before, after, ChangeTable())

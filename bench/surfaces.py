@@ -19,17 +19,20 @@ import tempfile
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from trtmatrix.api.section import STORE, today
-from trtmatrix.api.surface import format_surface, parse_store, parse_surface
+from pydantic import TypeAdapter
+
+from trtmatrix.api.section import STORE, parse_store
 from trtmatrix.api.types import Origin, Surface, numbers_of
 from trtmatrix.common.errors import MachineryError, TrtMatrixError
 from trtmatrix.common.paths import probe_folder
 from trtmatrix.launchers.wheels import download_wheels, target_options
 
+SURFACE = TypeAdapter(Surface)
 PYTHON, GLIBC = "3.10", "2.28"
 """Every release from 8.5 to today has bindings for this Python, and for this glibc of 2018."""
 FIXED = ("tensorrt==8.5.3.1", "tensorrt==8.6.0", "tensorrt-bindings==8.6.1")
@@ -116,9 +119,9 @@ def read_bindings(requirement: str) -> Surface:
                 f"  a function that is missing belongs into SYMBOLS of {Path(__file__).name}; "
                 f"a Python that is missing: uv python install {PYTHON}"
             )
-        surface = parse_surface(done.stdout.splitlines()[-1].encode())
+        surface = SURFACE.validate_json(done.stdout.splitlines()[-1].encode(), strict=True)
         digest = sha256(wheel.read_bytes()).hexdigest()
-    origin = Origin(wheel=wheel.name, sha256=digest, python=PYTHON, extracted=today())
+    origin = Origin(wheel=wheel.name, sha256=digest, python=PYTHON, extracted=str(date.today()))  # noqa: DTZ011 - a day
     return replace(surface, origin=origin)
 
 
@@ -154,7 +157,7 @@ def format_store(surfaces: Iterable[Surface]) -> str:
     """Return many surfaces as one JSON text; a new release adds lines at its end and changes none."""
     heads, parts, known = [], [], dict[str, Any]()
     for surface in sorted(surfaces, key=lambda surface: numbers_of(surface.version)):
-        plain = format_surface(surface)
+        plain = SURFACE.dump_python(surface, mode="json", exclude_defaults=True)
         entries = dict(plain["names"])
         for owner, found in plain["classes"].items():
             entries |= {f"{owner}:{name}": entry for name, entry in found.pop("members", {}).items()}

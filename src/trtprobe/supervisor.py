@@ -30,7 +30,6 @@ from trtprobe.operators import run_operators
 from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, hide, kill_descendants
-from trtprobe.surface import FILE, ask_surface
 
 LOG_CHARACTERS = 1 << 16
 
@@ -84,7 +83,7 @@ def _preload(product: str) -> None:
 
 
 def _run_all(job: Job, host: Channel, cases: Path, repros: Path, out: Path) -> None:
-    """Run each cell as it comes, then read the surface of the bindings where the job asks for that."""
+    """Run each cell as it comes."""
     pool = Pool(job, out)
     for index in count():
         cell = job.cell(index, pool.prepare)
@@ -94,9 +93,6 @@ def _run_all(job: Job, host: Channel, cases: Path, repros: Path, out: Path) -> N
         supervise(job, pool, host, cell, index, paths)
     pool.close()
     shutil.rmtree(str(out / FOLDER), ignore_errors=True)
-    surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
-    if surface is not None:
-        deliver(host, FILE, surface)
 
 
 def supervise(

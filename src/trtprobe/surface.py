@@ -3,8 +3,7 @@
 Nothing is called that opens a GPU: all of it stands in the docstrings that pybind11 writes. Members are
 listed only at the class that defines them; private names and addresses are left out.
 
-``python trtprobe surface MODULE`` imports bindings and prints their surface, in a process of its own:
-the supervisor calls it after the last cell, so it disturbs none. It needs no NumPy.
+``python trtprobe surface MODULE`` imports bindings and prints their surface. It needs no NumPy.
 """
 
 from __future__ import annotations
@@ -12,16 +11,11 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 SCHEMA = 1
-FILE = "surface.json"
-SECONDS = 60.0
-"""More than the import takes from a cold disk; then it is given up, until the next run asks again."""
 
 PROTOCOL = {
     "__init__", "__call__", "__len__", "__getitem__", "__setitem__", "__iter__", "__next__", "__contains__",
@@ -41,18 +35,6 @@ def main(argv: List[str]) -> int:
     surface["origin"] = {"python": "%d.%d" % sys.version_info[:2]}
     print("\n" + json.dumps(surface, sort_keys=True))
     return 0
-
-
-def ask_surface(module: str) -> Optional[Dict[str, Any]]:
-    """Return the surface of a module, read in another process; failing is told and no trouble."""
-    command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module]
-    try:
-        printed = subprocess.check_output(command, timeout=SECONDS, stdin=subprocess.DEVNULL)
-        surface: Dict[str, Any] = json.loads(printed.splitlines()[-1].decode())
-    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
-        print("the surface of %s was not read: %s" % (module, error), flush=True)
-        return None
-    return surface
 
 
 def read_surface(module: ModuleType) -> Dict[str, Any]:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from bench.surfaces import PYTHON, read_bindings
 
-from tests.probe.jobs import PROBE, Job, Step
+from tests.probe.jobs import PROBE
 from tests.probe.pythons import find_pythons
-from trtmatrix.api.section import find_surface, read_surfaces
+from trtmatrix.api.section import find_surface
 from trtprobe.surface import read_surface
 
 SOURCE = '''
@@ -116,17 +116,6 @@ def test_a_surface_is_what_the_docstrings_say() -> None:
     assert "deprecated" not in kind["B"]
 
 
-def test_the_supervisor_leaves_a_surface_where_asked_to(python: Path, driver: Path, tmp_path: Path) -> None:
-    """Under each Python; the stand-in for TensorRT is no pybind11 module, and is read all the same."""
-    job = Job(tmp_path, [Step(does="pass")], surface="tensorrt")
-    assert job.run(python, driver) == 0, job.log()
-    assert job.record()["ended"] == "ran"
-    surface = json.loads((job.out / "surface.json").read_text())
-    assert surface["version"] == "10.7.0"
-    assert surface["origin"]["python"] in set(find_pythons())
-    assert "Builder" in surface["classes"]
-
-
 def test_it_needs_no_numpy(tmp_path: Path) -> None:
     (tmp_path / "numpy.py").write_text("raise ImportError('there is none')")
     (tmp_path / "bindings.py").write_text("__version__ = '1.2.3'\nclass Builder: pass")
@@ -143,6 +132,6 @@ def test_nvidia_s_bindings_are_read_as_packaged(requirement: str, request: pytes
             pytest.fail(f"Python {PYTHON} was not found: the bindings are for it")
         pytest.skip(f"no Python {PYTHON}")
     read = read_bindings(requirement)
-    packaged = find_surface(read_surfaces(Path("nowhere")), requirement.partition("==")[2])
+    packaged = find_surface(requirement.partition("==")[2])
     assert packaged is not None
     assert replace(packaged, origin=replace(packaged.origin, extracted=read.origin.extracted)) == read

@@ -14,7 +14,7 @@ import subprocess
 import pytest
 
 from tests.probe.jobs import MAIN, PROBE, STANDINS
-from trtmatrix.api.section import find_surface, read_store
+from trtmatrix.api.section import find_surface
 
 BINDINGS = ("8.6.1", "10.0.1", "10.7.0", "10.8.0.43", "11.4.0.106")
 
@@ -98,7 +98,7 @@ def _asked(node: ast.Call) -> str:
 
 @pytest.mark.parametrize("bindings", BINDINGS)
 def test_nvidia_s_bindings_have_what_is_used_and_the_stand_in_has_the_same(bindings: str) -> None:
-    surface, release = find_surface(read_store(), bindings), ".".join(bindings.split(".")[:3])
+    surface, release = find_surface(bindings), ".".join(bindings.split(".")[:3])
     assert surface is not None
     missing = {name for name in used_names() if surface.find(name) is None}
     assert missing == ABSENT.get(bindings, set())

@@ -46,11 +46,10 @@ class ApiClass:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a surface was read: a wheel's file name with its SHA-256, or an image's digest; when (a date)."""
+    """Where a surface was read: a wheel's file name with its SHA-256; when (a date)."""
 
     wheel: str = ""
     sha256: str = ""
-    image: str = ""
     python: str = ""
     extracted: str = ""
 
@@ -127,7 +126,7 @@ class ApiChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Kept(ApiChange):
-    """What is kept by hand of ``names``, in :mod:`.changes`; of a behaviour, what code uses that is affected.
+    """What is kept by hand of ``names``, in changes.yaml; of a behaviour, what code uses that is affected.
 
     A behaviour changes for moves from below ``since`` to ``since`` or later, and an option of trtexec does.
     ``deprecated`` and ``removed`` are releases, where NVIDIA's documents say them and the bindings do not.
@@ -178,7 +177,7 @@ class ApiSection:
     """What changes for code. ``changes``: the difference of the two surfaces; ``uses``: those found in code.
 
     ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were looked at,
-    ``unread``: file → why it, or a part of it, could not be read. ``surfaces``: which wheels or images the
+    ``unread``: file → why it, or a part of it, could not be read. ``surfaces``: which wheels the
     surfaces come from; ``lacking``: why there is no difference to show, or nothing.
     """
 

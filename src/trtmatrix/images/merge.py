@@ -38,7 +38,7 @@ SHOWN = 8
 """Differences of two records that are shown."""
 RECORDS, OUTPUTS = "records", "outputs"
 """The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""
-RESERVED = frozenset({"local", "surfaces"})
+RESERVED = frozenset({"local"})
 """Folders of the results that hold something else than a GPU's records."""
 
 
@@ -224,7 +224,7 @@ def _list_records(path: Path, scratch: Path, merged: Merged) -> dict[str, tuple[
         merged.folders.append(folder / OUTPUTS)
     files = {}
     for place, inner, names in os.walk(root):
-        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
         for name in sorted(names):
             if name == operators.FILE or (name.endswith(".json") and not name.startswith(".")):
                 parts = Path(place, name).relative_to(root).parts

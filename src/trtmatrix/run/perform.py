@@ -25,7 +25,7 @@ from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import WheelsOrigin
-from trtmatrix.suite.model import CellId, Product
+from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Engine, Excluded, Isolation, Keep, Launch
 
 if TYPE_CHECKING:  # where nothing is to be run, nothing is imported that runs it
@@ -249,7 +249,7 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     wheelhouse = find_wheelhouse(project.folder) if context.offline else None
     interpreters = InterpreterLauncher(project.cache, project.repros.resolve(), progress.note, wheelhouse)
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
-    images = surfaces = None
+    images = None
     if any(launch.image for launch in launches) and engine.is_daemon:
         from trtmatrix.launchers.containers import ContainerLauncher
         from trtmatrix.launchers.images import open_images
@@ -268,15 +268,11 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
             runtime=find_runtime(engine.command), engine=engine, cache=project.cache, repros=project.repros,
             limits=options.limits, note=progress.note,
         )  # fmt: skip
-    if any(launch.version.product is Product.TENSORRT for launch in launches):
-        from trtmatrix.api.section import SurfaceIntake
-
-        surfaces = SurfaceIntake(project.results, progress.note)
     return Run(
         id=new_run_id(utc_now()), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
         cache=project.cache, local=project.local, probe_digest=digest_own_code().probe, progress=progress,
         gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
         stored=survey.stored, rebuilds=options.rebuilds, interleaved=options.interleaved,
         confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),
-        is_here=partial(is_here, project), images=images, surfaces=surfaces,
+        is_here=partial(is_here, project), images=images,
     )  # fmt: skip

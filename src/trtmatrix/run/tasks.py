@@ -27,7 +27,6 @@ from trtmatrix.suite.plan import Excluded, Isolation, Launch
 from trtmatrix.suite.repro_files import LoadedRepro
 
 if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is imported
-    from trtmatrix.api.section import SurfaceIntake
     from trtmatrix.launchers.images import Images
 
 CELLS = "tests"  # what progress calls cells
@@ -248,7 +247,7 @@ class Run:
     ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``interleaved``: these
     are built one a visit, and all launches of a board take turns (:class:`Turns`). ``confirm``: failures are
     run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
-    launch can start without a pull or an installation. ``surfaces`` asks for API surfaces that are not known.
+    launch can start without a pull or an installation.
     ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
     ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
@@ -268,7 +267,6 @@ class Run:
     output_bytes: int
     calibration: Calibration
     stored: Sequence[Stored] = ()
-    surfaces: SurfaceIntake | None = None
     images: Images | None = None
     rebuilds: int = 1
     interleaved: bool = False

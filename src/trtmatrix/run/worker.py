@@ -96,7 +96,6 @@ class Worker:
         write_json(folder / "job" / "job.json", {
             "product": launch.version.product.value, "output_bytes": run.output_bytes,
             "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
-            **(run.surfaces.wanted(launch.version) if run.surfaces else {}),
         })  # fmt: skip
         self._feed(folder / "job")
         intake = Intake(folder, run.output_bytes)
@@ -127,8 +126,6 @@ class Worker:
             return Ended(code=-1, log=str(error))
         finally:
             intake.close()
-        if run.surfaces is not None:
-            run.surfaces.take(self.ready, folder / "out")
         return ended
 
     def _feed(self, job: Path) -> None:
@@ -314,7 +311,7 @@ NOT_THE_CELL = "trouble of this host, not of the cell: "
 LEAST_ROOM = 1 << 24  # bytes on the disk of a cell's outputs below which it cannot be expected to end well
 
 
-NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
+NAMES = re.compile(r"\d{1,9}\.(?:started|record)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
 MOST = 4096  # files that are taken of one cell
 
 

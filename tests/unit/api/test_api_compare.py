@@ -3,16 +3,14 @@
 import re
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import yaml
 from goldenfile import check_golden
 
-from trtmatrix.api.changes import ChangeTable
-from trtmatrix.api.compare import breaks, compare_flags, compare_surfaces, find_behaviours
+from trtmatrix.api.compare import ChangeTable, breaks, compare_flags, compare_surfaces, find_behaviours
 from trtmatrix.api.report import render_api_text
-from trtmatrix.api.section import TABLE, find_surface, read_change_table, read_surfaces
+from trtmatrix.api.section import TABLE, find_surface, read_change_table, read_store
 from trtmatrix.api.types import (
     ApiClass,
     ApiSection,
@@ -25,7 +23,7 @@ from trtmatrix.api.types import (
     lies_between,
 )
 
-SURFACES = read_surfaces(Path("nowhere"))
+SURFACES = read_store()
 
 
 def method(*signatures: str, deprecated: str = "") -> Member:
@@ -132,7 +130,7 @@ def names_in(text: str) -> set[str]:
     ("before", "after", "gone"), [("8.6.1", "10.0.1.6", NAMES_10), ("10.16.1", "11.0.0", NAMES_11)]
 )
 def test_nvidia_s_surfaces_differ_as_is_known_of_them(before: str, after: str, gone: str) -> None:
-    first, last = find_surface(SURFACES, before), find_surface(SURFACES, after)
+    first, last = find_surface(before), find_surface(after)
     assert first is not None
     assert last is not None
     found = {change.name: change for change in compare_surfaces(first, last, read_change_table())}

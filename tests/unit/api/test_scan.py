@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.api.compare import compare_surfaces, find_behaviours, find_older
 from trtmatrix.api.scan import LARGEST, Scan, read_code, scan_code
-from trtmatrix.api.section import read_change_table, read_surfaces
+from trtmatrix.api.section import read_change_table, read_store
 from trtmatrix.api.types import ChangeKind, Kept
 
 OLD, NEW, CHANGES = corpus_changes()
@@ -66,7 +66,7 @@ def test_cpp_is_searched_by_name_and_told_what_to_write_instead() -> None:
         "engine->destroy();": "delete", "build(EngineCapability::kSAFE_GPU);": "EngineCapability.SAFETY",
         "n = e->getNbBindings();": "num_io_tensors",
     }  # fmt: skip
-    surfaces, table = read_surfaces(Path("nowhere")), read_change_table()
+    surfaces, table = read_store(), read_change_table()
     changes = (*compare_surfaces(OLD, NEW, table), *find_older(surfaces.values(), OLD, NEW, table))
     text = "\n".join(['#include "NvInfer.h"', *instead, ""])
     found = scan_code({"a.cpp": text}, OLD, NEW, changes)
@@ -78,7 +78,7 @@ def test_cpp_is_searched_by_name_and_told_what_to_write_instead() -> None:
 
 
 def test_from_10_to_11() -> None:
-    surfaces, table = read_surfaces(Path("nowhere")), read_change_table()
+    surfaces, table = read_store(), read_change_table()
     before, after = surfaces["10.8.0.43"], surfaces["11.4.0.106"]
     text = f"{ENGINE}for c in trt.get_plugin_registry().plugin_creator_list: print(c)\nengine = load()\n"
     found = scan_code(
