@@ -15,7 +15,7 @@ from reprosource import SOURCE
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode
-from trtmatrix.judge.record import Record
+from trtmatrix.judge.record import Record, record_from
 from trtmatrix.records.store import keep_outputs, write_record
 from trtmatrix.suite.model import CellId
 
@@ -61,7 +61,7 @@ class Place:
 
     def measure(self, run: str = "r1", value: float = 1.0, cell: CellId = CELL, **fields: Any) -> Record:
         """Leave a record of a run in the local part."""
-        return write_record(self.results / "local", record_data(run, value, cell, **fields))
+        return write_record(self.results / "local", record_from(record_data(run, value, cell, **fields)))
 
     def pack(self, *words: str, to: str = "packs") -> tuple[ExitCode, Path, str]:
         """Pack records; returns the exit code, the newest pack (or its folder), what was told."""

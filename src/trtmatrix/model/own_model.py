@@ -106,7 +106,7 @@ def open_model(context: Context, options: ModelOptions) -> Context:
     model = read_model(options.model)
     inputs = choose_inputs(model, options.inputs, options.profile)
     folder = _write(context, model, inputs, options)
-    return _context_of(context, folder, read_repros(folder / "repros"))
+    return _context_of(context, folder / "repros", read_repros(folder / "repros"))
 
 
 def stored_models(context: Context, repro: str, case: str) -> list[Context]:
@@ -115,15 +115,15 @@ def stored_models(context: Context, repro: str, case: str) -> list[Context]:
     Those whose repros are the same are one.
     """
     found = stored_repros(context.project.cache, repro, case)
-    return [_context_of(context, repros[0].file.parent.parent, repros) for repros in found]
+    return [_context_of(context, repros[0].file.parent, repros) for repros in found]
 
 
 def _context_of(context: Context, folder: Path, repros: Sequence[LoadedRepro]) -> Context:
-    """Return a context over the model whose files and repro lie in a folder below ``<cache>/models``."""
+    """Return a context over the models' repros in a folder."""
     by_id = {item.repro.id: item for item in repros}
     own = tuple(name for name in by_id if name != CONTROLS)  # the controls go along where they are needed
     return replace(
-        context, project=replace(context.project, repros=folder / "repros"), repros=by_id,
+        context, project=replace(context.project, repros=folder), repros=by_id,
         selection=replace(context.selection, repros=own, cases=()),
     )  # fmt: skip
 
@@ -375,9 +375,4 @@ def open_models(context: Context, models: Sequence[ModelOptions]) -> tuple[Conte
         with whole_folder(folder) as partial:
             for name, text in texts.items():
                 (partial / name).write_bytes(text)
-    names = tuple(name for name in repros if name != CONTROLS)
-    merged = replace(
-        context, project=replace(context.project, repros=folder), repros=repros,
-        selection=replace(context.selection, repros=names, cases=()),
-    )  # fmt: skip
-    return merged, tuple(opened)
+    return _context_of(context, folder, [*repros.values()]), tuple(opened)

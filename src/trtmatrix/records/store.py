@@ -28,7 +28,6 @@ from trtmatrix.judge.record import (
     RecordError,
     parse_object,
     parse_record,
-    record_from,
 )
 from trtmatrix.suite.model import CellId
 
@@ -44,21 +43,14 @@ def record_path(root: Path, record: Record) -> Path:
     return root / record.cell.folder / f"{record.run}.json"
 
 
-def write_record(root: Path, data: Mapping[str, Any] | Record) -> Record:
-    """Write a record; ``FileExistsError`` where the run has one for this cell."""
-    record = data if isinstance(data, Record) else record_from(data)
-    path = record_path(root, record)
-    write_new(path, to_json(record.data).encode())
-    return replace(record, file=str(path))
-
-
-def keep_record(root: Path, record: Record) -> Record:
+def write_record(root: Path, record: Record) -> Record:
     """Write a record, or return the one that is there: another client of the same run was sooner."""
+    path = record_path(root, record)
     try:
-        return write_record(root, record)
+        write_new(path, to_json(record.data).encode())
     except FileExistsError:
-        file = record_path(root, record)
-        return parse_record(border.read_file(file), str(file))
+        return parse_record(border.read_file(path), str(path))
+    return replace(record, file=str(path))
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -205,10 +197,3 @@ def read_kept(cache: Path, facts: Mapping[str, Any]) -> NDArray[Any]:
         archive.member("output") as (stream, size),
     ):
         return border.read_array(stream, size)
-
-
-def unpack_kept(cache: Path, digest: str, target: Path) -> None:
-    """Write a kept output as ``.npy``; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    import numpy as np
-
-    np.save(target, read_kept(cache, {"sha256": digest}))

@@ -32,7 +32,7 @@ from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
 from trtmatrix.launchers.launcher import Ended, Overfull, Ready, watch_disk
 from trtmatrix.plan.order import cell_digests
 from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
-from trtmatrix.records.store import keep_outputs, keep_record
+from trtmatrix.records.store import keep_outputs, write_record
 from trtmatrix.run.tasks import CELLS, Run, Task, TaskQueue
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import Cause, Verdict
@@ -241,7 +241,7 @@ class Recorder:
             right = {found.verdict, expected_verdict(cell)} == {Verdict.PASS}
             if kept and task.keep and (cell.case.keep or cell.case.control or not right):
                 complete["kept"] = keep_outputs(run.cache, folder, kept)
-            record = keep_record(run.local, record)
+            record = write_record(run.local, record)
             run.progress.step(CELLS, f"{cell.id}: {found.word}")
             return record, self._engines_wanted(cell, record, found)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -261,7 +261,7 @@ class Recorder:
             cause, detail = (Cause.LAUNCHER_FAILED, NOT_THE_CELL + change) if change else (cause, detail)
         moment = run.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         run.progress.step(CELLS, f"{cell.id}: {cause.value}")
-        record = keep_record(run.local, record_from({
+        record = write_record(run.local, record_from({
             "ended": cause.value, "detail": detail[:4000], "started": moment, "finished": moment,
             "attempts": 1, "observed": {}, "environment": {}, "engine": {}, "log": "",
             "measurements": {"outputs": {}, "scalars": {}}, **self._host_facts(task),

@@ -28,7 +28,7 @@ from trtmatrix.model.static_check import StaticCheck, describe_versions, name_no
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.records.store import kept_file, open_kept, read_kept, unpack_kept
+from trtmatrix.records.store import kept_file, open_kept, read_kept
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CPU, Product, Verdict
 from trtmatrix.upgrade.decide import FLOORS
@@ -246,6 +246,8 @@ class KeptOutputs:
 
     def check(self, script: Path) -> CheckOutcome:
         """Hand the kept outputs, and the reference where there is one, to the deployer's script."""
+        import numpy as np
+
         from trtmatrix.model.acceptance import run_check
 
         if self.lacking:
@@ -265,7 +267,7 @@ class KeptOutputs:
             for version, side in zip(self.versions, sides, strict=True):
                 for sample, files in zip(named, side, strict=True):
                     for own, file in files.items():
-                        unpack_kept(self.cache, str(self.kept[version][sample[own]]["sha256"]), file)
+                        np.save(file, read_kept(self.cache, self.kept[version][sample[own]]))
             before, after = sides
             return run_check(script, before, after, reference if whole else None)
 

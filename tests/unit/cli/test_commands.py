@@ -89,7 +89,7 @@ def store_all(project: Path, value: float = 0.5) -> int:
     cells = [cell for launch in survey.plan.launches for cell in launch.cells]
     current = digests_now(context, survey)
     for cell in cells:
-        write_record(project / "results" / "local", make_record(cell, value, digests=current[cell.id]).data)
+        write_record(project / "results" / "local", make_record(cell, value, digests=current[cell.id]))
     return len(cells)
 
 

@@ -13,6 +13,7 @@ from reprosource import SOURCE
 
 from trtmatrix.common.errors import ExitCode
 from trtmatrix.common.text import to_json
+from trtmatrix.judge.record import record_from
 from trtmatrix.records import operators, store
 from trtmatrix.records.operators import record_text
 from trtmatrix.records.store import kept_file
@@ -62,7 +63,7 @@ def test_a_pack_holds_all_that_was_measured_there_and_nothing_else(there: Place)
     assert there.pack()[0] is ExitCode.NOTHING
     there.measure("r1")
     there.measure("r2", cell=replace(CELL, repro="my-model", case="model"))
-    store.write_record(there.results, record_data("r3"))
+    store.write_record(there.results, record_from(record_data("r3")))
     code, file, told = there.pack()
     assert code is ExitCode.AS_EXPECTED, told
     with tarfile.open(file) as archive:

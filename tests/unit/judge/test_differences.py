@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trtmatrix.judge.differences import Difference, Samples, Tensor, compare_outputs
 from trtmatrix.records import store
-from trtmatrix.records.store import keep_outputs, open_kept, unpack_kept
+from trtmatrix.records.store import keep_outputs, open_kept, read_kept
 
 NAMES = ("8.6.1", "10.8.0")
 
@@ -133,8 +133,7 @@ def test_kept_outputs_are_read_in_blocks(array: Any, tmp_path: Path, monkeypatch
     assert all(block.size <= 2 for block in blocks)
     whole: Sequence[Any] = [x for block in blocks for x in block.tolist()]
     assert whole == np.ascontiguousarray(array).reshape(-1).tolist()
-    unpack_kept(tmp_path, kept["sha256"], tmp_path / "y.npy")
-    assert np.array_equal(np.load(tmp_path / "y.npy"), array)
+    assert np.array_equal(read_kept(tmp_path, kept), array)
 
 
 def test_an_output_that_is_gone_or_damaged_is_none_or_told(tmp_path: Path) -> None:
@@ -150,4 +149,4 @@ def test_an_output_that_is_gone_or_damaged_is_none_or_told(tmp_path: Path) -> No
     assert found.samples == 0
     assert "sample 0 cannot be compared" in found.note
     with pytest.raises(ValueError, match="damaged"):
-        unpack_kept(tmp_path, kept["sha256"], tmp_path / "y.npy")
+        read_kept(tmp_path, kept)

@@ -31,6 +31,10 @@ def data(run: str = "r1", **more: Any) -> dict[str, Any]:
     return dict(make_record(CELL, run=run, **more).data)
 
 
+def record(run: str = "r1", **more: Any) -> Record:
+    return record_from(data(run, **more))
+
+
 def files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
@@ -40,7 +44,7 @@ def by_run(stored: list[Stored]) -> dict[str, bool]:
 
 
 def test_a_record_lies_where_its_id_says_and_reads_back(tmp_path: Path) -> None:
-    written = write_record(tmp_path / "local", data(value=math.nan))
+    written = write_record(tmp_path / "local", record(value=math.nan))
     assert files(tmp_path) == ["local/h200/10.7.0/sdpa-scale/sdpa-tf32/r1.json"]
     (stored,) = read_records(tmp_path)
     assert stored.local
@@ -50,9 +54,8 @@ def test_a_record_lies_where_its_id_says_and_reads_back(tmp_path: Path) -> None:
 
 
 def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
-    first = Path(write_record(tmp_path, data()).file).read_bytes()
-    with pytest.raises(FileExistsError):
-        write_record(tmp_path, data(value=9.0))
+    first = Path(write_record(tmp_path, record()).file).read_bytes()
+    assert write_record(tmp_path, record(value=9.0)).data == data()
     (path,) = tmp_path.rglob("*.json")
     assert path.read_bytes() == first
     assert len(files(tmp_path)) == 1
@@ -63,7 +66,7 @@ def test_a_record_is_never_overwritten(tmp_path: Path) -> None:
 )
 def test_failed_writes_leave_nothing(broken: dict[str, Any], error: type[Exception], tmp_path: Path) -> None:
     with pytest.raises(error):
-        write_record(tmp_path, {**data(), **broken})
+        write_record(tmp_path, record_from({**data(), **broken}))
     assert files(tmp_path) == []
 
 
@@ -74,12 +77,12 @@ def test_published_and_local_records_are_read_and_a_copy_counts_once(tmp_path: P
         (tmp_path, "r2"),
         (tmp_path / "local", "r3"),
     ):
-        write_record(folder, data(run))
+        write_record(folder, record(run))
     assert by_run(read_records(tmp_path)) == {"r1": True, "r2": False, "r3": True}
 
 
 def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None:
-    path = Path(write_record(tmp_path, data()).file)
+    path = Path(write_record(tmp_path, record()).file)
     path.write_text(to_json({**data(), "schema": 2}))
     for _ in range(2):
         with pytest.raises(ConfigError, match="update trtmatrix") as caught:
@@ -90,19 +93,19 @@ def test_a_record_of_a_newer_trtmatrix_stays_where_it_is(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("damage", ['{"schema": 1, "cell": ', '{"schema": 1, "cell": 3}'])
 def test_a_damaged_record_is_set_aside_and_a_large_one_read_after_it(damage: str, tmp_path: Path) -> None:
-    damaged = Path(write_record(tmp_path, data("r1")).file)
+    damaged = Path(write_record(tmp_path, record("r1")).file)
     damaged.write_text(damage)
-    write_record(tmp_path, data("r2", log="x" * (1 << 21)))
+    write_record(tmp_path, record("r2", log="x" * (1 << 21)))
     with pytest.raises(ConfigError, match=r"^\S+r1.json:1: .*\n  set aside as r1.json.damaged"):
         read_records(tmp_path)
     assert by_run(read_records(tmp_path)) == {"r2": False}
 
 
 def test_publishing_copies_bytes_once(tmp_path: Path) -> None:
-    record: Record = write_record(tmp_path / "local", data())
-    (new,) = publish(tmp_path, [record])
-    assert new.read_bytes() == Path(record.file).read_bytes()
-    assert publish(tmp_path, [record]) == []
+    written = write_record(tmp_path / "local", record())
+    (new,) = publish(tmp_path, [written])
+    assert new.read_bytes() == Path(written.file).read_bytes()
+    assert publish(tmp_path, [written]) == []
     assert by_run(read_records(tmp_path)) == {"r1": True}
     assert not [name for name in files(tmp_path) if "partial" in name]
 
