@@ -186,7 +186,7 @@ def make_reported(cell: Cell, verdict: Verdict = Verdict.FAIL, excluded: Exclusi
 
 def expecting(cell: Cell, verdict: Verdict) -> Cell:
     """A cell of which its repro expects a verdict."""
-    said = make_expectation(verdict, "", product=cell.version.product)
+    said = make_expectation(verdict, ">=0", product=cell.version.product)
     return replace(cell, repro=replace(cell.repro, expectations=(said,)))
 
 

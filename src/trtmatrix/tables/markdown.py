@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from trtmatrix.common.text import one_line, printable
-from trtmatrix.judge.entry import Entry, cell_text, legend
+from trtmatrix.judge.entry import Entry, legend
 from trtmatrix.tables.answer import count_all
 from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.table import Table, make_tables
+from trtmatrix.tables.table import make_tables
 
 MOST_CHARACTERS = 65_536
 """What GitHub takes in a comment or a pull request's text."""
@@ -76,31 +76,19 @@ def render_markdown(entries: Sequence[Entry]) -> str:
     Rows without any evidence are folded.
     """
     tables = make_tables(entries)
-    marks = legend(entry for table in tables for entry in table.shown())
+    marks = legend(entry for found in tables for entry in found.shown())
     parts = ["## TensorRT version matrix", bullets(map(plain, count_all(entries)))]
     for title, remarks in find_remarks(entries):
         more = [f"… and {len(remarks) - _MOST_ITEMS} more"] if len(remarks) > _MOST_ITEMS else []
         parts += [f"### {title}", bullets([*map(plain, remarks[:_MOST_ITEMS]), *more])]
-    parts += [part for table in tables for part in _table(table)]
+    for found in tables:
+        parts += [f"### {plain(found.title)}", plain(found.boards)]
+        for section in found.sections:
+            repro, (heads, *lines) = section.repro, section.lines(found.columns)
+            parts.append(f"#### {code(repro.id)} {plain(repro.title)} · {link(repro.url, repro.upstream)}")
+            if lines:  # a record's remark is a stranger's
+                rows = ([plain(text) for text in line] for line in lines)
+                parts += [f"figure: {code(section.repro.figure.label)}", table(["case", *heads[1:]], rows)]
+            parts += [section.fold_line] if section.folded else []
     parts.append("; ".join(f"{code(mark)} {plain(meaning)}" for mark, meaning in marks))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _table(found: Table) -> Iterator[str]:
-    yield f"### {plain(found.title)}"
-    yield plain(found.boards)
-    heads = ["case", *(version.name for version in found.columns)]
-    for section in found.sections:
-        repro = section.repro
-        yield f"#### {code(repro.id)} {plain(repro.title)} · {link(repro.url, repro.upstream)}"
-        if section.rows:
-            yield f"figure: {code(repro.figure.label)}"
-            rows = [[row.label, *(_cell(entry) for entry in row.entries)] for row in section.rows]
-            yield table(heads, rows + [[plain(twin.label), *twin.texts] for twin in section.twins])
-        if section.folded:
-            yield section.fold_line
-
-
-def _cell(entry: Entry | None) -> str:
-    text = plain(cell_text(entry))  # a record's remark is a stranger's
-    return f"**{text}**" if entry is not None and entry.surprise else text

@@ -11,10 +11,11 @@ from shutil import get_terminal_size
 from tabulate import tabulate
 
 from trtmatrix.common.text import counted, join_some, one_line
-from trtmatrix.judge.entry import MUST_FAIL, NO_EVIDENCE, NOT_SUPPORTED, Entry, legend
+from trtmatrix.judge.entry import MUST_FAIL, Entry, legend
+from trtmatrix.suite.matrix import Version
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, State, count_all, short_names
 from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.table import Row, Section, TwinRow, make_tables, shorten
+from trtmatrix.tables.table import Section, make_tables, shorten
 
 LINES = 40
 NARROWEST, WIDEST = 80, 160
@@ -22,7 +23,6 @@ _MOST_LABEL, _LEAST_LABEL = 24, 20
 _NOTE_LINES = 2
 """So many lines a thing to know may take."""
 _LEGEND_LINES, _REASON_LINES = 4, 8
-_SILENT = {"", NO_EVIDENCE, NOT_SUPPORTED}
 
 
 def terminal_width() -> int:
@@ -189,7 +189,7 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     for table in tables:
         parts.append([*wrap(table.title, width), *wrap(table.boards, width, "  ", "    ")])
         for section in table.sections:
-            parts[-1] += _render_section(section, [version.name for version in table.columns], width)
+            parts[-1] += _render_section(section, table.columns, width)
     marks = legend(entry for table in tables for entry in table.shown())
     parts.append(wrap("; ".join(f"{mark}: {meaning}" for mark, meaning in marks), width))
     for title, remarks in find_remarks(entries):
@@ -198,21 +198,19 @@ def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
-def _render_section(section: Section, versions: Sequence[str], width: int) -> Iterator[str]:
+def _render_section(section: Section, columns: Sequence[Version], width: int) -> Iterator[str]:
     """Yield a finding's rows at the versions of which anything is known, as many side by side as fit."""
     repro, figure = section.repro, f" · {section.figure}" if section.rows else ""
     yield from wrap(f"{repro.id} — {repro.title} · {repro.upstream}{figure}", width)
-    rows: Sequence[Row | TwinRow] = (*section.rows, *section.twins)
-    known = [n for n in range(len(versions)) if {row.texts[n] for row in rows} - _SILENT]
-    names = [shorten(versions[n], _CELL_WIDTH) for n in known]
-    labels = [shorten(one_line(row.label), width - _CELL_WIDTH - 4) for row in rows]
-    cells = [[shorten(one_line(row.texts[n]), _CELL_WIDTH) for n in known] for row in rows]
-    widest = max((len(text) for line in (names, *cells) for text in line), default=0)
-    fitting = max(1, (width - 2 - max(map(len, labels), default=0)) // (widest + 2))
-    for start in range(0, len(known), fitting):
-        end = start + fitting
-        lines = [["", *names[start:end]]]
-        lines += [[label, *line[start:end]] for label, line in zip(labels, cells, strict=True)]
-        text = tabulate(lines, tablefmt="plain", disable_numparse=True)
+    most = (width - _CELL_WIDTH - 4, *[_CELL_WIDTH] * len(columns))
+    lines = [
+        [shorten(one_line(text), limit) for text, limit in zip(line, most, strict=False)]
+        for line in section.lines(columns)
+    ]
+    widest = max((len(text) for _, *texts in lines for text in texts), default=0)
+    fitting = max(1, (width - 2 - max(len(line[0]) for line in lines)) // (widest + 2))
+    for start in range(1, len(lines[0]), fitting):
+        block = [[line[0], *line[start : start + fitting]] for line in lines]
+        text = tabulate(block, tablefmt="plain", disable_numparse=True)
         yield from (f"  {line}".rstrip() for line in text.splitlines())
     yield from [f"  {section.fold_line}"] if section.folded else []

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from trtmatrix.common.text import one_line
-from trtmatrix.judge.entry import BOARD_MARK, MUST_FAIL, Entry, cell_text, has_evidence, marked
+from trtmatrix.judge.entry import (
+    BOARD_MARK,
+    MUST_FAIL,
+    NO_EVIDENCE,
+    NOT_SUPPORTED,
+    Entry,
+    cell_text,
+    has_evidence,
+    marked,
+)
 from trtmatrix.judge.judge import measured_in
 from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.judge.record import RAN, Record
@@ -16,6 +25,7 @@ from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Control, Gpu, Product, Seen
 from trtmatrix.suite.repros import Case, Repro, Twin
 
+_SILENT = {"", NO_EVIDENCE, NOT_SUPPORTED}
 _ORDER = (Product.TENSORRT, Product.ONNXRUNTIME, Product.TENSORRT_RTX)
 _ON_CPU = {
     Product.ONNXRUNTIME: "graphs checked (onnxruntime)",
@@ -57,6 +67,13 @@ class Section:
     rows: tuple[Row, ...]
     folded: tuple[Row, ...]
     twins: tuple[TwinRow, ...] = ()
+
+    def lines(self, columns: Sequence[Version]) -> list[list[str]]:
+        """Return the versions of which anything is known, and the rows that are shown: a label, and texts."""
+        rows: Sequence[Row | TwinRow] = (*self.rows, *self.twins)
+        known = [n for n in range(len(columns)) if {row.texts[n] for row in rows} - _SILENT]
+        heads = ["", *(columns[n].name for n in known)]
+        return [heads, *([row.label, *(row.texts[n] for n in known)] for row in rows)]
 
     @property
     def figure(self) -> str:
@@ -155,22 +172,19 @@ def describe_gpu(gpu: Gpu) -> str:
 
 
 def _twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:
-    """Yield a line for each case that has a measured value, of the rows that are shown.
+    """Yield a line for each case that has a measured value: ``1373.39``, ``[0.2232]``, ``0.5 (0.2232)``.
 
-    What was reported stands in parentheses, at its versions: in the first of the lines, or in one of its own.
+    What was reported stands in parentheses, at its versions, with the digits that a report has.
     """
     for twin in repro.twins:
-        mine = [row for row in rows if _fits(row.case, twin)]
         values = [twin.reported.get(version.name) for version in columns]
-        reported = tuple("" if value is None else f"({value:.6g})" for value in values)
-        lines = [(f": {row.case.id}", [_measured(entry, twin) for entry in row.entries]) for row in mine]
-        lines = [(name, texts) for name, texts in lines if any(texts)]
-        if not lines and mine and any(reported):
-            lines = [("", [""] * len(columns))]
-        for name, texts in lines:
-            both = tuple(f"{ours} {theirs}".strip() for ours, theirs in zip(texts, reported, strict=True))
-            reported = ("",) * len(columns)
-            yield TwinRow(label=f"= {twin.label}{name}", texts=both)
+        reported = ["" if value is None else f" ({value:.6g})" for value in values]
+        for row in (row for row in rows if _fits(row.case, twin)):
+            found = [(e, _value(e, twin)) if e else (None, None) for e in row.entries]
+            texts = [marked(e, f"{value:.6g}") if e and value is not None else "" for e, value in found]
+            if any(texts):
+                both = tuple((ours + told).strip() for ours, told in zip(texts, reported, strict=True))
+                yield TwinRow(label=f"= {twin.label}: {row.case.id}", texts=both)
 
 
 def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:
@@ -189,12 +203,6 @@ def _value(entry: Entry, twin: Twin) -> float | None:
     if record is None or record.ended != RAN:
         return None
     return measured_in(record, twin.measure, entry.cell, NOT_CALIBRATED)
-
-
-def _measured(entry: Entry | None, twin: Twin) -> str:
-    """Return a cell's value with the digits that a report has, to compare with: ``1373.39``, ``0.2232``."""
-    value = _value(entry, twin) if entry else None
-    return marked(entry, f"{value:.6g}") if entry and value is not None else ""
 
 
 def shorten(text: str, limit: int) -> str:

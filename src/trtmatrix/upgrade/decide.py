@@ -172,7 +172,7 @@ def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterato
 
 def _summarise(question: Question, upgrade: Upgrade) -> str:
     """Return the answer in one sentence, and what it does not cover where it was narrowed."""
-    after, models = upgrade.after, upgrade.models
+    after, findings, models = upgrade.after, upgrade.findings, upgrade.models
     if question.options.models:  # how many there are of each answer, and which stand in the way
         good = sum(model.decision is Decision.GO for model in models)
         parts = [f"{good} of {counted(len(models), 'model')} can move to {after}"]
@@ -194,27 +194,17 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             text = f"Don't move to {after} as things stand: {', '.join(topics[Weight.AGAINST])}."
         case Decision.NOT_ENOUGH:  # where the user's own lacks, the findings are notes
             mine = [topic for topic in topics[Weight.LACKING] if topic in {MODEL, CHECK, CODE}]
-            text = f"Not enough evidence: {_say_what_is_known(upgrade, mine)}."
+            able = [finding for finding in findings if finding.change is not Change.SAYS_NOTHING]
+            seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
+            verb = "is" if seen == 1 else "are"
+            text = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
+            text = f"too little is known of {' and '.join(mine)}" if mine else text
+            feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
+            but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
+            text = f"Not enough evidence: {text}{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
-
-
-def _say_what_is_known(upgrade: Upgrade, mine: Sequence[str]) -> str:
-    """Say how many findings are known, or what lacks of the user's own, and what is bad or feared."""
-    able = [finding for finding in upgrade.findings if finding.change is not Change.SAYS_NOTHING]
-    seen = sum(all(line.weight is not Weight.LACKING for line in finding.cases) for finding in able)
-    text = f"too little is known of {' and '.join(mine)}"
-    if not mine:
-        verb = "is" if seen == 1 else "are"
-        text = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {upgrade.after}"
-    worse = [f.repro for f in upgrade.findings if any(c.change is Change.REGRESSED for c in f.cases)]
-    if worse:
-        text += f". Worse, with a work-around: {', '.join(worse)}"
-    elif seen or mine:
-        text += ". No change for the worse is known"
-    feared = [finding.repro for finding in upgrade.findings if any(c.after.feared for c in finding.cases)]
-    return text + (f"; not tested, but expected to fail: {', '.join(feared)}" if feared else "")
 
 
 def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:

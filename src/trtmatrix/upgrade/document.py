@@ -196,7 +196,7 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
                 yield _table(label, told, columns, ends, folded=measure not in SPEEDS)
 
 
-COLUMNS = ("latency", "build time", "engine size", "device memory")
+COLUMNS = ("latency", "engine size", "device memory", "build time")
 """Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
 FIGURES = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit, ? perhaps"
 """What the row of a model holds."""

@@ -153,10 +153,8 @@ def add_extras(
     parts: dict[str, tuple[str, Callable[[], Any]]] = {}
     parts["differences"] = "the two versions' outputs could not be compared", kept.compare
     if any(entry.verdict is Verdict.INVALID for entry in entries):
-        parts["integers"] = (
-            "integers could not be held against their reference",
-            partial(kept.integers, entries),
-        )
+        what = "integers could not be held against their reference"
+        parts["integers"] = what, partial(kept.integers, entries)
     if (script := options.check) is not None:
         parts["check"] = f"--check {script} could not be run", lambda: kept.check(script)
     if options.explain and run:
@@ -176,28 +174,27 @@ class KeptOutputs:
 
     def __init__(self, context: Context, entries: Sequence[Entry], versions: tuple[str, str]) -> None:
         self.cache, self.loaded, self.versions = context.project.cache, model_repro(context), versions
-        self.troubles: list[str] = []
-        self.samples = range(int(self.loaded.module.SAMPLES))
-        self.marks = [mark_of(sample, len(self.samples)) for sample in self.samples]
+        self.troubles, self.lacking = list[str](), ""
+        samples = int(self.loaded.module.SAMPLES)
+        self.marks = [mark_of(sample, samples) for sample in range(samples)]
         outputs = outputs_of(self.loaded).items()
-        self.names = {name: [f"{file}{mark}" for mark in self.marks] for file, name in outputs}
-        """The model's outputs, each with its names in records by sample."""
+        self.named = [{name: f"{file}{mark}" for file, name in outputs} for mark in self.marks]
+        """The model's outputs by sample, each with its name in records."""
+        self.reference = CaseCache(self.cache).folder(self.loaded, self.loaded.repro.cases[0]) / "reference"
         self.kept: dict[str, Mapping[str, Mapping[str, str]]] = {}
         """What the newest record that kept any has of each version's outputs."""
-        self.lacking = ""
         shown = {e.cell.version.name: e for e in entries if e.evidence.is_record}
         for version in versions:
             entry = shown.get(version)
-            record, records = (entry.record, entry.records) if entry else (None, ())
+            records = [entry.record, *entry.records] if entry and entry.record else []
             kept = [r.data["kept"] for r in records if r.ended == RAN and r.data.get("kept")]
-            if record is not None and record.ended == RAN and kept:
+            ended = records[0].ended if records else RAN
+            if kept and ended == RAN:
                 self.kept[version] = kept[0]
-            else:
-                ended = (
-                    f"it ended with: {record.ended}" if record and record.ended != RAN else "none were kept"
-                )
-                again = f"python -m trtmatrix run --model … --trt {version} --rerun"
-                self.lacking = self.lacking or f"at {version} {ended}; {again}"
+                continue
+            why = "none were kept" if ended == RAN else f"it ended with: {ended}"
+            again = f"python -m trtmatrix run --model … --trt {version} --rerun"
+            self.lacking = self.lacking or f"at {version} {why}; {again}"
 
     def compare(self) -> tuple[Difference, ...]:
         """Return how far the outputs of both versions are apart."""
@@ -205,11 +202,12 @@ class KeptOutputs:
             self.troubles.append(f"the two versions' outputs cannot be compared: {self.lacking}")
             return ()
 
-        def tensors(kept: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> Samples:
+        def tensors(kept: Mapping[str, Mapping[str, str]], own: str) -> Samples:
+            names = [sample[own] for sample in self.named]
             return [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
 
         sides = [self.kept[version] for version in self.versions]
-        before, after = ({own: tensors(kept, names) for own, names in self.names.items()} for kept in sides)
+        before, after = ({own: tensors(kept, own) for own in self.named[0]} for kept in sides)
         differences = compare_outputs(before, after, self.versions)
         silent = (item for item in differences if not item.samples)
         self.troubles += [f"the output {x.output} could not be compared: {x.note}" for x in silent]
@@ -221,24 +219,21 @@ class KeptOutputs:
 
         from trtmatrix.model.integers import compare_integers
 
-        case, module, home = self.loaded.repro.cases[0], self.loaded.module, self.loaded.file.parent.parent
-        folder = CaseCache(self.cache).folder(self.loaded, case) / "reference"
-        named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
+        module, home = self.loaded.module, self.loaded.file.parent.parent
         records = ((e.cell.version.name, r.data) for e in entries for r in e.records if r.ended == RAN)
         found = [(version, kept) for version, data in records if (kept := data.get("kept"))]
         every = [facts for _, kept in found for facts in kept.values()]
         if not any(np.dtype(facts["dtype"]).kind in "biu" for facts in every):
             return ()
-        if not folder.is_dir():
+        if not self.reference.is_dir():
             raise FileNotFoundError("there is none in the cache")
         if not all(kept_file(self.cache, facts["sha256"]).is_file() for facts in every):
             raise FileNotFoundError("outputs that were kept are not in the cache any more")
-        read = partial(read_kept, self.cache)
         engines: dict[str, list[list[dict[str, Any]]]] = {}
         for version, kept in found:
-            outputs = [{own: read(kept[n]) for own, n in sample.items()} for sample in named]
+            outputs = [{own: read_kept(self.cache, kept[n]) for own, n in s.items()} for s in self.named]
             engines.setdefault(version, []).append(outputs)
-        reference = [{own: np.load(folder / f"{n}.npy") for own, n in sample.items()} for sample in named]
+        reference = [{own: np.load(self.reference / f"{n}.npy") for own, n in s.items()} for s in self.named]
         inputs = [{own: f"{file}{mark}.npy" for file, own in module.INPUTS.items()} for mark in self.marks]
         feeds = [{own: np.load(home / "inputs" / n) for own, n in sample.items()} for sample in inputs]
         precision = computed_in(module.FLOOR, entries[0].cell.version.product)
@@ -253,23 +248,18 @@ class KeptOutputs:
         if self.lacking:
             error = f"{script.name} was not run: {self.lacking}"
             return CheckOutcome(script=str(script), passed=None, error=error)
-        folder = CaseCache(self.cache).folder(self.loaded, self.loaded.repro.cases[0]) / "reference"
-        named = [{own: names[sample] for own, names in self.names.items()} for sample in self.samples]
-        reference = [{own: folder / f"{name}.npy" for own, name in sample.items()} for sample in named]
+        reference = [{own: self.reference / f"{n}.npy" for own, n in s.items()} for s in self.named]
         whole = all(file.is_file() for sample in reference for file in sample.values())
         root = self.cache / "checks"
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root) as scratch:
-            sides = [
-                [{own: Path(scratch) / f"{n}-{name}.npy" for own, name in sample.items()} for sample in named]
-                for n in range(2)
-            ]
-            for version, side in zip(self.versions, sides, strict=True):
-                for sample, files in zip(named, side, strict=True):
-                    for own, file in files.items():
-                        np.save(file, read_kept(self.cache, self.kept[version][sample[own]]))
-            before, after = sides
-            return run_check(script, before, after, reference if whole else None)
+            sides: list[list[dict[str, Path]]] = []
+            for version in self.versions:
+                folder = Path(tempfile.mkdtemp(dir=scratch))
+                sides.append([{own: folder / f"{n}.npy" for own, n in s.items()} for s in self.named])
+                for name in (name for sample in self.named for name in sample.values()):
+                    np.save(folder / f"{name}.npy", read_kept(self.cache, self.kept[version][name]))
+            return run_check(script, sides[0], sides[1], reference if whole else None)
 
 
 def explain_failing(
@@ -280,13 +270,11 @@ def explain_failing(
     from trtmatrix.model.explain_search import INTERRUPTED
 
     for entry in entries:
-        fails = entry.outcome is not None and entry.outcome.verdict in {Verdict.FAIL, Verdict.FLAKY}
-        if not fails or not entry.evidence.is_record or entry.record is None:
-            continue
-        found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))
-        yield found
-        if found.why_not.startswith(INTERRUPTED):
-            return
+        if entry.verdict in {Verdict.FAIL, Verdict.FLAKY} and entry.evidence.is_record:
+            found = explain(context, options, entry, read_calibration(), partial(print, file=sys.stderr))
+            yield found
+            if found.why_not.startswith(INTERRUPTED):
+                return
 
 
 def tell_cpu(

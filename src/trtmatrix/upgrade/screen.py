@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 
 from tabulate import tabulate
@@ -16,12 +16,8 @@ from trtmatrix.upgrade.report import Decision, FactLine, Upgrade
 
 HEIGHT, STEPS, ROWS, REASONS = 40, 15, 21, 5
 """Lines of a screen, the most of commands that would settle it and of models, and room for reasons."""
-_NARROW = tuple(name for name in COLUMNS if name != "build time")
-_LOOKS: Sequence[tuple[Sequence[str], int, bool]] = (
-    (COLUMNS, 24, True), (COLUMNS, 24, False),
-    *((_NARROW[:n], 18, False) for n in (3, 2, 1)), (_NARROW[:1], 14, False),
-)  # fmt: skip
-"""Looks of a row of a model, the roomiest first: measures, a cell's most letters, with spreads of engines."""
+_LOOKS = ((4, 24, True), (4, 24, False), (3, 18, False), (2, 18, False), (1, 18, False), (1, 14, False))
+"""Looks of a row of a model, the roomiest first: how many measures, most letters of a cell, with spreads."""
 
 
 def render_screen(upgrade: Upgrade, width: int) -> str:
@@ -90,8 +86,8 @@ def _break_command(command: str, width: int, indent: str) -> Iterator[str]:
 
 def _model_rows(upgrade: Upgrade, width: int, most: int) -> Iterator[str]:
     """Yield a line a model, the worst first, in the roomiest look that fits, and what its figures are."""
-    for columns, limit, spread in _LOOKS:
-        models = model_table(upgrade, columns, spread=spread)
+    for number, limit, spread in _LOOKS:
+        models = model_table(upgrade, COLUMNS[:number], spread=spread)
         shown = [[words_of(value).removesuffix(" evidence") for value in row] for row in models.rows[:most]]
         cells = [[shorten(one_line(text), limit) for text in row] for row in (models.heads, *shown)]
         texts = tabulate(cells, tablefmt="plain", disable_numparse=True).splitlines()
@@ -100,8 +96,8 @@ def _model_rows(upgrade: Upgrade, width: int, most: int) -> Iterator[str]:
     yield from map(str.rstrip, texts)
     if (more := len(models.rows) - most) > 0:
         yield f"… {more} more: --full"
-    left = ", ".join(name for name in COLUMNS if name not in columns)
-    yield from wrap(f"{FIGURES}; not shown: {left}" if left else FIGURES, width)
+    left = f"; not shown: {', '.join(COLUMNS[number:])}" if COLUMNS[number:] else ""
+    yield from wrap(FIGURES + left, width)
 
 
 def _count_evidence(upgrade: Upgrade) -> str:

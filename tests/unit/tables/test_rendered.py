@@ -270,7 +270,7 @@ def test_a_finding_s_own_figure_stands_below_its_rows_beside_what_was_reported()
     ]  # fmt: skip
     assert twin_rows(*entries) == [
         ("= sum of |a - b|: sdpa-a", ("0.31", "[1373.4] (1373.39)", "(0.2232)")),
-        ("= sum of |a - b|: sdpa-b", ("", "", "0.5")),
+        ("= sum of |a - b|: sdpa-b", ("", "(1373.39)", "0.5 (0.2232)")),
     ]
 
 
