@@ -59,7 +59,6 @@ class NodeGroup:
     """Nodes of one operator that one rule describes: their names in the graph's order, what is with them."""
 
     repro: str
-    upstream: str
     operator: str
     nodes: tuple[str, ...]
     what: str
@@ -101,7 +100,7 @@ def check_model(
     """
     wirings = make_wirings(model)
     ordered = tuple(sorted(dict.fromkeys(versions), key=release_of))
-    rules = [(repro, said, rule) for repro, said in facts.items() for rule in said.rules]
+    rules = [(repro, rule) for repro, said in facts.items() for rule in said.rules]
     groups = [group for each in rules for group in _groups(wirings, *each, ordered, compute)]
     groups.sort(key=lambda g: (any(i.is_sure for i in g.at), len(g.at), len(g.nodes)), reverse=True)
     return StaticCheck(
@@ -112,7 +111,7 @@ def check_model(
 
 
 def _groups(
-    wirings: Sequence[Wiring], repro: str, said: Facts, rule: Rule, versions: Sequence[str], compute: str
+    wirings: Sequence[Wiring], repro: str, rule: Rule, versions: Sequence[str], compute: str
 ) -> Iterator[NodeGroup]:
     """Yield a rule's nodes by operator, those apart of which the file does not tell everything."""
     at = {version: item for version in versions if (item := rule.at_version(release_of(version), compute))}
@@ -129,7 +128,7 @@ def _groups(
                 on=item.on, depends=", and ".join(depends),
             ))  # fmt: skip
         yield NodeGroup(
-            repro=repro, upstream=said.upstream, operator=operator, what=rule.what, instead=rule.instead,
+            repro=repro, operator=operator, what=rule.what, instead=rule.instead,
             nodes=tuple(node.name or node.output[0] for node in nodes), at=tuple(known),
         )  # fmt: skip
 

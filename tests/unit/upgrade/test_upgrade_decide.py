@@ -381,7 +381,7 @@ def at(version: str, known: str = "reported", depends: str = "") -> NodeAt:
 def looked_at(mine: Own, *found: NodeAt) -> Own:
     """The same model, of whose two Mul this is known."""
     group = NodeGroup(
-        repro="transpose-constant", upstream="NVIDIA/TensorRT#3447", operator="Mul", nodes=("/a", "/b"),
+        repro="transpose-constant", operator="Mul", nodes=("/a", "/b"),
         what="a constant factor", instead="leave the Transposes out", at=found,
     )  # fmt: skip
     check = StaticCheck(
