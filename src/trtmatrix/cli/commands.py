@@ -276,11 +276,7 @@ def prepare_command(options: PrepareOptions) -> ExitCode:
     if target.exists():
         raise UsageError(f"{target} is there already: name another folder by --to")
     made = CaseCache(context.project.cache).prepare(loaded, case)
-    try:
-        shutil.copytree(made, target)
-    except OSError:
-        shutil.rmtree(target, ignore_errors=True)
-        raise
+    shutil.copytree(made, target)
     command = shlex.join(["python", str(loaded.file), "--files", str(target)])
     print(f"{target}: run it by hand with\n  {command}")
     return ExitCode.AS_EXPECTED
@@ -350,11 +346,9 @@ def render(suffix: str, entries: Sequence[Entry], *, again: str = "", recorded: 
             return render_data.render_junit(entries, recorded=recorded)
         case ".txt":
             return render_text.render_text(entries)
-        case ".html":
+        case _:  # .html
             shown = page.make_plots(entries, read_calibration())
             return page.render_html(entries, shown, generated=now, again=again)
-        case _:
-            raise ValueError(f"{suffix}: no such format")
 
 
 def show(

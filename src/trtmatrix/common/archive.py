@@ -12,7 +12,6 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import IO
@@ -79,15 +78,6 @@ def write_size(size: int) -> str:
     return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """How much an archive may hold: bytes unpacked, and files; and the command that makes such ones."""
-
-    size: int = 1_000_000_000
-    files: int = 10_000
-    maker: str = "bundle make"
-
-
 class ChangedError(TrtMatrixError):
     """Files of an archive are not those that its list of digests names; ``problems`` has one line each."""
 
@@ -98,22 +88,25 @@ class ChangedError(TrtMatrixError):
         self.problems = tuple(problems)
 
 
-def read_archive(file: Path, folder: Path, bounds: Bounds | None = None) -> Path:
-    """Unpack an archive into a new folder; returns the one folder in it. ``bounds``: where not a bundle's.
+def read_archive(
+    file: Path, folder: Path, maker: str = "bundle make", size: int = 1_000_000_000, files: int = 10_000
+) -> Path:
+    """Unpack an archive of a command, ``maker``, into a new folder; returns the one folder in it.
+
+    ``size``: bytes that it may hold unpacked, ``files``: how many.
 
     :class:`UsageError` where it is no archive of ours, or holds what could harm: anything but files and
     folders in one folder, more than can be meant. :class:`ChangedError` where files differ from SHA256SUMS,
     are missing or extra.
     """
-    bounds = bounds or Bounds()
     folder.mkdir(parents=True)
     try:
         with gzip.open(file) as packed, tempfile.TemporaryFile(dir=folder) as plain:
-            _copy(packed, plain, bounds.size)
+            _copy(packed, plain, size)
             with tarfile.open(fileobj=plain, mode="r:") as archive:
-                top = _extract(archive, folder, bounds)
+                top = _extract(archive, folder, files)
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
-        why = f"{error}; it may be cut short, or no archive of {bounds.maker}"
+        why = f"{error}; it may be cut short, or no archive of {maker}"
         raise UsageError(f"{file}: cannot be unpacked: {why}") from error
     if problems := find_differences(top):
         raise ChangedError(file, problems)
@@ -128,7 +121,7 @@ def _copy(packed: gzip.GzipFile, plain: IO[bytes], most: int) -> None:
     plain.seek(0)
 
 
-def _extract(archive: tarfile.TarFile, folder: Path, bounds: Bounds) -> Path:
+def _extract(archive: tarfile.TarFile, folder: Path, files: int) -> Path:
     """Write files and folders; returns the one folder that has them all.
 
     ``ValueError`` for anything else, for names that lead out, for too many.
@@ -136,7 +129,7 @@ def _extract(archive: tarfile.TarFile, folder: Path, bounds: Bounds) -> Path:
     for number, member in enumerate(archive, 1):
         parts = member.name.split("/")
         plain = (member.isreg() and not member.issparse()) or member.isdir()
-        if not plain or {"", ".", ".."} & {*parts} or number > bounds.files:
+        if not plain or {"", ".", ".."} & {*parts} or number > files:
             raise ValueError(f"it holds {member.name[:200]!r}, which could harm")
         target = folder / member.name
         (target if member.isdir() else target.parent).mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,6 @@ import json
 import os
 import tempfile
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -222,35 +221,20 @@ def _identity(pid: int) -> str:
     return f"{boot}:{Path('/proc/self/ns/pid').stat().st_ino}:{pid}:{start}"
 
 
-SECONDS = 0.2
-TOLD_SECONDS = 10.0
 _TURNS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """POSIX locks are a process's: its own threads take turns."""
 
 
 @contextlib.contextmanager
-def hold(file: Path, note: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lock; ``note`` is told who has it where that takes long.
+def hold(file: Path) -> Iterator[None]:
+    """Hold a lock, once it is free.
 
     POSIX locks pass between hosts on NFS 4, Lustre mounted with flock, GPFS and BeeGFS; ``OSError`` where a
     file system has none.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _TURNS[str(file)], file.open("a+") as stream:
-        told = time.monotonic() + TOLD_SECONDS
-        while True:
-            try:
-                fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except (BlockingIOError, PermissionError):
-                if time.monotonic() > told:
-                    stream.seek(0)
-                    note(f"waiting for {file}, held by {stream.read().strip() or 'somebody'}")
-                    told = float("inf")
-                time.sleep(SECONDS)
-        stream.truncate(0)
-        stream.write(f"{os.uname().nodename}, process {os.getpid()}")
-        stream.flush()
+    with _TURNS[str(file)], file.open("a") as stream:
+        fcntl.lockf(stream, fcntl.LOCK_EX)
         yield
 
 

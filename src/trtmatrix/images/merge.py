@@ -214,8 +214,7 @@ def _list_records(path: Path, scratch: Path, merged: Merged) -> dict[str, tuple[
         if not path.name.endswith(SUFFIX):
             raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
         size = (1 << 30) + 100 * path.stat().st_size  # records shrink by some ten times, outputs do not
-        bounds = archive.Bounds(size=size, files=1_000_000, maker="pack --records")
-        folder = archive.read_archive(path, scratch, bounds)
+        folder = archive.read_archive(path, scratch, "pack --records", size, 1_000_000)
     root = folder
     if (folder / archive.SUMS).is_file():
         if problems := archive.find_differences(folder):

@@ -297,7 +297,7 @@ class ChildLauncher:
             key = sha256(f"{self.runtime.name}\n{digest}".encode()).hexdigest()[:16]
             folder = self.cache / "images" / key
             image = folder / f"image{self.runtime.suffix}"
-            with hold(folder.with_suffix(".lock"), self.note):
+            with hold(folder.with_suffix(".lock")):
                 if not folder.is_dir():
                     if not launch.pull:
                         raise MachineryError(f"{origin.reference} is not in {folder.parent}")

@@ -63,7 +63,7 @@ def make_environment(
     ``note`` is told of what takes long; ``python``: uv's options for which Python it has, ``pythons``: the
     folder of those that uv fetches. Raises :class:`MachineryError` where a wheel or the Python cannot be had.
     """
-    with hold(folder.parent / f"{folder.name}.lock", note):
+    with hold(folder.parent / f"{folder.name}.lock"):
         if not folder.is_dir():
             note(f"installing {', '.join(wheels)} into {folder} (once)")
             with whole_folder(folder) as partial:

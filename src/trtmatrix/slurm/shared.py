@@ -117,7 +117,7 @@ class Shared:
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         """Hold the lock under which is decided what is submitted."""
-        return hold(self.root / "lock", self.note)
+        return hold(self.root / "lock")
 
     def stage_suite(self, project: Project) -> str:
         """Return the folder with our packages, matrix.yaml, its lock and the repros, copied there if new.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from goldenfile import check_golden
 
-from trtmatrix.common.archive import SUMS, Bounds, read_archive, write_archive
+from trtmatrix.common.archive import SUMS, read_archive, write_archive
 from trtmatrix.common.errors import TrtMatrixError
 
 FILES = {
@@ -62,7 +62,7 @@ def test_what_could_harm_is_refused_and_writes_nothing_elsewhere(tmp_path: Path)
     for number, members in enumerate(HOSTILE):
         file, out = made(tmp_path, *members), tmp_path / "out" / str(number)
         with pytest.raises(TrtMatrixError) as caught:
-            read_archive(file, out, Bounds(size=5_000_000, files=5))
+            read_archive(file, out, size=5_000_000, files=5)
         told += f"{[name for name, *_ in members]}\n  {caught.value}\n"
         assert {path.name for path in tmp_path.iterdir()} == {"made.tar.gz", "out"}
         assert not any(path.is_symlink() for path in out.rglob("*"))
