@@ -82,7 +82,6 @@ TROUBLES: dict[str, tuple[BaseException, str]] = {
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded", "/cache/x"), "quota"),
     "rights": (PermissionError(errno.EACCES, "Permission denied", "/cache/x"), PLACES),
     "read-only": (OSError(errno.EROFS, "Read-only file system", "/cache/x"), PLACES),
-    "files": (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
     "disk": (OSError(errno.EIO, "Input/output error", "/cache/x"), "--traceback"),
     "memory": (MemoryError(), "memory is full"),
     "gone": (FileNotFoundError(errno.ENOENT, "No such file", "/cache/x"), "--traceback"),

@@ -7,7 +7,7 @@ from trtmatrix.plan.context import ProjectOptions
 
 
 def options_of(*words: str) -> Any:
-    return parse(words).options
+    return parse(words)[1]
 
 
 def project_of(*words: str) -> ProjectOptions:

@@ -14,8 +14,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import yaml
-
 from trtmatrix.api.types import (
     WORST_FIRST,
     ApiChange,
@@ -56,18 +54,7 @@ class ChangeTable:
         )  # fmt: skip
 
 
-def parse_change_table(text: str) -> ChangeTable:
-    """Read the table's text, which is a part of this package."""
-    data = yaml.load(text, yaml.CSafeLoader)
-    parts = {
-        part: tuple(_kept(entry, data["sources"]) for entry in data[part])
-        for part in ("replacements", "behaviours", "flags", "older")
-    }
-    replacements = {name: each for each in parts.pop("replacements") for name in each.names}
-    return ChangeTable(replacements=replacements, **parts)
-
-
-def _kept(entry: dict[str, Any], sources: Mapping[str, Mapping[str, str]]) -> Kept:
+def read_kept(entry: dict[str, Any], sources: Mapping[str, Mapping[str, str]]) -> Kept:
     """Return an entry with its source in words: the title, and how it is known where not read."""
     source, known = sources[entry["source"]], entry.pop("known", "read")
     plain = known in {"read", "measured"} or entry["source"] == "recalled"

@@ -8,15 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import orjson
+import yaml
 from pydantic import TypeAdapter
 
-from trtmatrix.api.compare import (
-    ChangeTable,
-    compare_surfaces,
-    find_behaviours,
-    find_older,
-    parse_change_table,
-)
+from trtmatrix.api.compare import ChangeTable, compare_surfaces, find_behaviours, find_older, read_kept
 from trtmatrix.api.types import ApiClass, ApiSection, Member, MemberKind, Origin, Surface, numbers_of
 
 STORE, TABLE = Path(__file__).with_name("surfaces.json"), Path(__file__).with_name("changes.yaml")
@@ -33,7 +28,13 @@ def read_store() -> Mapping[str, Surface]:
 @cache
 def read_change_table() -> ChangeTable:
     """Return the hand-kept table that is installed with the package."""
-    return parse_change_table(TABLE.read_text(encoding="utf-8"))
+    data = yaml.load(TABLE.read_bytes(), yaml.CSafeLoader)
+    parts = {
+        part: tuple(read_kept(entry, data["sources"]) for entry in data[part])
+        for part in ("replacements", "behaviours", "flags", "older")
+    }
+    replacements = {name: each for each in parts.pop("replacements") for name in each.names}
+    return ChangeTable(replacements=replacements, **parts)
 
 
 def find_surface(version: str) -> Surface | None:

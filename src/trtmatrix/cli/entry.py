@@ -43,26 +43,26 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(argv: Sequence[str]) -> ExitCode:
     """Return the exit code of one command line; errors of ours are printed without a traceback."""
     try:
-        asked = parse(argv)
+        command, options, given = parse(argv)
     except SystemExit as end:
         return ExitCode.USAGE if end.code else ExitCode.AS_EXPECTED
     network: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if "project.offline" in asked.given:
+    if "project.offline" in given:
         from trtmatrix.common.offline import without_network
 
         network = without_network()
     hear_signals()
     try:
         with network:
-            return asked.command(asked.options)
+            return command(options)
     except KeyboardInterrupt:
         print("trtmatrix: interrupted; what had ended is kept, the next run goes on", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - Python's own exit code 1 would read as a surprise
         ours = isinstance(error, (TrtMatrixError, OSError, MemoryError))
-        if asked.given["traceback"] or not ours:
+        if given["traceback"] or not ours:
             traceback.print_exc()
-        print(f"trtmatrix: {printable(_explain(error, asked.options))}", file=sys.stderr)
+        print(f"trtmatrix: {printable(_explain(error, options))}", file=sys.stderr)
         return error.exit_code if isinstance(error, TrtMatrixError) else ExitCode.MACHINERY
 
 

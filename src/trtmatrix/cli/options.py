@@ -107,17 +107,10 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"trtmatrix: {message}{nox}\n  all options: {self.prog} --help\n")
 
 
-class Asked(NamedTuple):
-    """What a command line asks for: a command with its options; ``given``: what was said, by place."""
+def parse(argv: Sequence[str]) -> tuple[Callable[[Any], ExitCode], Any, Mapping[str, Any]]:
+    """Return the command that is asked for, its options, and all that was given, by its place in them.
 
-    command: Callable[[Any], ExitCode]
-    options: Any
-    given: Mapping[str, Any]
-
-
-def parse(argv: Sequence[str]) -> Asked:
-    """Read a command line; ``SystemExit`` where it only asks for help, or is wrong.
-
+    ``SystemExit`` where a command line only asks for help, or is wrong.
     Only the module of the command that is asked for is imported: ``--help`` and ``list`` stay light.
     """
     style = argparse.RawDescriptionHelpFormatter
@@ -141,7 +134,7 @@ def parse(argv: Sequence[str]) -> Asked:
             _add_options(made, kind, one.groups.split())
     given = vars(parser.parse_args(argv))
     try:
-        return Asked(command, make_options(kind, given), given)
+        return command, make_options(kind, given), given
     except argparse.ArgumentTypeError as error:
         parser.error(str(error))
 

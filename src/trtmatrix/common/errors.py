@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-import shutil
 import signal
 import threading
 import time
@@ -75,18 +74,12 @@ def explain_trouble(error: OSError | MemoryError, options: Sequence[str]) -> str
     """Say what the system refused, and what to do about it; ``options``: those that name folders."""
     if isinstance(error, MemoryError):
         return "its memory is full\n  end what else needs it, or choose fewer cells: --repro, --case"
-    said = error.args[0][0][2] if isinstance(error, shutil.Error) else error.strerror or str(error)
-    where = f"{error.filename}: " if error.filename else ""
     another = f"name another folder by {' or '.join(options)}" if options else "take another folder"
     words = ("No space left", " requested and ")  # shutil's, and NumPy's of an array that went in half
-    if error.errno in {errno.ENOSPC, errno.EDQUOT} or any(word in said for word in words):
-        return f"the disk is full: {where}{said}\n  free 5 GB there, or {another}"
-    remedy = ""
-    if error.errno == errno.EMFILE:
-        remedy = "\n  raise the limit of open files: ulimit -n 4096"
-    elif error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
-        remedy = f"\n  {another}"
-    return f"a file could not be written or read: {where}{said}{remedy}"
+    if error.errno in {errno.ENOSPC, errno.EDQUOT} or any(word in str(error) for word in words):
+        return f"the disk is full: {error}\n  free 5 GB there, or {another}"
+    remedy = f"\n  {another}" if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM} else ""
+    return f"a file could not be written or read: {error}{remedy}"
 
 
 def shorten(value: object) -> str:

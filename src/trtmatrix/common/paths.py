@@ -258,11 +258,9 @@ def recall(cache: Path, kind: str, content: str, compute: Callable[[], T]) -> T:
     What ``compute`` raises is raised each time. A folder that cannot be written is no error.
     """
     path = cache / "known" / f"{kind}-{sha256(content.encode()).hexdigest()[:40]}.json"
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        known = json.loads(path.read_bytes())
-        if known["content"] == content:
-            return cast("T", known["value"])
+    with contextlib.suppress(OSError, ValueError):
+        return cast("T", json.loads(path.read_bytes()))
     value = compute()
     with contextlib.suppress(OSError), whole_file(path) as out:
-        out.write(json.dumps({"content": content, "value": value}).encode())
+        out.write(json.dumps(value).encode())
     return value

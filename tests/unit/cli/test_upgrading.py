@@ -62,12 +62,12 @@ def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.Capt
 def test_the_command_is_told_as_it_was_given() -> None:
     words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
     words += ["--max-slowdown", "1.2", "--no-performance"]
-    options = parse([*MOVE, *words]).options
+    options = parse([*MOVE, *words])[1]
     assert options.command == (
         "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src "
         "--max-slowdown 1.2 --no-run --no-performance --results 'my results'"
     )
-    assert parse(["upgrade", *shlex.split(options.command)[4:]]).options == options
+    assert parse(["upgrade", *shlex.split(options.command)[4:]])[1] == options
 
 
 MOVES = [

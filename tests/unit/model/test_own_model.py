@@ -51,7 +51,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
         model = saved(model, tmp_path / "m.onnx") if isinstance(model, ModelProto) else model
         more = ["--model", str(model)] if model else []
         places = [f"--matrix={ROOT / 'matrix.yaml'}", f"--cache={tmp_path / 'cache'}"]
-        options = parse(["run", *places, *more, *words]).options
+        options = parse(["run", *places, *more, *words])[1]
         return open_model(open_context(options.project), options.model)
 
     return open_it
