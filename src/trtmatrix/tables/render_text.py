@@ -143,18 +143,24 @@ _COLOURS = (
 )
 
 
-def print_text(text: str) -> None:
+def print_text(text: str, *, markdown: bool = False) -> None:
     """Print tables or a report; in a terminal with colours, which say no more than the words.
 
-    NO_COLOR turns them off. Lines of what is broken on purpose stay plain.
+    NO_COLOR turns them off. Lines of what is broken on purpose stay plain. ``markdown``: a terminal shows it
+    laid out, with links to follow.
     """
     if not sys.stdout.isatty():
         print(text, end="", flush=True)
         return
     from rich.console import Console
+    from rich.markdown import Markdown
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=not markdown)
+    if markdown:
+        unfolded = re.sub("<details><summary>(.*)</summary>", r"**\1**", text)
+        console.print(Markdown(unfolded.replace("</details>", "")))
+        return
     for line in text.splitlines():
         shown = Text(line)
         for words, style in () if MUST_FAIL in line else _COLOURS:
@@ -162,29 +168,13 @@ def print_text(text: str) -> None:
         console.print(shown)
 
 
-def print_markdown(text: str) -> None:
-    """Print a report as it is, or laid out where it goes to a terminal, with links to follow."""
-    if not sys.stdout.isatty():
-        print(text, end="", flush=True)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    unfolded = re.sub("<details><summary>(.*)</summary>", r"**\1**", text)
-    Console(highlight=False).print(Markdown(unfolded.replace("</details>", "")))
-
-
-_LEAST_WIDTH = 60
+_WIDTH = 100
 _CELL_WIDTH = 28  # of the widest column that a block must have room for
 
 
-def render_text(entries: Sequence[Entry], *, width: int = 100) -> str:
-    """Return the tables, a legend, and what there is to say about them.
-
-    No line is wider than ``width`` (60 at least). Rows without any evidence are folded.
-    """
-    width = max(width, _LEAST_WIDTH)
-    tables = make_tables(entries)
+def render_text(entries: Sequence[Entry]) -> str:
+    """Return the tables, a legend, and what there is to say about them, in at most 100 columns."""
+    width, tables = _WIDTH, make_tables(entries)
     parts: list[list[str]] = []
     for table in tables:
         parts.append([*wrap(table.title, width), *wrap(table.boards, width, "  ", "    ")])

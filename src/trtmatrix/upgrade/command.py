@@ -26,7 +26,7 @@ from trtmatrix.suite.cells import CONTROLS, unlisted_version
 from trtmatrix.suite.matrix import ImageOrigin, Matrix, Version
 from trtmatrix.suite.model import CPU, NO_GPU, Product, Verdict
 from trtmatrix.suite.plan import Engine, Launch, Pull
-from trtmatrix.tables.render_text import print_markdown, print_text, terminal_width
+from trtmatrix.tables.render_text import print_text, terminal_width
 from trtmatrix.upgrade.decide import decide
 from trtmatrix.upgrade.document import render_markdown, render_page
 from trtmatrix.upgrade.findings import Entries
@@ -93,11 +93,9 @@ def _find_problems(options: UpgradeOptions) -> Iterator[str]:
     if options.tag and not options.models:
         yield "--tag is about models of a list: name it by --models models.yaml"
     named = {
-        "--baseline": [options.baseline],
-        "--code": options.code,
-        "--models": options.models,
+        "--baseline": [options.baseline], "--code": options.code, "--models": options.models,
         "--check": [model.check],
-    }
+    }  # fmt: skip
     for option, paths in named.items():
         yield from (f"{option} {path}: there is no such file" for path in paths if path and not path.exists())
     for file in options.output:
@@ -262,6 +260,6 @@ def _show(options: UpgradeOptions, upgrade: Upgrade) -> None:
     if options.json:
         print(upgrade_json(dated), end="")
     elif options.full:
-        print_markdown(render_markdown(upgrade, sys.maxsize))
+        print_text(render_markdown(upgrade, sys.maxsize), markdown=True)
     else:
         print_text(render_screen(upgrade, terminal_width()))

@@ -68,13 +68,8 @@ Block = FactLine | Table | str
 """A fact, a table, or a text that is shown as typed, such as a command."""
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of the report; ``name`` is its id in a page."""
-
-    name: str
-    title: str
-    blocks: tuple[Block, ...]
+Section = tuple[str, str, Sequence[Block]]
+"""A part of the report: its id in a page, its title, and what is in it."""
 
 
 def titles(upgrade: Upgrade) -> tuple[str, str, str, str]:
@@ -112,7 +107,7 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
         (f"model-{n}" if n else "model", one_line(m.name) if several else "Your model", _model(m, ends))
         for n, m in enumerate(upgrade.models)
     ]
-    made: tuple[tuple[str, str, Iterable[Block]], ...] = (
+    made: Sequence[tuple[str, str, Iterable[Block]]] = (
         ("baseline", "Since the accepted report", since),
         ("lacking", "To settle it", lacking),
         ("models", "Your models", [model_table(upgrade)] if several else ()),
@@ -124,8 +119,8 @@ def make_sections(upgrade: Upgrade) -> tuple[Section, ...]:
         ("engines", "Engines to rebuild", upgrade.engines),
         ("not-looked-at", "Not looked at", [FactLine(text=text) for text in upgrade.not_looked_at]),
     )
-    sections = (Section(name, title, tuple(blocks)) for name, title, blocks in made)
-    return tuple(section for section in sections if section.blocks)
+    sections = ((name, title, tuple(blocks)) for name, title, blocks in made)
+    return tuple(section for section in sections if section[2])
 
 
 def words_of(value: Any) -> str:  # noqa: ANN401 - what a row of a table holds
@@ -287,8 +282,8 @@ def render_markdown(upgrade: Upgrade, most: int = MOST_CHARACTERS) -> str:
     title, where, answer, _ = titles(upgrade)
     parts = [f"## {plain(title)}: {answer}", f"**{plain(upgrade.summary)}**" if upgrade.summary else ""]
     parts += [plain(where), bullets(_fact_markup(reason, marked=True) for reason in upgrade.reasons)]
-    for section in make_sections(upgrade):
-        parts += [f"### {plain(section.title)}", *map(_block_markup, section.blocks)]
+    for _, title, blocks in make_sections(upgrade):
+        parts += [f"### {plain(title)}", *map(_block_markup, blocks)]
     parts += [f"Made by\n\n{fence(upgrade.command)}"] if upgrade.command else []
     parts += [f"Generated {plain(upgrade.generated)}."] if upgrade.generated else []
     text = "\n\n".join(filter(None, parts)) + "\n"

@@ -175,15 +175,12 @@ def _judge(
 ) -> PerformanceLine:
     """Return a figure with its ratio, and what the rule says of it. ``why_not``: why it can say nothing."""
     timed = line.measure in TIMES
-    why_not, growth = (
-        why_not or why_not_compared(before, after, clocked=timed),
-        _median(after) - _median(before),
-    )
+    why_not = why_not or why_not_compared(before, after, clocked=timed)
     least = LEAST_CHANGE if timed else 1.0
     pairs = [] if why_not else [(before, after), (after, before)]
     found = (p_value_beyond(*pair, least, MORE_ROOM) for pair in pairs)
     p_value = next((value for value in found if value is not None), None)
-    matters = not why_not and growth > MATTERS.get(line.measure, 0.0)
+    matters = not why_not and _median(after) - _median(before) > MATTERS.get(line.measure, 0.0)
     seems = p_value_beyond(before, after, limit) if matters else None
     beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
     p_value = beyond if p_value is None else p_value
