@@ -168,7 +168,7 @@ def read_graph(file: Path) -> Graph:
     outputs = {info.name for info in graph.output}
     moving = {info.name for info in graph.input} - {tensor.name for tensor in graph.initializer}
     sources: dict[str, tuple[str, ...]] = dict.fromkeys(moving, ())  # of those that cannot be marked too
-    inputs, nodes, inner = dict[str, tuple[str, ...]](), dict[str, tuple[str, str]](), set[str]()
+    inputs, nodes = dict[str, tuple[str, ...]](), dict[str, tuple[str, str]]()
     for place, node in enumerate(graph.node):
         used = [name for name in inputs_of(node) if name in sources]
         if not used or node.op_type in SHAPES:
@@ -179,10 +179,8 @@ def read_graph(file: Path) -> Graph:
             if marked or tensor in outputs:
                 inputs[tensor] = behind
                 nodes[tensor] = node.name or f"the {place + 1}th node", node.op_type
-                if marked and tensor not in outputs:
-                    inner.add(tensor)
             sources[tensor] = (tensor,) if marked else behind
-    return Graph(inputs=inputs, nodes=nodes, inner=frozenset(inner))
+    return Graph(inputs=inputs, nodes=nodes)
 
 
 def write_marked(file: Path, tensor: str, folder: Path) -> Path:

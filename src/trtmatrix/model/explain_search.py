@@ -52,12 +52,11 @@ class Graph:
 
     ``inputs``: each of them, after all it is computed from → those of them that it is computed from, directly
     or through what cannot be marked. ``nodes``: the name (or place) and operator of the node that each is
-    from. ``inner``: those that can be marked.
+    from.
     """
 
     inputs: Mapping[str, tuple[str, ...]]
     nodes: Mapping[str, tuple[str, str]]
-    inner: frozenset[str]
 
 
 def is_wrong(error: float | str) -> bool:
@@ -101,7 +100,7 @@ class Search:
 
     def __init__(self, graph: Graph, outputs: Errors) -> None:
         """Start from the errors of the graph's outputs."""
-        self.graph, self.errors, self.budget = graph, dict(outputs), step_budget(len(graph.inner))
+        self.graph, self.errors, self.budget = graph, dict(outputs), step_budget(len(graph.inputs))
         self.place = {tensor: place for place, tensor in enumerate(graph.inputs)}
         known = sorted(set(outputs) & set(self.place), key=self.place.__getitem__)
         self.failing = self.wrong = next((tensor for tensor in known if is_wrong(outputs[tensor])), "")

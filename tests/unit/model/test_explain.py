@@ -92,7 +92,7 @@ def explain(model: ModelProto, folder: Path, spoiled: Spoil, save: Any = saved) 
     version.runs = 0
     told: list[str] = []
     found = search_for_layer(graph, floors, "1.31.1", version.measure, told.append)
-    assert len(told) == len(found.steps) == version.runs <= step_budget(len(graph.inner))
+    assert len(told) == len(found.steps) == version.runs <= step_budget(len(graph.inputs))
     return found, version
 
 
