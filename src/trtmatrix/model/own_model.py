@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from trtmatrix.common.errors import ConfigError, UsageError
+from trtmatrix.common.errors import UsageError
 from trtmatrix.common.options import flag, many, value
 from trtmatrix.common.paths import whole_folder
 from trtmatrix.judge.compare import OWN_MODEL
@@ -320,11 +320,7 @@ def find_models(
 def _find(place: Path, usual: ModelOptions) -> Iterator[ModelOptions]:
     listed = place / FILE if (place / FILE).is_file() else place
     if listed.suffix in {".yaml", ".yml"}:
-        try:
-            listing = parse_keys(Listing, listed.read_text(encoding="utf-8"), str(listed))
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError([f"{listed}: cannot be read: {error}"]) from error
-        for one in listing.models:
+        for one in parse_keys(Listing, listed.read_text(encoding="utf-8"), str(listed)).models:
             path, bounds = listed.parent / one.file, (one.atol, one.rtol)
             atol, rtol = bounds if bounds != (None, None) else (usual.atol, usual.rtol)
             yield replace(

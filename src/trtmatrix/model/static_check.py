@@ -41,7 +41,6 @@ class NodeAt:
     ``depends``: what else it takes, which no graph tells. ``source``: the address that says so.
     """
 
-    version: str
     effect: Effect
     known: str
     source: str
@@ -63,11 +62,7 @@ class NodeGroup:
     nodes: tuple[str, ...]
     what: str
     instead: str
-    at: tuple[NodeAt, ...]
-
-    def at_version(self, version: str) -> NodeAt | None:
-        """Return what becomes of them at a version; None where nothing is known."""
-        return next((item for item in self.at if item.version == version), None)
+    at: Mapping[str, NodeAt]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +83,7 @@ class StaticCheck:
     @property
     def is_sure(self) -> bool:
         """Whether something is known to be ignored, wrong or refused at one of the versions."""
-        return any(item.is_sure for group in self.groups for item in group.at)
+        return any(item.is_sure for group in self.groups for item in group.at.values())
 
 
 def check_model(
@@ -102,7 +97,7 @@ def check_model(
     ordered = tuple(sorted(dict.fromkeys(versions), key=release_of))
     rules = [(repro, rule) for repro, said in facts.items() for rule in said.rules]
     groups = [group for each in rules for group in _groups(wirings, *each, ordered, compute)]
-    groups.sort(key=lambda g: (any(i.is_sure for i in g.at), len(g.at), len(g.nodes)), reverse=True)
+    groups.sort(key=lambda g: (any(i.is_sure for i in g.at.values()), len(g.at), len(g.nodes)), reverse=True)
     return StaticCheck(
         model=name, opset=opset_of(model), versions=ordered, rules=len(rules), groups=tuple(groups),
         nodes=sum(len(nodes) for wiring in wirings for nodes in wiring.by_operator.values()),
@@ -119,17 +114,17 @@ def _groups(
     for node, unsure in find_places(wirings, rule) if at else ():
         places.setdefault((node.op_type, unsure), []).append(node)
     for (operator, unsure), nodes in places.items():
-        known = []
+        known = {}
         for version, item in at.items():
             gpu = f"compute capability {str(item.compute).removeprefix('==')}" if item.compute else ""
             depends = filter(None, (rule.depends, UNSURE if unsure else "", "" if compute else gpu))
-            known.append(NodeAt(
-                version=version, effect=item.effect, known=item.basis, source=item.source or rule.source,
-                on=item.on, depends=", and ".join(depends),
-            ))  # fmt: skip
+            known[version] = NodeAt(
+                effect=item.effect, known=item.basis, source=item.source or rule.source, on=item.on,
+                depends=", and ".join(depends),
+            )  # fmt: skip
         yield NodeGroup(
             repro=repro, operator=operator, what=rule.what, instead=rule.instead,
-            nodes=tuple(node.name or node.output[0] for node in nodes), at=tuple(known),
+            nodes=tuple(node.name or node.output[0] for node in nodes), at=known,
         )  # fmt: skip
 
 
@@ -151,7 +146,7 @@ def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
     last = ["", *wrap(f"{sum_up(check)}."), *wrap(f"Not looked at: {LIMITS}.{silent}")]
     room = HEIGHT - len(lines) - len(last) - 2
     for number, group in enumerate(check.groups):
-        sources = ", ".join(dict.fromkeys(name_source(item.source) for item in group.at))
+        sources = ", ".join(dict.fromkeys(name_source(item.source) for item in group.at.values()))
         told = ["", *wrap(f"{name_nodes(group)}: {group.what}")]
         instead = [f"instead: {group.instead}"] if group.instead else []
         for text in (describe_versions(group.at), *instead, f"{group.repro}: {sources}"):
@@ -170,14 +165,14 @@ def name_nodes(group: NodeGroup) -> str:
     return f"{group.operator} ×{len(group.nodes)} ({names})"
 
 
-def describe_versions(at: Sequence[NodeAt]) -> str:
+def describe_versions(at: Mapping[str, NodeAt]) -> str:
     """Return what becomes of nodes at which versions, and how that is known, in a few words."""
     told = []
-    for (effect, sure, depends), same in groupby(at, key=lambda i: (i.effect, i.is_sure, i.depends)):
+    for (effect, sure, depends), same in groupby(at, lambda v: (at[v].effect, at[v].is_sure, at[v].depends)):
         stretches = []
-        for (known, on), alike in groupby(same, key=lambda item: (item.known, item.on)):
+        for (known, on), alike in groupby(same, lambda version: (at[version].known, at[version].on)):
             gpu = f" {'on' if known == 'measured' else 'of'} {on}" if on else ""
-            stretches.append(f"{name_versions([item.version for item in alike])} ({known}{gpu})")
+            stretches.append(f"{name_versions([*alike])} ({known}{gpu})")
         condition = f" if {depends}" if depends else ""
         told.append(f"{'' if sure else 'may be '}{effect.value}{condition}: {', '.join(stretches)}")
     return "; ".join(told)
@@ -192,7 +187,7 @@ def sum_up(check: StaticCheck) -> str:
     """Say of how many nodes something is known at each version, and of how many it is feared."""
     said = dict[str, list[str]]()
     for version in check.versions:
-        found = [(group, item) for group in check.groups if (item := group.at_version(version))]
+        found = [(group, item) for group in check.groups if (item := group.at.get(version))]
         sure = {name for group, item in found if item.is_sure for name in group.nodes}
         maybe = {name for group, item in found if not item.is_sure for name in group.nodes} - sure
         parts = [f"{counted(len(sure), 'node')} known to fail"] if sure else []

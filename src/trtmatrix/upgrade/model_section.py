@@ -298,14 +298,14 @@ def with_nodes(section: ModelSection, check: StaticCheck, before: str, after: st
     """Return a section with what is known of the model's nodes; what fails anew counts against the move."""
     lines = []
     for group in check.groups:
-        was, will = group.at_version(before), group.at_version(after)
+        was, will = group.at.get(before), group.at.get(after)
         failed, fails = was is not None and was.is_sure, will is not None and will.is_sure
         change = f"nothing known at {after}" if will is None else f"feared at {after}"
         if fails:
             change = f"broken in both {before} and {after}" if failed else f"new at {after}"
         parts = [group.what, change, describe_versions(group.at)]
         parts += [f"instead: {group.instead}"] if group.instead else []
-        shown, addresses = will or was, dict.fromkeys(item.source for item in group.at)
+        shown, addresses = will or was, dict.fromkeys(item.source for item in group.at.values())
         lines.append(FactLine(
             topic=name_nodes(group), text="; ".join(parts), known=shown.known if shown else "none",
             weight=Weight.AGAINST if fails and not failed else Weight.NOTE,

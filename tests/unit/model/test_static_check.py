@@ -77,8 +77,8 @@ def test_each_graph_that_fails_is_found_at_the_versions_where_it_does(name: str)
     for loaded, case in cases_of(name):
         groups = found(loaded.module.prepare(dict(case.params))["model"], compute="11.0")
         for version in VERSIONS:
-            told = [i for g in groups if g.repro == loaded.repro.id and (i := g.at_version(version))]
-            others = [i for g in groups if g.repro != loaded.repro.id and (i := g.at_version(version))]
+            told = [i for g in groups if g.repro == loaded.repro.id and (i := g.at.get(version))]
+            others = [i for g in groups if g.repro != loaded.repro.id and (i := g.at.get(version))]
             assert not any(item.is_sure for item in others)
             where = f"{loaded.repro.id}/{case.id}"
             match expected(loaded, case, version):
@@ -101,7 +101,10 @@ def test_the_lost_scale_is_found_in_both_of_torch_s_exports_alone() -> None:
     for wrong in (block.build(size, weights, "sdpa"), block.build(size, weights, "sdpa-default")):
         (group,) = found(wrong, "10.3.0", "10.7.0", "10.8.0")
         assert (group.repro, group.operator, len(group.nodes)) == ("sdpa-scale", "MatMul", 1)
-        assert [(item.version, item.is_sure) for item in group.at] == [("10.3.0", False), ("10.7.0", True)]
+        assert [(version, item.is_sure) for version, item in group.at.items()] == [
+            ("10.3.0", False),
+            ("10.7.0", True),
+        ]
     on_q = block.build(size, weights, "sdpa", factors=(size.scale, 1.0))
     for right in (block.build(size, weights), block.build(size, weights, "mha"), on_q):
         assert not found(right, "10.7.0")
@@ -131,7 +134,7 @@ def test_it_agrees_with_a_real_version_on_onnx_s_tests(
     ended = {name: row[0] for name, row in record["cases"].items() if row[0] in {"right", "wrong"}}
     told: dict[tuple[str, str], list[str]] = {}
     for name in ended.keys() & node_tests.keys():
-        nodes = [at for group in found(node_tests[name], "8.6.0") for at in group.at]
+        nodes = [at for group in found(node_tests[name], "8.6.0") for at in group.at.values()]
         word = "known" if any(at.is_sure for at in nodes) else "feared" if nodes else "silent"
         told.setdefault((ended[name], word), []).append(name)
     assert {key: len(names) for key, names in told.items()} == COUNTS
@@ -182,10 +185,10 @@ def split(size: int | str) -> ModelProto:
 
 def test_what_the_file_does_not_tell_is_feared_and_not_known() -> None:
     assert not found(split(4), "8.6.0")
-    assert [item.is_sure for group in found(split(5), "8.6.0") for item in group.at] == [True]
+    assert [item.is_sure for group in found(split(5), "8.6.0") for item in group.at.values()] == [True]
     (group,) = found(split("n"), "8.6.0")
-    assert not group.at[0].is_sure
-    assert "the file does not tell" in group.at[0].depends
+    assert not group.at["8.6.0"].is_sure
+    assert "the file does not tell" in group.at["8.6.0"].depends
 
 
 def test_nodes_inside_of_branches_and_of_local_functions_are_found() -> None:
@@ -208,7 +211,7 @@ def test_nodes_inside_of_branches_and_of_local_functions_are_found() -> None:
     function.node[0].CopyFrom(resize)
     function.opset_import[0].version = 17  # another than the model's: it is looked at as it stands
     calling.functions[0].CopyFrom(function)
-    assert [item.is_sure for group in found(calling, "8.6.0") for item in group.at] == [False]
+    assert [item.is_sure for group in found(calling, "8.6.0") for item in group.at.values()] == [False]
 
 
 def test_a_rule_for_some_gpus_is_told_with_them_or_of_them_alone() -> None:
@@ -217,8 +220,8 @@ def test_a_rule_for_some_gpus_is_told_with_them_or_of_them_alone() -> None:
         [node("MatMul", "x q", "a"), node("MatMul", "x k", "b"), node("Add", "a b", "y")],
         {"x": (HALF, [1, 8])}, {"y": (HALF, [1, 8])}, weights,
     )  # fmt: skip
-    assert [i.is_sure for g in found(model, "10.13.3", compute="11.0") for i in g.at] == [True]
-    assert [i.depends for g in found(model, "10.13.3") for i in g.at] == ["compute capability 11.0"]
+    assert [i.is_sure for g in found(model, "10.13.3", compute="11.0") for i in g.at.values()] == [True]
+    assert [i.depends for g in found(model, "10.13.3") for i in g.at.values()] == ["compute capability 11.0"]
     assert not found(model, "10.13.3", compute="9.0")
 
 
@@ -272,8 +275,8 @@ def test_it_tells_which_nodes_fail_where_and_what_helps(check: Check) -> None:
     (group,) = data["groups"]
     assert len(group["nodes"]) == 5
     source = "https://github.com/NVIDIA/TensorRT/issues/3467"
-    at = {"version": "8.6.0", "effect": "ignored", "known": "measured", "on": "H200", "source": source}
-    assert group["at"] == [{**at, "depends": ""}]
+    at = {"effect": "ignored", "known": "measured", "on": "H200", "source": source}
+    assert group["at"] == {"8.6.0": {**at, "depends": ""}}
 
 
 def test_all_versions_of_the_matrix_fit_one_screen_and_full_has_every_group(check: Check) -> None:

@@ -374,15 +374,15 @@ def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run()
 SOURCE = "https://github.com/NVIDIA/TensorRT/issues/3447"
 
 
-def at(version: str, known: str = "reported", depends: str = "") -> NodeAt:
-    return NodeAt(version=version, effect=Effect.WRONG, known=known, source=SOURCE, depends=depends)
+def at(version: str, known: str = "reported", depends: str = "") -> tuple[str, NodeAt]:
+    return version, NodeAt(effect=Effect.WRONG, known=known, source=SOURCE, depends=depends)
 
 
-def looked_at(mine: Own, *found: NodeAt) -> Own:
+def looked_at(mine: Own, *found: tuple[str, NodeAt]) -> Own:
     """The same model, of whose two Mul this is known."""
     group = NodeGroup(
         repro="transpose-constant", operator="Mul", nodes=("/a", "/b"),
-        what="a constant factor", instead="leave the Transposes out", at=found,
+        what="a constant factor", instead="leave the Transposes out", at=dict(found),
     )  # fmt: skip
     check = StaticCheck(
         model="my.onnx", opset=17, nodes=9, versions=(OLD, NEW), rules=24, silent=(),
@@ -409,7 +409,7 @@ UNSEEN, GOOD = own("good3", "unknown"), own("good3", "good3")
         ((at(NEW, depends="a value is beyond 256"),), Weight.NOTE, f"feared at {NEW}"),
     ],
 )
-def test_what_becomes_known_to_fail_counts(found: tuple[NodeAt, ...], weight: Weight, words: str) -> None:
+def test_what_becomes_known_to_fail_counts(found: Any, weight: Weight, words: str) -> None:
     upgrade = answer(looked_at(UNSEEN, *found))
     assert upgrade.decision is (Decision.DONT if weight is Weight.AGAINST else Decision.NOT_ENOUGH)
     (reason,) = (reason for reason in upgrade.reasons if "Mul ×2 (/a, /b)" in reason.text)
