@@ -38,7 +38,7 @@ class NewerRecordError(RecordError):
     """A record is whole, but of a later shape than this program knows."""
 
 
-Value = int | float
+Value = float | int
 Values = Mapping[str, Mapping[str, Value]]
 """Measurements by output; JSON holds NaN and infinity as strings."""
 
