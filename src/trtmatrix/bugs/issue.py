@@ -34,7 +34,7 @@ PRECISIONS: Mapping[str, str] = {
 }  # fmt: skip
 
 KINDS: Mapping[Kind, str] = {
-    Kind.NOT_FINITE: "NaN", Kind.ZEROS: "All-zero output", Kind.DEFECT: "Accuracy", Kind.WRONG: "Accuracy",
+    Kind.NOT_FINITE: "NaN", Kind.ZEROS: "All-zero output", Kind.WRONG: "Accuracy",
 }  # fmt: skip
 
 FILES: Mapping[str, str] = {
@@ -177,7 +177,7 @@ def _outputs(found: Found) -> Iterator[str]:
         "One noise floor is the relative L2 error that rounding to the precision makes in it: a right "
         f"engine stays within {PASS_FACTOR:g} floors, from {FAIL_FACTOR:g} on it is wrong."
     )
-    if found.manner.kind is Kind.DEFECT:
+    if ", c = " in found.manner.words:
         words += " c is how much of a known defect's own change is in the error: 1 is exactly the defect."
     yield words
 

@@ -14,23 +14,19 @@ from enum import Enum
 
 from trtmatrix.common.text import short
 from trtmatrix.judge.entry import Entry
-from trtmatrix.judge.factors import EXPLAINED, FAIL_FACTOR
+from trtmatrix.judge.factors import FAIL_FACTOR
 from trtmatrix.judge.judge import (
     Subject,
     above_limits,
-    best_sign,
-    forbidden_fit,
     judge_build,
     judge_engine,
-    name_signs,
     nan_last,
     other_shapes,
     read_floors,
-    read_signs,
     subject_of,
     unexpected_in,
 )
-from trtmatrix.judge.noise import Calibration, precision_of
+from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.record import RAN, Measured
 from trtmatrix.suite.model import Verdict
 from trtmatrix.suite.repros import BEYOND
@@ -57,14 +53,12 @@ class Kind(str, Enum):
     """What is wrong."""
 
     ENDED = "ended"
-    """A build failure, crash or time-out that is the bug; ``what`` is the cause, ``message`` says it."""
+    """A build failure, crash or time-out that is the bug; ``what`` is the cause."""
     SHAPE = "another shape"
     """An output has another shape than its reference."""
     NOT_FINITE = "not finite"
     ZEROS = "zeros"
     """Outputs that are zero all over where the reference is not."""
-    DEFECT = "known defect"
-    """The error has a known defect's shape; ``what`` names it."""
     LIMIT = "own limit"
     """A measurement of the case's own is above its limit; ``what`` names it."""
     REMARK = "remark"
@@ -80,15 +74,12 @@ _FROM_MEMORY = frozenset({Kind.NOT_FINITE, Kind.ZEROS, Kind.WRONG})
 class Manner:
     """The way in which a cell fails.
 
-    ``what``: see :class:`Kind`; of several that fit equally well all, with commas; of wrong numbers the
-    precision in which they come out where that was not allowed. ``errors``: of each engine that fails, the
-    relative L2 error of the worst output. ``message``: an error's text without what differs from run to run.
-    ``words``: all that in a sentence, as the judge says it.
+    ``what``: see :class:`Kind`. ``errors``: of each engine that fails, the relative L2 error of the worst
+    output. ``words``: all that in a sentence, as the judge says it.
     """
 
     kind: Kind
     what: str = ""
-    message: str = ""
     words: str = ""
     errors: tuple[float, ...] = ()
 
@@ -111,9 +102,7 @@ def manner_of(entry: Entry, calibration: Calibration) -> Manner | None:
     if other_shapes(newest):
         return Manner(kind=Kind.SHAPE, words=outcome.reason)
     if newest.ended != RAN:
-        message = plain_message(newest.detail)
-        words = f"{newest.ended}: {message}"
-        return Manner(kind=Kind.ENDED, what=newest.ended, message=message, words=words)
+        return Manner(kind=Kind.ENDED, what=newest.ended, words=outcome.reason)
     found: list[Manner] = []
     for record in (record for record in entry.records if record.ended == RAN):
         subject = subject_of(record, entry.cell, calibration)
@@ -137,9 +126,6 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
     given = {output: build.outputs.get(output, {}) for output in wrong}
     zeros = [n for n, v in given.items() if 0 < v.get("count", 0) == v.get("zeros") and v.get("rel_l2", 0)]
     own = sorted({*above_limits(build, subject.case)} - {BEYOND})
-    signs = read_signs(build, subject)
-    best = best_sign(signs)
-    named = name_signs(signs) or ([best] if best is not None and best.explained >= EXPLAINED else [])
     kind, what, outputs = Kind.WRONG, "", wrong
     if unexpected := unexpected_in(build):
         kind, outputs = Kind.NOT_FINITE, [*unexpected]
@@ -149,49 +135,31 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
         kind, what, outputs = Kind.REMARK, build.remark, []
     elif zeros:
         kind, outputs = Kind.ZEROS, zeros
-    elif named:
-        kind, what = Kind.DEFECT, ", ".join(sorted(sign.name for sign in named))
-    elif worst in floors:
-        what = precision_of(forbidden_fit(build, subject, worst))
     looked_at = [values for name, values in build.outputs.items() if name in (outputs or build.outputs)]
     errors = [float(values["rel_l2"]) for values in looked_at if "rel_l2" in values]
     return Manner(kind=kind, what=what, errors=(max(errors, key=nan_last),) if errors else ())
 
 
-def plain_message(text: str) -> str:
-    """Return an error's text without what differs from run to run: which build, addresses, paths, numbers.
-
-    The numbers of errors, exit codes and signals stay.
-    """
-    text = re.sub(r"^build \d+ of \d+: ", "", " ".join(text.split()))
-    text = re.sub(r"0x[0-9a-fA-F]+", "…", text)
-    text = re.sub(r"(?<![\w.<])(?:/[\w.+-]+){2,}", "<path>", text)
-    text = re.sub(r"(?<!code )(?<!Code )(?<!signal )(?<![\w.#])\d+(?:[.:]\d+)*(?![\w])", "#", text)
-    return text[:500]
-
-
 def same_manner(wanted: Manner, found: Manner | None) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
-    The same are: how it ended with the same error; NaN; zeros; the same known defect; the same measurements
-    above their limits; the same remark; wrong numbers that come out in the same precision and whose relative
-    error is at most ``WEAKER`` times smaller, and at most ``STRONGER`` times larger or up to ``PLAIN``. Of
-    garbage any other is the same that is off by ``LEAST`` at least. Names of outputs do not count: a smaller
-    graph has others.
+    The same are: how it ended with the same error; NaN; zeros; the same measurements above their limits; the
+    same remark; wrong numbers whose relative error is at most ``WEAKER`` times smaller, and at most
+    ``STRONGER`` times larger or up to ``PLAIN``. Of garbage any other is the same that is off by ``LEAST`` at
+    least. Names of outputs do not count: a smaller graph has others.
     """
     if found is None:
         return "it does not fail"
     differs = ""
     before, after = (max(map(nan_last, manner.errors), default=0.0) for manner in (wanted, found))
-    shared = wanted.what == found.what or {*wanted.what.split(", ")} & {*found.what.split(", ")}
     is_far = after < before / WEAKER or after > max(STRONGER * before, PLAIN)
     if wanted.is_garbage and found.kind in _FROM_MEMORY:
         if found.kind is Kind.WRONG and after < LEAST:
             differs = f"relative error {short(after)}; before: {wanted.words}"
-    elif found.kind is not wanted.kind or not shared:
+    elif (found.kind, found.what) != (wanted.kind, wanted.what):
         differs = f"{found.words or found.kind.value}; before: {wanted.words or wanted.kind.value}"
-    elif wanted.kind is Kind.ENDED and not _are_alike(wanted.message, found.message):
-        differs = f"{found.message}; before: {wanted.message}"
+    elif wanted.kind is Kind.ENDED and not _are_alike(wanted.words, found.words):
+        differs = f"{found.words}; before: {wanted.words}"
     elif wanted.kind is Kind.WRONG and is_far and wanted.errors and found.errors:
         differs = f"relative error {short(after)} instead of {short(before)}"
     return f"it fails otherwise: {differs}" if differs else ""

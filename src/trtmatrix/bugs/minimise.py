@@ -380,13 +380,11 @@ class Minimiser:
                 f"{self.cell}: its graph run as a plain model does not fail: {ran.said}\n  what fails is "
                 "more than the graph: its run, or a limit or a defect of its own"
             )
-        if differs := same_manner(_plain(self.manner), _plain(ran.manner)):
+        if differs := same_manner(self.manner, ran.manner):
             raise MachineryError(f"{self.cell}: its graph run as a plain model: {differs}")
         self.wanted = ran.manner
         self.builds = 0 if ran.some else GARBAGE_BUILDS if ran.manner.is_garbage else self.builds
         _tell(f"{self.cell}: {self.wanted.words}")
-        if self.manner.kind is Kind.DEFECT and self.wanted.kind is not Kind.DEFECT:
-            _tell("NOTE: smaller models count as the same by their error alone, not by the known defect")
         if self.good and not (ran := self.trials.run(self.model, self.good)).right:
             raise MachineryError(
                 f"--good {self.good}: it is not right there: {ran.said}\n  name a version at which it passes"
@@ -480,12 +478,6 @@ class Minimiser:
 def _size_text(model: FailingModel) -> str:
     nodes, values, weights = (f"{model.size[name]:,}" for name in ("nodes", "values", "weights"))
     return f"{nodes} node{'' if nodes == '1' else 's'}, {values} numbers fed, {weights} in weights"
-
-
-def _plain(manner: Manner) -> Manner:
-    """Return a manner without what a plain model has no names for: known defects."""
-    is_wrong = manner.kind in {Kind.DEFECT, Kind.WRONG}
-    return replace(manner, kind=Kind.WRONG, what="") if is_wrong else manner
 
 
 def _tell(text: str) -> None:
