@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trtmatrix.api.section import read_store
@@ -52,43 +51,18 @@ CONTROL = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Issue:
-    """All that the text says.
+def render_issue(
+    found: Found, facts: Mapping[str, str], archive: str, trtexec: Sequence[str], script: str
+) -> str:
+    """Return ``Title: …``, an empty line and upstream's form, without the script where it gets too long.
 
     ``facts``: of the environment (:data:`trtmatrix.bugs.redact.ALLOWED`). ``trtexec``: lines that do what
     the ``script`` does.
     """
-
-    found: Found
-    facts: Mapping[str, str]
-    archive: str
-    trtexec: Sequence[str]
-    script: str
-
-    @property
-    def library(self) -> str:
-        """The product with its version, in words."""
-        version = self.facts.get("library") or self.found.entry.cell.version.name
-        return f"{PRODUCT_NAMES[self.found.product]} {version}"
-
-    @property
-    def subject(self) -> str:
-        """What was run, in words."""
-        title, case = self.found.entry.cell.repro.title.removeprefix("your "), self.found.case.id
-        return f"{title} ({case})" if self.found.own_model else f"{case} ({title})"
-
-
-def render_issue(report: Issue) -> str:
-    """Return ``Title: …``, an empty line and the form; without the script where GitHub would not take it."""
-    text = _render(report)
-    text = text if len(text) <= MOST_CHARACTERS else _render(replace(report, script=""))
-    return printable(text)[:MOST_CHARACTERS]
-
-
-def _render(report: Issue) -> str:
-    """Return the title and upstream's form with its places filled."""
-    found, facts, on_trt = report.found, report.facts, report.found.product is Product.TENSORRT
+    cell, on_trt, case = found.entry.cell, found.product is Product.TENSORRT, found.case.id
+    library = f"{PRODUCT_NAMES[found.product]} {facts.get('library') or cell.version.name}"
+    title = cell.repro.title.removeprefix("your ")
+    subject = f"{title} ({case})" if found.own_model else f"{case} ({title})"
     none = "none" if on_trt else "none: it ran on the CPU"
     names = ("driver", "cuda", "cudnn", "python", "torch", "machine")
     capture = on_trt and release_of(facts.get("library") or "8") >= release_of(CAPTURE_FROM)
@@ -101,19 +75,23 @@ def _render(report: Issue) -> str:
     )
     places = {
         **{name.upper(): plain(facts.get(name) or none) for name in names},
-        "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {report.library}"),
+        "LIBRARY": plain(facts.get("library", "") if on_trt else f"none, {library}"),
         "GPU": plain(facts["gpu"] + compute if "gpu" in facts else none),
         "CONTAINER": f"Container: {image}id {code(image_id)}" if image_id else "Baremetal",
         "FILES": bullets(f"{code(name)}: {what}" for name, what in FILES.items()),
-        "DESCRIPTION": _description(report), "COMMANDS": _commands(report), "LATEST": _latest(found),
+        "DESCRIPTION": _description(found, facts, library, subject), "LATEST": _latest(found),
         "FRAMEWORKS": plain(on_cpu) or "Not tried.",
+        "COMMANDS": _commands(found, facts, archive, trtexec, script),
         "CAPTURE": _read_form("capture") if capture else "",
     }  # fmt: skip
     where = f"GPU {facts['gpu']}" if facts.get("gpu") else "the CPU"
     kind = KINDS.get(found.manner.kind) or found.manner.what.capitalize()
-    title = f"{kind} failure of {report.library} when running {report.subject} on {where}"
+    title = " ".join(f"{kind} failure of {library} when running {subject} on {where}".split())
     form = re.sub("@([A-Z_]+)@", lambda place: places[place[1]], _read_form("nvidia"))
-    return f"Title: {' '.join(title.split())}\n\n{form}"
+    text = printable(f"Title: {title}\n\n{form}")
+    if script and len(text) > MOST_CHARACTERS:
+        return render_issue(found, facts, archive, trtexec, "")
+    return text[:MOST_CHARACTERS]
 
 
 def _read_form(name: str) -> str:
@@ -129,8 +107,8 @@ def _latest(found: Found) -> str:
     return f"The newest that was tried is {plain(name)} ({said}). {newest}".rstrip()
 
 
-def _description(report: Issue) -> str:
-    found, repro, record = report.found, report.found.entry.cell.repro, report.found.record
+def _description(found: Found, facts: Mapping[str, str], library: str, subject: str) -> str:
+    repro, record = found.entry.cell.repro, found.record
     helps = [plain(f"{w.what} ({w.source})" if w.source else w.what) for w in repro.workarounds]
     source = ""
     if not found.own_model and "#" in repro.upstream:
@@ -140,10 +118,10 @@ def _description(report: Issue) -> str:
         often = f" in each of {outcome.builds} builds"
     if found.product is Product.TENSORRT and found.case.precision:
         built = f"Built as {plain(PRECISIONS.get(found.case.precision, found.case.precision))}. "
-    when = f", measured on {plain(report.facts['date'])}" if report.facts.get("date") else ""
+    when = f", measured on {plain(facts['date'])}" if facts.get("date") else ""
     parts = [
         CONTROL if found.case.control is Control.NEGATIVE else "",
-        f"**{plain(report.library)} fails on {plain(report.subject)}**{often}: "
+        f"**{plain(library)} fails on {plain(subject)}**{often}: "
         f"{plain(found.manner.words).rstrip('.')}. {built}Cell {code(str(found.entry.cell.id))}{when}.",
         *_outputs(found), _since(found),
         f"**What helps**:\n\n{bullets(helps)}" if helps else "",
@@ -197,18 +175,20 @@ def _since(found: Found) -> str:
     return f"**Since which version**: {', '.join(words)}."
 
 
-def _commands(report: Issue) -> str:
+def _commands(
+    found: Found, facts: Mapping[str, str], archive: str, trtexec: Sequence[str], script: str
+) -> str:
     """Return how to run it: by the script, in a container, by other tools; then the script itself."""
-    run = "python3 repro.py" + " --onnxruntime" * (report.found.product is Product.ONNXRUNTIME)
-    lines = [f"tar -xzf {report.archive} && cd {report.archive.removesuffix(SUFFIX)}", run]
-    if image := report.facts.get("image"):
-        gpus = "--gpus all " if report.facts.get("gpu") else ""
+    run = "python3 repro.py" + " --onnxruntime" * (found.product is Product.ONNXRUNTIME)
+    lines = [f"tar -xzf {archive} && cd {archive.removesuffix(SUFFIX)}", run]
+    if image := facts.get("image"):
+        gpus = "--gpus all " if facts.get("gpu") else ""
         lines.append(f'docker run --rm {gpus}-v "$PWD:/bug:ro" -w /bug --entrypoint "" {image} {run}')
     parts = [fence("\n".join(lines)), "Exit code: 1 the failure came back, 0 it did not, 125 cannot be said."]
-    if report.trtexec:
-        parts.append("The same engine by trtexec:\n\n" + fence("\n".join(report.trtexec)))
-    if report.script:
-        parts.append(fold("repro.py", fence(report.script.rstrip()).replace("```sh", "```python", 1)))
+    if trtexec:
+        parts.append("The same engine by trtexec:\n\n" + fence("\n".join(trtexec)))
+    if script:
+        parts.append(fold("repro.py", fence(script.rstrip()).replace("```sh", "```python", 1)))
     return "\n\n".join(parts)
 
 

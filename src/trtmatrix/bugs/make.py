@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 
 from trtmatrix.bugs.cell import Found, find_cell
-from trtmatrix.bugs.issue import FILES, Issue, newest_known, render_issue
+from trtmatrix.bugs.issue import FILES, newest_known, render_issue
 from trtmatrix.bugs.redact import Redactor, allowed, allowed_facts, clean_graph
 from trtmatrix.bugs.script import (
     SCRIPT,
@@ -207,9 +207,8 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
     reference: dict[str, NDArray[Any]] = {}
     for array, graph in recipe.outputs.items():
         if graph in limits:
-            floor = subject.noise.floor(array + mark, subject.precision) if subject.noise else None
             r = np.load(folder / "reference" / f"{array}{mark}.npy")
-            reference[graph] = round_off(r, (floor or 0.0) / FINER)
+            reference[graph] = round_off(r, (subject.floor(array + mark) or 0.0) / FINER)
         for key in (key for key in limits if key.endswith(f" in {graph}")):
             d = np.load(folder / "defects" / key.rpartition(" in ")[0] / f"{array}.npy")
             reference[key] = round_off(d, 2**-6)  # c changes by far less
@@ -221,7 +220,7 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
     values = script_values(recipe, subject, limits, recorded=recorded, builds=builds)
     script, facts = redactor.clean(SCRIPT, fill_template(values)), environment_of(found)
     trtexec = [] if on_cpu else trtexec_lines(recipe, facts.get("library", ""))
-    issue = render_issue(Issue(found=found, facts=facts, archive=name, trtexec=trtexec, script=script))
+    issue = render_issue(found, facts, name, trtexec, script)
     return {
         ISSUE: redactor.clean(ISSUE, issue).encode(), MODEL: content, "inputs.npz": write_npz(inputs),
         "reference.npz": write_npz(reference), SCRIPT: script.encode(),

@@ -172,14 +172,12 @@ def limits_of(subject: Subject, outputs: Mapping[str, str]) -> Limits:
     """
     if subject.case.tolerance:
         return dict.fromkeys(outputs.values(), (1.0, 1.0))
-    if subject.noise is None:
-        return dict.fromkeys(outputs.values(), _ONLY_EXACT)
     signs = read_signs(Measured(outputs={}, scalars={}), subject)
     if says_nothing(subject, signs):
         return dict.fromkeys(outputs.values(), _NEVER_RIGHT)
     found = Limits()
     for name, graph in outputs.items():
-        floor = subject.noise.floor(name, subject.precision)
+        floor = subject.floor(name)
         found[graph] = _ONLY_EXACT if floor is None else (PASS_FACTOR * floor, FAIL_FACTOR * floor)
     for sign in signs:
         if sign.usable and sign.output in outputs:

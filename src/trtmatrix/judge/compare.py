@@ -79,9 +79,9 @@ def assess(cell: Cell, records: Sequence[Record], calibration: Calibration = NOT
         if alone and is_shared(record)
         and (record.run in tried or (i > alone[0] and _is_doubtful(cell, said[i])))
     }  # fmt: skip
-    counted = [one for one in judged if one.record.run not in aside]
-    doubted = [outcome for one, outcome in zip(judged, said, strict=True) if one.record.run in aside]
-    outcome, kept = combine(counted, cell), tuple(one.record for one in counted)
+    counted = [one for one in judged if one[0].run not in aside]
+    doubted = [outcome for record, outcome in zip(records, said, strict=True) if record.run in aside]
+    outcome, kept = combine(counted, cell), tuple(record for record, _ in counted)
     other = [one for one in doubted if (one.verdict, one.cause) != (outcome.verdict, outcome.cause)]
     overruled = f"a run in a shared process said {full_words(other[0])}" if other else ""
     overruled += f"; alone it says {full_words(outcome)}" if other else ""

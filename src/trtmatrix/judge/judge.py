@@ -57,6 +57,10 @@ class Subject:
         """The precision in which the product may compute the graph."""
         return computed_in(self.noise.precision if self.noise else self.case.precision, self.product)
 
+    def floor(self, output: str) -> float | None:
+        """Return the noise floor of an output, None where none is known."""
+        return self.noise.floor(output, self.precision) if self.noise else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
@@ -129,7 +133,7 @@ def read_floors(build: Measured, subject: Subject) -> dict[str, float]:
     """Return each output's relative L2 error in noise floors, of those that have a floor."""
     found: dict[str, float] = {}
     for name, values in build.outputs.items():
-        floor = subject.noise.floor(name, subject.precision) if subject.noise else None
+        floor = subject.floor(name)
         if floor is not None and "rel_l2" in values:
             error = float(values["rel_l2"])
             found[name] = error / floor if floor else math.inf if error else 0.0
@@ -287,9 +291,8 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
 def says_nothing(subject: Subject, signs: Sequence[Sign]) -> str:
     """Return why a case with a noise can say nothing, or nothing where it can."""
     if not signs:
-        noise, useful = subject.noise, subject.case.useful
-        floors = [noise.floor(output, subject.precision) or 0.0 for output in noise.outputs] if noise else []
-        worst = max(floors, default=0.0)
+        useful, outputs = subject.case.useful, subject.noise.outputs if subject.noise else ()
+        worst = max((subject.floor(output) or 0.0 for output in outputs), default=0.0)
         return f"the noise floor {worst:.2g} is above {useful:g}: {HIDES}" if worst > useful else ""
     if any(sign.size >= factors.VALID_FLOORS or sign.usable for sign in signs):
         return ""
@@ -364,12 +367,8 @@ def _describe_error(signs: Sequence[Sign], subject: Subject) -> str:
     return f"the shape of {best.name}, {best.c:.3g} times its size"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """A record, and what each of its engines means by itself; none where nothing ran."""
-
-    record: Record
-    engines: tuple[Outcome, ...]
+Judged = tuple[Record, tuple[Outcome, ...]]
+"""A record, and what each of its engines means by itself; none where nothing ran."""
 
 
 def judge(records: Sequence[Record], cell: Cell, calibration: Calibration = NOT_CALIBRATED) -> Outcome:
@@ -380,7 +379,7 @@ def judge(records: Sequence[Record], cell: Cell, calibration: Calibration = NOT_
 def judge_record(record: Record, cell: Cell, calibration: Calibration) -> Judged:
     """Judge every engine of a record; those of several processes share what was counted."""
     if record.ended != RAN:
-        return Judged(record=record, engines=())
+        return record, ()
     subject = subject_of(record, cell, calibration)
     outcomes = [judge_engine(build, subject) for build in record.builds]
     for number, outcome in enumerate(outcomes):
@@ -389,7 +388,7 @@ def judge_record(record: Record, cell: Cell, calibration: Calibration) -> Judged
             if about and not about.get("by"):
                 why = (f"no reference: {about.get('why_not') or 'it could not be computed'}",)
             outcomes[number] = replace(outcome, reason="; ".join((outcome.reason, *why)))
-    return Judged(record=record, engines=tuple(outcomes * (record.engines // len(outcomes))))
+    return record, tuple(outcomes * (record.engines // len(outcomes)))
 
 
 def combine(judged: Sequence[Judged], cell: Cell) -> Outcome:
@@ -401,7 +400,7 @@ def combine(judged: Sequence[Judged], cell: Cell) -> Outcome:
     """
     if not judged:
         raise ValueError("no record to judge")
-    record = judged[0].record
+    record, _ = judged[0]
     library = record.observed.get("library")
     if isinstance(library, str) and (mismatch := wrong_library(library, cell.version)):
         return Outcome(verdict=Verdict.NO_VERDICT, cause=Cause.VERSION_MISMATCH, reason=mismatch)
@@ -415,7 +414,7 @@ def combine(judged: Sequence[Judged], cell: Cell) -> Outcome:
         if cause in cell.case.bug_is:
             return Outcome(verdict=Verdict.FAIL, reason=f"{cause.value}: {record.detail}")
         return Outcome(verdict=Verdict.NO_VERDICT, cause=cause, reason=record.detail)
-    engines = [outcome for item in judged for outcome in item.engines]
+    engines = [outcome for _, outcomes in judged for outcome in outcomes]
     count = len(engines) if record.product is Product.TENSORRT else 0
     failing, passing, invalid = (
         [outcome for outcome in engines if outcome.verdict is verdict]

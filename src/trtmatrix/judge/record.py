@@ -89,11 +89,7 @@ class Pool:
     def __init__(self, reread: Callable[[str], Mapping[str, Any]]) -> None:
         self.content = lru_cache(maxsize=256)(lambda file: Content(reread(file)))
         self._parts: dict[bytes, Mapping[str, Any]] = {}
-        self._cells: dict[CellId, CellId] = {}
-
-    def cell(self, cell: CellId) -> CellId:
-        """Return the first of equal ids."""
-        return self._cells.setdefault(cell, cell)
+        self.cells: dict[CellId, CellId] = {}  # the first of equal ids
 
     def share(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the first of equal parts; equal texts in different parts are one too."""
@@ -206,7 +202,10 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     parts: dict[str, Any] = {name: data[name] for name in ("digests", "observed", "gpu")}
     cell = shape["cell"]
     if pool:
-        cell, parts = pool.cell(cell), {name: pool.share(part) for name, part in parts.items()}
+        cell, parts = (
+            pool.cells.setdefault(cell, cell),
+            {name: pool.share(part) for name, part in parts.items()},
+        )
     texts: Any = {name: data.get(name, "") for name in ("detail", "started", "confirms", "finished")}
     return Record(
         cell=cell, run=data["run"], ended=data["ended"], file=file, product=Product(data["product"]),
