@@ -26,12 +26,12 @@ from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import is_offline
 from trtmatrix.common.paths import own_identity, scratch_folder
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.launchers.container import ALONE, OWNER_LABEL, PROJECT_LABEL, give_gpu
+from trtmatrix.launchers.container import ALONE, OWNER_LABEL, PROJECT_LABEL, GpuOptions, give_gpu
 from trtmatrix.launchers.containers import remove_leftovers
 from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, inspect_image
 from trtmatrix.launchers.gpu import find_gpus
 from trtmatrix.launchers.wheels import find_wheelhouse, install_wheels
-from trtmatrix.suite.model import Gpu, Product
+from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Engine
 
 ALIKE = 10.0
@@ -113,28 +113,19 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
     notes = [] if held.id == then else [f"run in {held.id}; it was recorded in {then}"]
     options = [f"--user={'0:0' if engine.rootless else f'{os.getuid()}:{os.getgid()}'}"]
     if on_gpu:
-        options += _gpu_options(recorded, engine, notes)
+        gpus, seen = find_gpus().gpus, recorded.get("gpu")
+        gpu = next((gpu for gpu in gpus if gpu.name == seen), next(iter(gpus), None))
+        access = give_gpu(gpu, engine) if gpu else GpuOptions()
+        if gpu is None or not access.command_line:
+            raise MachineryError(
+                f"this failure was seen on {seen}, and no container reaches a GPU here (doctor says why): verify "
+                "it where there is one; bundle make --no-verify leaves it out"
+            )
+        for what, here, was in (("GPU", gpu.name, seen), ("driver", gpu.driver, recorded.get("driver"))):
+            notes += [f"{what} here: {here}; recorded: {was}"] if was and here != was else []
+        options += access.command_line
+        options += (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
     return Place(image=held.id, engine=engine, options=tuple(options), notes=tuple(notes))
-
-
-def _gpu_options(recorded: Mapping[str, Any], engine: Engine, notes: list[str]) -> Iterator[str]:
-    """Yield what gives a container a GPU of this host; other hardware than recorded is noted."""
-    scan, wanted = find_gpus(), recorded.get("gpu")
-    if not scan.gpus:
-        raise MachineryError(
-            f"this failure was seen on {wanted}, and no GPU is here ({scan.reason}): verify it where there "
-            "is one; bundle make --no-verify leaves it out"
-        )
-    gpu: Gpu = next((gpu for gpu in scan.gpus if gpu.name == wanted), scan.gpus[0])
-    access = give_gpu(gpu, engine)
-    if not access.command_line:
-        raise MachineryError(
-            f"containers cannot reach the {gpu.name} here: python -m trtmatrix doctor says why"
-        )
-    for what, here, then in (("GPU", gpu.name, wanted), ("driver", gpu.driver, recorded.get("driver"))):
-        notes += [f"{what} here: {here}; recorded: {then}"] if then and here != then else []
-    yield from access.command_line
-    yield from (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
 
 
 def tell(text: str) -> None:
@@ -209,15 +200,13 @@ def compare(recorded: Mapping[str, Any], said: str) -> Iterator[str]:
 
 def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tuple[int, str]:
     """Run the archive's command; returns its exit code, 124 where it took too long, and what it printed."""
-    kept = {"HOME", "PATH", "XDG_RUNTIME_DIR", "DOCKER_HOST", "DOCKER_CONFIG", "DOCKER_CONTEXT"}
-    variables = {name: value for name, value in os.environ.items() if name in kept}
+    variables = dict(os.environ)
     if place.engine is None:
-        environment = folder.parent / "environment"
-        venv.create(environment, with_pip=False, symlinks=True)
-        bin_folder = environment / "bin"
+        bin_folder = folder.parent / "environment" / "bin"
+        venv.create(bin_folder.parent, with_pip=False, symlinks=True)
         install_wheels(bin_folder / "python", place.wheels, find_wheelhouse(Path()) if is_offline() else None)
-        path = f"{bin_folder}{os.pathsep}{os.environ.get('PATH', '')}"
-        return run_to_end(command, {**variables, "PATH": path, "ORT_DISABLE_TELEMETRY": "1"}, seconds, folder)
+        path = f"{bin_folder}{os.pathsep}{variables.get('PATH', '')}"
+        return run_to_end(command, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"}, seconds, folder)
     remove_leftovers()
     name, docker = f"trtmatrix-verify-{os.urandom(6).hex()}", place.engine.command
     labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
