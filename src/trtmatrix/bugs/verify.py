@@ -118,8 +118,8 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
         access = give_gpu(gpu, engine) if gpu else GpuOptions()
         if gpu is None or not access.command_line:
             raise MachineryError(
-                f"this failure was seen on {seen}, and no container reaches a GPU here (doctor says why): verify "
-                "it where there is one; bundle make --no-verify leaves it out"
+                f"this failure was seen on {seen}, and no container reaches a GPU here (doctor says why): "
+                "verify it where there is one; bundle make --no-verify leaves it out"
             )
         for what, here, was in (("GPU", gpu.name, seen), ("driver", gpu.driver, recorded.get("driver"))):
             notes += [f"{what} here: {here}; recorded: {was}"] if was and here != was else []
