@@ -100,7 +100,7 @@ class BisectOptions:
         """Return the command that searches between the ends that were found, else named."""
         words = ["bisect", "--", *words]
         words += ["--image", *self.image] if self.image else []
-        ends = next(iter(search.edges.values()), search)
+        ends = next(iter(search.edges), search)
         for option, end in (("--good", ends.good), ("--bad", ends.bad)):
             words += [] if end is None else [option, search.name(end)]
         words += [] if self.product is Product.TENSORRT else ["--product", self.product.value]
@@ -261,7 +261,7 @@ class Versions(Asker):
 
         The search's options name the case, the GPU, the builds and the files.
         """
-        options, edges = self.options, self.search.edges.values()
+        options, edges = self.options, self.search.edges
         words = model_options(options.model) if options.model.model else ["--case", self.id]
         words += ["--gpu", options.wanted_gpu] if options.wanted_gpu else []
         words += ["--rebuilds", str(self.rebuilds), *file_options(options.project)]

@@ -30,13 +30,6 @@ class Answer(str, Enum):
     CANNOT_SAY = "cannot say"
 
 
-class Side(str, Enum):
-    """Which edge of a failure: good → bad, or bad → good."""
-
-    CAME_IN = "came in"
-    FIXED = "fixed"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Reply:
     """What a version or image answered.
@@ -125,12 +118,15 @@ class Search:
         bads = self.all(Answer.BAD)
         return self.bad if self.bad in bads else max(bads, default=None)
 
-    def edge(self, side: Side) -> Edge | None:
-        """Return the edge on one side of the failure, as far as it is known: the nearest to its anchor."""
-        if (anchor := self.anchor) is None:
+    def edge(self, step: int) -> Edge | None:
+        """Return the edge on one side of the failure, as far as it is known: the nearest to its anchor.
+
+        ``step``: -1 for where it came in, 1 for where it was fixed. None where an end is not as it was named.
+        """
+        if (anchor := self.anchor) is None or self.wrong_ends:
             return None
-        end, step = (-1, -1) if side is Side.CAME_IN else (len(self.candidates), 1)
-        good = next((n for n in range(anchor, end, step) if self.answer(n) is Answer.GOOD), None)
+        beyond = range(anchor, -1 if step < 0 else len(self.candidates), step)
+        good = next((n for n in beyond if self.answer(n) is Answer.GOOD), None)
         if good is None:
             return None
         bad = next(n for n in range(good, anchor - step, -step) if self.answer(n) is Answer.BAD)
@@ -139,10 +135,9 @@ class Search:
         return Edge(good=good, bad=bad, silent=silent, left=left)
 
     @property
-    def edges(self) -> dict[Side, Edge]:
-        """The edges that are known, where the ends are as they were named."""
-        found = {side: self.edge(side) for side in Side if not self.wrong_ends}
-        return {side: edge for side, edge in found.items() if edge is not None}
+    def edges(self) -> tuple[Edge, ...]:
+        """The edges that are known: where it came in, where it was fixed."""
+        return tuple(edge for edge in map(self.edge, (-1, 1)) if edge is not None)
 
     @property
     def is_found(self) -> bool:
@@ -150,10 +145,10 @@ class Search:
 
         One that versions which cannot say blur is found, too.
         """
-        sides = {side for side, edge in self.edges.items() if not edge.left}
+        found = [edge for edge in self.edges if not edge.left]
         if self.good is None or self.bad is None:
-            return bool(sides)
-        return (Side.CAME_IN if self.good < self.bad else Side.FIXED) in sides
+            return bool(found)
+        return any((edge.good < edge.bad) is (self.good < self.bad) for edge in found)
 
     @property
     def is_monotone(self) -> bool:
@@ -179,14 +174,11 @@ class Search:
             ends = (self._untried(range(count - 1, -1, -1)), self._untried(range(count)))
             wanted = (*bads[:1], *ends, *bads[1:])
             return next((n for n in wanted if n is not None and n not in self.replies), None)
-        sides = [Side.CAME_IN, Side.FIXED]
-        if self.good is not None and self.good > anchor:
-            sides.reverse()
-        for side in sides:
-            edge = self.edge(side)
+        fixed_first = self.good is not None and self.good > anchor
+        for step in (1, -1) if fixed_first else (-1, 1):
+            edge = self.edge(step)
             if edge is None:
-                beyond = range(anchor) if side is Side.CAME_IN else range(count - 1, anchor, -1)
-                tried = self._untried(beyond)
+                tried = self._untried(range(anchor) if step < 0 else range(count - 1, anchor, -1))
             else:
                 tried = edge.left[len(edge.left) // 2] if edge.left else None
             if tried is not None:
@@ -220,8 +212,7 @@ def render_bisect_markdown(search: Search) -> str:
 
 def bisect_json(search: Search) -> str:
     """Return the result as strict JSON; what is not known is null or empty."""
-    edges = {side: search.edges.get(side) for side in Side}
-    came, fixed = edges.values()
+    came, fixed = search.edge(-1), search.edge(1)
     row = []
     for number, name in enumerate(search.candidates):
         said = vars(search.replies[number]) if number in search.replies else {"answer": None}
@@ -230,8 +221,8 @@ def bisect_json(search: Search) -> str:
         "schema": 2, "title": search.title, "about": search.about, "found": search.is_found,
         "last_good": came and search.name(came.good), "first_bad": came and search.name(came.bad),
         "last_bad": fixed and search.name(fixed.bad), "first_fixed": fixed and search.name(fixed.good),
-        "cannot_say": [search.name(n) for edge in edges.values() if edge for n in edge.silent],
-        "not_tried": [search.name(n) for edge in edges.values() if edge for n in edge.left],
+        "cannot_say": [search.name(n) for edge in search.edges for n in edge.silent],
+        "not_tried": [search.name(n) for edge in search.edges for n in edge.left],
         "monotone": search.is_monotone, "cut_short": search.cut_short,
         "tried": [*map(search.name, search.tried)], "row": row,
         "paragraph": " ".join(_sentences(search, code, plain)), "commands": search.commands,
@@ -252,7 +243,7 @@ def _sentences(search: Search, mark: Mark, escape: Mark) -> Iterator[str]:
         so_far = " until then" if search.cut_short else ""
         yield f"Nothing that was tried{so_far} fails: name what does by --bad, or see nox -s doctor."
     elif not search.wrong_ends:
-        came, fixed = (search.edges.get(side) for side in Side)
+        came, fixed = search.edge(-1), search.edge(1)
         if came:
             last, first = (mark(search.name(n)) for n in (came.good, came.bad))
             yield f"Last good {last}, first bad {first}{_blurred(search, came, mark)}."
