@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from trtmatrix.bugs.redact import Redactor
 from trtmatrix.bugs.search import (
@@ -120,20 +119,13 @@ def bisect_command(options: BisectOptions) -> ExitCode:
         raise UsageError("--exec goes with neither --no-run, --gpu, --pull nor --rebuilds: nothing is stored")
     check_outputs([options.output] if options.output else [], (".md",))
     kind = UserImages if options.image else Versions
-    asker: Asker = (kind if command is None else ShellCommand)(options)
+    asker = kind(options) if command is None else ShellCommand(options)
     search = asker.search
     names = list(search.candidates)
-    if len(names) < 2:
-        raise UsageError(
-            f"--product {options.product.value}: {options.project.matrix} has fewer than two versions of it "
-            "that could be searched: add some, or name --image"
-        )
     ends = {"--good": options.good, "--bad": options.bad}
     for option, name in ends.items():
         if name is not None and name not in names:
             raise UsageError(unlisted_version(option, name, names))
-    if options.good is not None and options.good == options.bad:
-        raise UsageError(f"--good and --bad are both {options.good}: name two")
     search.good, search.bad = (None if name is None else names.index(name) for name in ends.values())
     code = run_search(asker, can_run=not options.no_run)
     if options.output is not None:
@@ -144,7 +136,7 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     return code
 
 
-def run_search(asker: Asker, *, can_run: bool) -> ExitCode:
+def run_search(asker: Versions | ShellCommand, *, can_run: bool) -> ExitCode:
     """Ask until nothing is to be learnt; an interrupt keeps what is known."""
     search, code, number = asker.search, ExitCode.SURPRISE, None
     try:
@@ -186,28 +178,14 @@ def _tell(text: str) -> None:
         print(f"bisect: {text}", file=sys.stderr, flush=True)
 
 
-class Asker(Protocol):
-    """Asks the candidates of a search, one at a time. ``interrupted``: what is said of one that was."""
-
-    search: Search
-    interrupted: str = "it was interrupted; the same command goes on from what is stored"
-
-    def known(self) -> tuple[dict[int, Reply], dict[int, Answer]]:
-        """Return what is answered without running anything, and what is only reported."""
-        return {}, {}
-
-    def ask(self, number: int) -> Reply:
-        """Run a candidate; :class:`MachineryError` where the search is to end."""
-
-    def commands(self) -> tuple[str, ...]:
-        """Return the commands that show the result again, one after another."""
-
-
-class Versions(Asker):
+class Versions:
     """A case on one GPU at matrix.yaml's versions of one product: what is stored, and a run.
 
     A version of which nothing is known yet is searched only where it can be run here, or is named as an end.
+    ``interrupted``: what is said of a search that was.
     """
+
+    interrupted = "it was interrupted; the same command goes on from what is stored"
 
     def __init__(self, options: BisectOptions) -> None:
         """Find the case that was named, the GPU that is meant and the versions."""
@@ -445,7 +423,7 @@ class UserImages(Versions):
         return replace(self.context, matrix=matrix, project=replace(project, results=results)), version.name
 
 
-class ShellCommand(Asker):
+class ShellCommand:
     """Runs one command for each candidate: the images that were named, else matrix.yaml's versions.
 
     A version that is of no image is none for a command that names ``{image}``.
@@ -455,8 +433,6 @@ class ShellCommand(Asker):
 
     def __init__(self, options: BisectOptions) -> None:
         self.options, self.command = options, options.shell_command or ""
-        if not self.command.strip():
-            raise UsageError("--exec: the command is empty")
         if options.image:
             self.images = {name: name for name in options.named_images()}
         else:
@@ -465,8 +441,12 @@ class ShellCommand(Asker):
         about, what = ("", "image") if options.image else (PRODUCT_NAMES[options.product], "version")
         self.search = Search(candidates=tuple(self.images), title=self.command, about=about, what=what)
 
+    def known(self) -> tuple[dict[int, Reply], dict[int, Answer]]:
+        """Return nothing: no answer of a command is stored."""
+        return {}, {}
+
     def ask(self, number: int) -> Reply:
-        """Run the command."""
+        """Run the command; :class:`MachineryError` where its exit code ends the search."""
         name = self.search.name(number)
         code = run_shell(self.command, name, self.images[name])
         answer = read_exit_code(code, name)

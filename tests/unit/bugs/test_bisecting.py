@@ -65,7 +65,7 @@ def search(
     letters: str, *, stored: Mapping[int, str] | None = None, hints: dict[int, Answer] | None = None,
     **ends: int,
 ) -> tuple[Search, ExitCode]:  # fmt: skip
-    made = Made(letters, stored or {}, hints or {})
+    made: Any = Made(letters, stored or {}, hints or {})
     made.search.good, made.search.bad = ends.get("good"), ends.get("bad")
     return made.search, run_search(made, can_run=True)
 
