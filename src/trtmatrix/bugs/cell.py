@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.common.errors import UsageError
@@ -30,7 +29,7 @@ class Found:
     """A cell that fails. ``record``: the newest of its records in which an engine fails.
 
     ``row``: what its case shows at every version of its product on its GPU, oldest first; ``others``: at the
-    versions of other products. ``manner``: in which way it fails.
+    versions of other products. ``manner``: in which way it fails. ``subject``: what its numbers are judged by.
     """
 
     context: Context
@@ -42,6 +41,7 @@ class Found:
     own_model: bool
     calibration: Calibration
     manner: Manner
+    subject: Subject
 
     @property
     def product(self) -> Product:
@@ -52,11 +52,6 @@ class Found:
     def case(self) -> Case:
         """The cell's case."""
         return self.entry.cell.case
-
-    @cached_property
-    def subject(self) -> Subject:
-        """What the numbers of its record are judged by."""
-        return subject_of(self.record, self.entry.cell, self.calibration)
 
 
 def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
@@ -96,6 +91,7 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
     return Found(
         context=context, loaded=loaded, entry=entry, calibration=calibration, record=record, row=tuple(row),
         others=tuple(e for e in mine if e not in row), own_model=own_model, manner=manner,
+        subject=subject_of(record, entry.cell, calibration),
     )  # fmt: skip
 
 

@@ -279,8 +279,7 @@ class Trials:
         if stack is not None:
             own = [opened.project.repros.parent, *(cases.folder(loaded, case) for case in loaded.repro.cases)]
             stack.callback(_remove, cases.blobs, own)
-        selection = replace(opened.selection, repros=(loaded.repro.id,), cases=())
-        return replace(opened, repros={loaded.repro.id: loaded}, selection=selection)
+        return opened
 
 
 def _remove(blobs: Path, folders: Iterable[Path]) -> None:
