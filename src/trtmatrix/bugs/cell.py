@@ -29,7 +29,7 @@ class Found:
     """A cell that fails. ``record``: the newest of its records in which an engine fails.
 
     ``row``: what its case shows at every version of its product on its GPU, oldest first; ``others``: at the
-    versions of other products. ``manner``: in which way it fails. ``subject``: what its numbers are judged by.
+    versions of other products. ``manner``: in which way it fails; ``subject``: what judges its numbers.
     """
 
     context: Context

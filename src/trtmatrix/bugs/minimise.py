@@ -72,15 +72,6 @@ QUESTION = b"[f]ail? "
 """The end of what Polygraphy asks of each graph where it has no command that checks it."""
 
 POLYGRAPHY = [sys.executable, "-c", "import sys; from polygraphy.tools import main; sys.exit(main())"]
-LOADER = """\
-import numpy as np
-
-
-def load_data():
-    with np.load("inputs.npz") as arrays:
-        yield dict(arrays)
-"""
-"""What branches that are cut off are frozen to comes from the sample."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -510,6 +501,8 @@ def reduce_nodes(
     ``mode``: bisect or linear. ``fails`` is asked of each graph, fed with what the whole model has there; it
     keeps what it likes. ``goes_on``: False ends it. An interrupt goes through; nothing is left running.
     """
+    from polygraphy.json import save_json
+
     known = dict(failing.sample)
 
     def is_failing(file: Path) -> bool:
@@ -530,11 +523,13 @@ def reduce_nodes(
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         failing.write(folder)
-        (folder / "load.py").write_text(LOADER, encoding="utf-8")
+        save_json(
+            [dict(failing.sample)], str(folder / "inputs.json")
+        )  # branches that are cut off are frozen to it
         words = ["debug", "reduce", "model.onnx", "-o", "reduced.onnx", "--mode", mode]
         with deferred():
             process = subprocess.Popen(
-                [*POLYGRAPHY, *words, "--data-loader-script", "load.py"], cwd=folder, stdin=subprocess.PIPE,
+                [*POLYGRAPHY, *words, "--load-inputs", "inputs.json"], cwd=folder, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0, start_new_session=True,
             )  # fmt: skip
             stack.enter_context(process)
