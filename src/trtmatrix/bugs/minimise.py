@@ -501,7 +501,7 @@ def reduce_nodes(
     ``mode``: bisect or linear. ``fails`` is asked of each graph, fed with what the whole model has there; it
     keeps what it likes. ``goes_on``: False ends it. An interrupt goes through; nothing is left running.
     """
-    from polygraphy.json import save_json
+    from polygraphy.json import save_json  # type: ignore[import-untyped] # it has no types
 
     known = dict(failing.sample)
 
@@ -523,9 +523,7 @@ def reduce_nodes(
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         failing.write(folder)
-        save_json(
-            [dict(failing.sample)], str(folder / "inputs.json")
-        )  # branches that are cut off are frozen to it
+        save_json([dict(failing.sample)], str(folder / "inputs.json"))  # what is cut off is frozen to it
         words = ["debug", "reduce", "model.onnx", "-o", "reduced.onnx", "--mode", mode]
         with deferred():
             process = subprocess.Popen(
