@@ -226,10 +226,8 @@ def list_command(options: ListOptions) -> ExitCode:
     rows = select_cases(select_repros(context.plain_repros, context.selection), context.selection)
     recorded = find_recorded_versions(context.project.results)
     standings = {v.name: standing_of(v, context.plain_repros, recorded) for v in versions}
-    if options.json:
-        print(json.dumps(list_json(versions, rows, standings), indent=1))
-    else:
-        print(list_text(versions, rows, standings))
+    told = versions, rows, standings
+    print(json.dumps(list_json(*told), indent=1) if options.json else list_text(*told))
     return ExitCode.AS_EXPECTED
 
 
@@ -311,10 +309,8 @@ def check_command(options: CheckOptions) -> ExitCode:
     model, facts = load_model(options.file, ""), read_facts(options.repros)
     check = check_model(model, options.file.name, facts, versions)
     code = ExitCode.SURPRISE if check.is_sure else ExitCode.AS_EXPECTED
-    if options.json:
-        print(to_json({**check_json(check), "exit_code": int(code)}), end="")
-    else:
-        print(render_check(check, terminal_width(), full=options.full), end="")
+    data = to_json({**check_json(check), "exit_code": int(code)}) if options.json else ""
+    print(data or render_check(check, terminal_width(), full=options.full), end="")
     return code
 
 
