@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trtmatrix.cli.options import parse
+from trtmatrix.cli.entry import parse
 from trtmatrix.plan.context import ProjectOptions
 
 

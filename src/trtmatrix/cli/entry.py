@@ -1,16 +1,25 @@
-"""The command line's entry: one command is called with its options, and its exit code is the program's."""
+"""The command line: its commands, the parser of their options, and the entry.
+
+Options are fields of each command's own dataclass. One command is called with them, and its exit code is the
+program's.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import importlib
 import io
 import os
+import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
-from trtmatrix.cli.options import parse
+from trtmatrix import __version__
 from trtmatrix.common.errors import (
     ExitCode,
     TrtMatrixError,
@@ -18,7 +27,145 @@ from trtmatrix.common.errors import (
     explain_trouble,
     hear_signals,
 )
+from trtmatrix.common.options import find_options, make_options
 from trtmatrix.common.text import printable
+
+GROUPS = {
+    "files": "files and network", "select": "selection (comma-separated or repeated; default: all)",
+    "show": "output", "model": "your own model (instead of the repros; upgrade uses both)", "run": "running",
+    "where": "containers (docs/engines.md) and clusters (docs/slurm.md)",
+}  # fmt: skip
+"""Groups of options that several commands have, or that are many: by title. Others are a command's own."""
+
+
+class Command(NamedTuple):
+    """What a command does, its groups of options, an example, and the module that has it.
+
+    ``bundle make`` is ``make_command`` there, with ``MakeOptions``.
+    """
+
+    text: str
+    groups: str = ""
+    example: str = ""
+    module: str = "cli.commands"
+    about: str = ""
+
+
+COMMANDS: dict[str, Command] = {
+    "run": Command("run everything that can be run here and print the tables",
+                   "controls files select show model run where", "--trt 10.7.0,10.8.0 --repro sdpa-scale"),
+    "table": Command("print the tables from stored records",
+                     "controls files select show model where", "--gpu H200 --full"),
+    "upgrade": Command(
+        "decide whether to move from one version to another", "upgrade files select model",
+        "--from 8.6.1 --to 10.8.0 --gpu L4 --code src/", "upgrade.command",
+        "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code given with --code must change first, "
+        "12 not\n enough evidence, 2 a mistake in the command or a model's inputs. With --api only the code "
+        "decides:\n 0 nothing must change, 11 something must, 12 no code could be scanned. A release whose "
+        "API is known\n need not be in matrix.yaml for --api, nor for --code alone."),
+    "check": Command(
+        "find the nodes of a model that versions get wrong, from the file alone", "",
+        "my.onnx --trt 8.6.1,10.8.0", about=
+        "Exit codes: 0 no node is known to fail (some may be expected to), 1 a node is known to be ignored, "
+        "wrong or\n refused at one of the versions, 2 usage."),
+    "operators": Command(
+        "run ONNX's own tests of its operators on versions, or hold a model against their results",
+        "files select where", "--trt 8.6.0", "operators.command",
+        "Exit codes: 0 the suite was run or shown, whatever came of it; 3 a version could not be run,\n"
+        " or trouble of this host left a case without a result; with a model: 1 an operator went wrong\n"
+        " or is refused at one of the versions, or a node is known to fail."),
+    "report": Command("write the whole matrix as one page with filters", "files select where",
+                      "-o report.html"),
+    "bundle make": Command("write the archive of a failing cell", "files model",
+                           "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4", "bugs.make"),
+    "bundle verify": Command(
+        "run an archive by itself, in a fresh container", "", "sdpa-scale-sdpa-tf32-10.7.0.tar.gz",
+        "bugs.make", "Nothing in the archive except its script is run or built; see docs/security.md."),
+    "bisect": Command("find the version that introduced a failure", "files model",
+                      "--case sdpa-scale/sdpa-tf32", "bugs.bisect"),
+    "minimise": Command("find the smallest graph that still fails in the same way", "files model",
+                        "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4 --good 10.8.0", "bugs.minimise"),
+    "list": Command("list versions, repros and cases", "files select", "--repro sdpa-scale"),
+    "doctor": Command("show what this host has and what it can run", "files select where"),
+    "lock": Command("ask the registry which digests the image tags point to", "files select", "--update",
+                    "images.lock"),
+    "pack": Command("write everything that a host without a network needs", "files select",
+                    "--trt 10.8.0 --to DIR", "images.pack"),
+    "unpack": Command("check a pack and load it, on a host without a network", "", "DIR", "images.pack"),
+    "merge": Command("add records that were made elsewhere", "files", "records/", "images.merge"),
+    "prepare": Command("write the files of a case, to run it by hand", "files", "sdpa-scale/sdpa-tf32"),
+    "publish": Command("copy records measured here to where git tracks them", "files select where",
+                       "--gpu H200"),
+    "schema": Command("print the JSON Schema of matrix.yaml, of the site's settings, or of models.yaml"),
+}  # fmt: skip
+"""Every command; of two words where it has several actions."""
+
+BUNDLE = "make or verify an archive that demonstrates a failure to the maintainers"
+
+DESCRIPTION = """\
+Shows what each TensorRT release does to a model on a given GPU. Runs repros on pinned versions and
+compares every output with a float64 reference.
+
+Exit codes: 0 as expected, 1 unexpected results, 2 usage or configuration, 3 a failure of the tool or host,
+4 nothing was run or shown from a record, 130 interrupted; for upgrade: 0 go, 10 go with work-arounds,
+11 don't, 12 not enough evidence; for bundle, bisect and minimise: 0 done (verified, found, smaller),
+1 not done (the failure did not come back, no edge was found, nothing smaller fails)
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are one line and the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        nox = " (leave out the --, which nox alone wants)" if "arguments: -- " in message else ""
+        if wrong := re.match(r"argument command: invalid choice: '(.*?)'", message):
+            meant = get_close_matches(wrong[1], COMMANDS, 1)
+            message = f"there is no command {wrong[1]}" + (f"; perhaps you meant {meant[0]}" if meant else "")
+        self.exit(2, f"trtmatrix: {message}{nox}\n  all options: {self.prog} --help\n")
+
+
+def parse(argv: Sequence[str]) -> tuple[Callable[[Any], ExitCode], Any, Mapping[str, Any]]:
+    """Return the command that is asked for, its options, and all that was given, by its place in them.
+
+    ``SystemExit`` where a command line only asks for help, or is wrong.
+    Only the module of the command that is asked for is imported: ``--help`` and ``list`` stay light.
+    """
+    style = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog="python -m trtmatrix", description=DESCRIPTION, formatter_class=style)
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="command")
+    bundle = commands.add_parser("bundle", help=BUNDLE, description=f"{BUNDLE.capitalize()}.")
+    actions = bundle.add_subparsers(required=True, metavar="make|verify")
+    command: Any = None
+    kind: type = object
+    for name, one in COMMANDS.items():
+        first, _, second = name.partition(" ")
+        last, example = second or first, f"Example: python -m trtmatrix {name} {one.example}".strip()
+        made = (actions if second else commands).add_parser(
+            last, help=one.text, description=f"{one.text[0].upper()}{one.text[1:]}.", formatter_class=style,
+            epilog=f"{one.about}\n\n{example}".strip(),
+        )  # fmt: skip
+        if [*argv[: len(name.split())]] == name.split():
+            module = importlib.import_module(f"trtmatrix.{one.module}")
+            command, kind = getattr(module, f"{last}_command"), getattr(module, f"{last.capitalize()}Options")
+            _add_options(made, kind, one.groups.split())
+    given = vars(parser.parse_args(argv))
+    try:
+        return command, make_options(kind, given), given
+    except argparse.ArgumentTypeError as error:
+        parser.error(str(error))
+
+
+def _add_options(parser: argparse.ArgumentParser, kind: type, groups: Sequence[str]) -> None:
+    """Add the options that are a command's own, and those of its groups; of two of a name its own."""
+    places: dict[str, Any] = dict.fromkeys(["", "controls", "upgrade"], parser)
+    places |= {name: parser.add_argument_group(GROUPS[name]) for name in groups if name in GROUPS}
+    parser.add_argument("--traceback", action="store_true", help="show where an error came from")
+    found = [*find_options(kind)]
+    own = {names[0] for group, names, _ in found if not group}
+    for group, names, settings in found:
+        if not group or (group in groups and names[0] not in own):
+            places[group].add_argument(*names, **settings)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

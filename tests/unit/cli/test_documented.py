@@ -14,8 +14,8 @@ from nowhere import ROOT, go_nowhere
 from onnxmodels import mlp, saved
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.options import COMMANDS as PARSED
-from trtmatrix.cli.options import parse
+from trtmatrix.cli.entry import COMMANDS as PARSED
+from trtmatrix.cli.entry import parse
 
 PAGES = (ROOT / "README.md", ROOT / "docker" / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 DOOR = re.compile(r"(?:\$ )?(?:pipx run )?(nox -s |python -m trtmatrix |trtmatrix |python -m bench\.)")

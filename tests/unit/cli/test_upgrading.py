@@ -11,7 +11,7 @@ from goldenfile import check_golden
 from nowhere import ROOT, go_nowhere
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.options import parse
+from trtmatrix.cli.entry import parse
 from trtmatrix.common.errors import UsageError
 from trtmatrix.plan.survey import choose_gpu
 from trtmatrix.suite.model import Gpu

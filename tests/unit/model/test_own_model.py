@@ -15,7 +15,7 @@ from onnx import ModelProto, TensorProto, helper
 from onnxmodels import FLOAT, INT64, Array, make_model, mlp, node, normal, saved, saved_outside
 
 from trtmatrix.cli import entry as cli
-from trtmatrix.cli.options import parse
+from trtmatrix.cli.entry import parse
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.judge.noise import noise_troubles
 from trtmatrix.model.own_model import (
