@@ -306,7 +306,7 @@ def check_command(options: CheckOptions) -> ExitCode:
         raise UsageError(f"--trt {wrong}: {why}")
     listed = () if options.trt else read_matrix(options.matrix).versions
     versions = options.trt or tuple(v.name for v in listed if v.product is Product.TENSORRT)
-    model, facts = load_model(options.file, ""), read_facts(options.repros)
+    model, facts = load_model(options.file), read_facts(options.repros)
     check = check_model(model, options.file.name, facts, versions)
     code = ExitCode.SURPRISE if check.is_sure else ExitCode.AS_EXPECTED
     data = to_json({**check_json(check), "exit_code": int(code)}) if options.json else ""

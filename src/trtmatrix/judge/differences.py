@@ -1,4 +1,4 @@
-"""How far two versions' outputs are apart, over all samples; block by block: no output is held whole."""
+"""How far two versions' outputs are apart, over all samples, block by block."""
 
 from __future__ import annotations
 

@@ -103,24 +103,21 @@ def digest_file(path: Path) -> str:
         return digest_stream(stream)
 
 
-def load_model(path: Path, option: str = "--model ") -> ModelProto:
-    """Load a model without its external data; :class:`UsageError` where it is none.
-
-    ``option``: how the command line names it.
-    """
+def load_model(path: Path) -> ModelProto:
+    """Load a model without its external data; :class:`UsageError` where it is none."""
     model = ModelProto()
     try:
         content = path.read_bytes()
         model.ParseFromString(content)
     except OSError as error:
-        raise UsageError(f"{option}{path}: cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except Exception:  # noqa: BLE001 - protobuf's own, which has no types
         model.Clear()
     if content.startswith(b"version https://git-lfs"):
-        raise UsageError(f"{option}{path}: is a pointer of Git LFS, not the model: git lfs pull fetches it")
+        raise UsageError(f"{path}: is a pointer of Git LFS, not the model: git lfs pull fetches it")
     if not model.graph.node or not model.graph.output:
         raise UsageError(
-            f"{option}{path}: is no ONNX file with nodes and outputs, or a truncated one ({len(content)} "
+            f"{path}: is no ONNX file with nodes and outputs, or a truncated one ({len(content)} "
             f"bytes): compare its size with where it comes from, or {EXPORT}"
         )
     return model

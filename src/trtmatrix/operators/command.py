@@ -118,7 +118,7 @@ def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
     measured = [record.version for record in records if record.product is Product.TENSORRT]
     versions = selected.versions or tuple(measured) or tuple(record.version for record in records)
     gpus = [slug_of(name) for name in selected.gpus]
-    model = load_model(file, "")
+    model = load_model(file)
     found = check_operators(model, file.name, records, versions, gpus)
     releases = [name for name in versions if is_release(name)]  # of other products repros know nothing
     check = check_model(model, file.name, read_facts(options.project.repros), releases) if releases else None

@@ -1,7 +1,4 @@
-"""Records and kept outputs on disk: whole or not at all, never overwritten, damaged records set aside.
-
-Kept outputs are read block by block: one may be larger than the memory that is there.
-"""
+"""Records and kept outputs on disk: whole or not at all, never overwritten, damaged records set aside."""
 
 from __future__ import annotations
 
@@ -33,9 +30,6 @@ from trtmatrix.suite.model import CellId
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-DAMAGED = ".damaged"
 
 
 def record_path(root: Path, record: Record) -> Path:
@@ -86,7 +80,7 @@ def read_records(results: Path) -> list[Stored]:
             except (RecordError, OSError, border.BorderError) as error:
                 told = str(error) if isinstance(error, RecordError) else f"{file}:1: {error}"
                 if not isinstance(error, (NewerRecordError, OSError)):
-                    aside = Path(file).rename(f"{file}{DAMAGED}").name
+                    aside = Path(file).rename(f"{file}.damaged").name
                     told += (
                         f"\n  set aside as {aside}; remedy: type the command again, and the cell is run anew"
                     )
