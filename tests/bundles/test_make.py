@@ -155,8 +155,8 @@ def test_a_failure_that_does_not_come_back_is_told(made: Made, tmp_path: Path) -
 def test_an_error_of_another_size_is_told(made: Made, tmp_path: Path) -> None:
     files = read_files(made.archive)
     script = files["repro.py"].decode()
-    number = script.partition('"wrong": {"y": (')[2].partition(",")[0]
-    files["repro.py"] = script.replace(f'"y": ({number}, {number})', '"y": (40.0, 41.0)').encode()
+    number = script.partition("'wrong': {'y': (")[2].partition(",")[0]
+    files["repro.py"] = script.replace(f"'y': ({number}, {number})", "'y': (40.0, 41.0)").encode()
     archive = write_files(files, tmp_path / "a.tar.gz")
     assert refused(made, archive)["problems"] == [f"y: {float(number):.4g}; recorded: 40 to 41"]
 

@@ -8,7 +8,6 @@ one and two bounds for c, the share of a known defect in the error.
 from __future__ import annotations
 
 import ast
-import json
 import math
 import re
 import shlex
@@ -157,10 +156,8 @@ def why_no_script(recipe: Recipe | None, manner: Manner) -> str:
         return "the run needs more than one engine of one graph"
     if manner.kind in {Kind.LIMIT, Kind.REMARK}:
         return f"what fails is measured by the run itself: {manner.what}"
-    if recipe.keep_fp32:
-        return "layers are kept in float32 one by one"
-    if recipe.marked and recipe.precision == "fp16-flag":
-        return "inner tensors are made outputs in float16"
+    if recipe.keep_fp32 or (recipe.marked and recipe.precision == "fp16-flag"):
+        return "single layers are kept in float32, or inner tensors are made outputs in float16"
     return "" if recipe.has_reference else "there is no reference to compare with"
 
 
@@ -204,37 +201,32 @@ def script_values(
 
 
 def fill_template(values: Mapping[str, Any]) -> str:
-    """Return the template with its constants replaced, comments and all else as they are.
-
-    ``KeyError`` where it has no constant of a name.
-    """
-    wanted, lines = dict(values), []
+    """Return the template with its constants replaced, comments and all else as they are."""
+    lines = []
     for line in TEMPLATE.read_text(encoding="utf-8").splitlines():
         found = re.fullmatch(r"([A-Z][A-Z0-9_, ]*)(: [^=]+)? = (.*?)(  # .*)?", line)
-        if found is not None and found[1] in wanted:
-            value = wanted.pop(found[1])
+        if found is not None and found[1] in values:
+            value = values[found[1]]
             code = ", ".join(map(as_code, value)) if ", " in found[1] else as_code(value)
             line = f"{found[1]}{found[2] or ''} = {code}{found[4] or ''}"  # noqa: PLW2901 - it is replaced
         lines.append(line)
-    if wanted:
-        raise KeyError(f"the template has no constant {', '.join(wanted)}")
     return "\n".join(lines) + "\n"
 
 
 def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
     """Return a value as a literal; numbers to six digits, NaN and infinity as texts, which float() reads."""
-    match value:
-        case float():
-            return repr(float(f"{value:.6g}")) if math.isfinite(value) else f'"{value:g}"'
-        case str():
-            return json.dumps(value, ensure_ascii=False)  # a literal of Python, too
-        case Mapping():
-            return "{" + ", ".join(f"{as_code(k)}: {as_code(v)}" for k, v in value.items()) + "}"
-        case tuple():
-            return "(" + ", ".join(map(as_code, value)) + ("," if len(value) == 1 else "") + ")"
-        case list():
-            return "[" + ", ".join(map(as_code, value)) + "]"
-    return repr(value)
+
+    def rounded(value: Any) -> Any:  # noqa: ANN401 - any literal
+        match value:
+            case float():
+                return float(f"{value:.6g}") if math.isfinite(value) else f"{value:g}"
+            case Mapping():
+                return {key: rounded(inner) for key, inner in value.items()}
+            case tuple() | list():
+                return type(value)(map(rounded, value))
+        return value
+
+    return repr(rounded(value))
 
 
 def read_recorded(script: str) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from enum import Enum
 from functools import cached_property, lru_cache
 
 from packaging.specifiers import SpecifierSet
-from packaging.version import InvalidVersion
 from packaging.version import Version as Release
 
 from trtmatrix.common.text import counted
@@ -135,10 +134,7 @@ def _fits_gpu(expectation: Expectation, gpu: Gpu) -> bool:
     patterns = (pattern.lower() for pattern in expectation.gpus)
     if expectation.gpus and not any(fnmatch.filter(names, pattern) for pattern in patterns):
         return False
-    try:
-        return gpu.compute is None or _contains(expectation.compute, Release(gpu.compute))
-    except InvalidVersion:
-        return True
+    return gpu.compute is None or _contains(expectation.compute, Release(gpu.compute))
 
 
 def is_digest_of(recorded: object, wanted: str) -> bool:
