@@ -28,10 +28,6 @@ def expand_with_controls(
     )
 
 
-_STANDS_FOR = {"fp16-flag": "fp16"}
-"""A precision that the controls may not have → the one whose controls are taken then."""
-
-
 class ControlMap:
     """Finds what shows that cells of TensorRT are measured and judged rightly; no cell controls itself.
 
@@ -59,7 +55,7 @@ class ControlMap:
         if key not in self._cases:
             asked = cell.case.precision
             exact = [item for item in self._common if item[1].precision == asked]
-            found = exact or [c for c in self._common if c[1].precision == _STANDS_FOR.get(asked, asked)]
+            found = exact or [c for c in self._common if f"{c[1].precision}-flag" == asked]
             able = [
                 other for other in cell.repro.cases
                 if other.control is Control.NEGATIVE and other.precision == asked
