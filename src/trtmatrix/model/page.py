@@ -64,9 +64,7 @@ def run(params: Dict[str, Any], files: Any, trt: Any) -> Any:
 def beyond(y: Any, r: Any, params: Dict[str, Any]) -> int:
     """How many elements are further off than |y - r| <= atol + rtol·|r|; NaN always is."""
     y, r = y.astype(np.float64), r.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        near = np.abs(y - r) <= params["atol"] + params["rtol"] * np.abs(r)
-    return int(np.count_nonzero(~(near | (y == r))))
+    return int(np.count_nonzero(~np.isclose(y, r, params["rtol"], params["atol"])))
 
 
 if __name__ == "__main__":

@@ -87,8 +87,7 @@ def find_wrong(case: Case, expected: Arrays, outputs: Arrays) -> str:
         if y.dtype.kind == "f" and finite.size:
             atol = max(atol, ROUNDING * float(np.finfo(y.dtype).eps) * float(finite.max()))
         with np.errstate(invalid="ignore", over="ignore"):
-            near = np.abs(found - wanted) <= atol + case.rtol * np.abs(wanted)
-            near |= (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+            near = np.isclose(found, wanted, case.rtol, atol, equal_nan=True)
             off = np.where(near, -1.0, np.nan_to_num(np.abs(found - wanted), nan=np.inf))
         if count := int(np.count_nonzero(~near)):
             at = np.unravel_index(int(off.argmax()), off.shape)

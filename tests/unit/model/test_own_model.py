@@ -18,6 +18,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.cli.entry import parse
 from trtmatrix.common.errors import ConfigError, UsageError
 from trtmatrix.judge.noise import noise_troubles
+from trtmatrix.model import page
 from trtmatrix.model.own_model import (
     Listing,
     ModelOptions,
@@ -284,6 +285,13 @@ def test_a_plainer_sum_raises_the_floor_and_an_error_of_onnx_runtime_does_not(
     assert computed.by.startswith("onnx.reference")
     seen = computed.errors[0]["y"].get("fp32-runtime")
     assert seen == (pytest.approx(off, rel=0.5) if counts else None)
+
+
+@pytest.mark.parametrize(
+    ("y", "r", "off"), [(1.05, 1, 0), (2, 1, 1), (1, np.inf, 1), (np.inf, np.inf, 0), (np.nan, np.nan, 1)]
+)
+def test_a_tolerance_forgives_no_infinity(y: float, r: float, off: int) -> None:
+    assert page.beyond(np.array([y]), np.array([r]), {"atol": 0.1, "rtol": 0.1}) == off
 
 
 # A user's model, its inputs or its profile that cannot be used: what is said, and exit code 2.

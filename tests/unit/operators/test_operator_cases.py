@@ -125,6 +125,7 @@ def test_values_shape_and_type_are_held_against_onnx_s_own(y: Any, wrong: str) -
     [
         (np.array([NAN, INF], np.float32), np.array([NAN, INF], np.float32), True),
         (np.array([INF, INF], np.float32), np.array([NAN, INF], np.float32), False),
+        (np.array([1, INF], np.float32), np.array([INF, INF], np.float32), False),
         (np.array([3], np.int32), np.array([3], np.int64), True),
         (np.array([2], np.int32), np.array([3], np.int64), False),
         (np.array([True, False]), np.array([True, False]), True),
