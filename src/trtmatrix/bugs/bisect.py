@@ -47,7 +47,6 @@ from trtmatrix.suite.model import (
     CPU,
     Cause,
     Evidence,
-    Exclusion,
     Known,
     Outcome,
     Product,
@@ -56,8 +55,6 @@ from trtmatrix.suite.model import (
 )
 from trtmatrix.suite.plan import HeldImage, Isolation, Pull, find_image, registry_name
 from trtmatrix.upgrade.question import DOOR, file_options, model_options
-
-NOT_HERE = frozenset({Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT, Exclusion.NOT_HERE})
 
 FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""
@@ -325,10 +322,8 @@ def stored_reply(
     """
     outcome = entry.outcome if entry.evidence.is_record else None
     if outcome is None:
-        why = entry.excluded.why if entry.excluded else None
-        detail = entry.excluded.detail if entry.excluded and why not in NOT_HERE else ""
-        reason = "; ".join(filter(None, ("no record", why.value if why else "", detail)))
-        return None if can_run else _not_run(reason, tried=False)
+        why = f"; {entry.excluded.why.value}" if entry.excluded else ""
+        return None if can_run else _not_run(f"no record{why}", tried=False)
     answer = answer_of(entry, outcome)
     changed = find_reason(entry, rebuilds=rebuilds if answer is Answer.GOOD else 1, current=current)
     if can_run and changed is not None:

@@ -80,10 +80,17 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
     calibration = read_calibration()
     manner = manner_of(entry, calibration) if entry else None
     if entry is None or manner is None:
+        outcome = entry.outcome if entry and entry.record else None
+        detail = entry.excluded.detail if entry and entry.excluded else ""
+        why = f"there is no record of it: nobody ran it{f' ({detail})' if detail else ''}"
+        if entry and outcome:
+            why = f"it does not fail, it is {full_words(outcome)} {entry.figure}: {outcome.reason}".rstrip(
+                ": "
+            )
         words = ["--model", "FILE"] if own_model else ["--repro", cell.repro, "--case", cell.case]
         words = [*(model_options(model) or words), *(word for gpu in gpus for word in ("--gpu", gpu))]
         run = f"run it: python -m trtmatrix run --trt {cell.version} {shlex.join(words)} --rerun"
-        raise UsageError(f"{cell}: {_why_nothing(entry)}\n  {run}")
+        raise UsageError(f"{cell}: {why}\n  {run}")
     same = (e for e in mine if e.cell.version.product is version.product)
     row = sorted(same, key=lambda e: e.cell.version.release)
     failing = (r for r in entry.records if judge([r], entry.cell, calibration).verdict in FAILURES)
@@ -109,11 +116,3 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
             "name it by --model, with the same inputs, precision and profile as when it ran"
         )
     return context
-
-
-def _why_nothing(entry: Entry | None) -> str:
-    if entry is None or entry.record is None or entry.outcome is None:
-        why = f" ({entry.excluded.detail})" if entry and entry.excluded and entry.excluded.detail else ""
-        return f"there is no record of it: nobody ran it{why}"
-    said = f"{full_words(entry.outcome)} {entry.figure}".strip()
-    return f"it does not fail, it is {said}" + (f": {entry.outcome.reason}" if entry.outcome.reason else "")
