@@ -23,24 +23,20 @@ def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
 
     :class:`UsageError` where the file is no report of this product and GPU, or of another schema.
     """
+    now, new = {"schema": SCHEMA, **plain(upgrade)}, dict[tuple[str, ...], str]()
     try:
         accepted = json.loads(file.read_text(encoding="utf-8"))
-        same = {name: accepted[name] for name in ("schema", "product", "gpu")}
-        old = dict(find_problems(accepted)) if same["schema"] == SCHEMA else {}
+        for name in ("schema", "product", "gpu"):
+            if accepted[name] != now[name]:
+                told = f"its {name} is {accepted[name]}, here it is {now[name]}: make it again"
+                raise UsageError(f"--baseline {file}: {told}")
+        old = dict(find_problems(accepted))
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"--baseline {file}: no report of upgrade -o report.json: {why}") from error
-    now = plain(upgrade)
-    for name, value in {"schema": SCHEMA, "product": now["product"], "gpu": now["gpu"]}.items():
-        if same[name] != value:
-            told = f"its {name} is {same[name]}, here it is {value}: make it again"
-            raise UsageError(f"--baseline {file}: {told}")
-    new = dict(find_problems(now))
-    # What seems slower by too few engines is no worse than what was.
-    open_ = {
-        key for key in new if key[-1] == Weight.LACKING.value and (*key[:-1], Weight.AGAINST.value) in old
-    }
-    new = {(*key[:-1], Weight.AGAINST.value) if key in open_ else key: words for key, words in new.items()}
+    for key, words in find_problems(now):  # what seems slower by too few engines is no worse than what was
+        harder = (*key[:-1], Weight.AGAINST.value)
+        new[harder if key[-1] == Weight.LACKING.value and harder in old else key] = words
     return Baseline(
         file=str(file), new=tuple(new[key] for key in new if key not in old),
         gone=tuple(old[key] for key in old if key not in new),
