@@ -16,8 +16,7 @@ from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, has_evidence
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Exclusion, Product, Verdict
 from trtmatrix.suite.repros import Repro
-from trtmatrix.tables.remarks import DOCTOR, find_contradicted, reason_words
-from trtmatrix.tables.table import Table, make_tables
+from trtmatrix.tables.table import DOCTOR, Table, find_contradicted, make_tables, reason_words
 
 
 class State(str, Enum):

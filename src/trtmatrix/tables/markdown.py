@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from trtmatrix.common.text import one_line, printable
 from trtmatrix.judge.entry import Entry, legend
 from trtmatrix.tables.answer import count_all
-from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.table import make_tables
+from trtmatrix.tables.table import find_remarks, make_tables
 
 MOST_CHARACTERS = 65_536
 """What GitHub takes in a comment or a pull request's text."""

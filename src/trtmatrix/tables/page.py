@@ -28,8 +28,7 @@ from trtmatrix.judge.record import RAN
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import Cause, Control, Evidence, Verdict
 from trtmatrix.tables.answer import count_all, make_answer, short_names
-from trtmatrix.tables.remarks import describe, find_remarks, why_not_run
-from trtmatrix.tables.table import Row, Table, make_tables, shorten
+from trtmatrix.tables.table import Row, Table, describe, find_remarks, make_tables, shorten, why_not_run
 
 
 @cache

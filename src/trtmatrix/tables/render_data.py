@@ -12,14 +12,15 @@ from trtmatrix.judge.entry import EVIDENCE_MEANINGS, Entry, full_words
 from trtmatrix.judge.record import write_number
 from trtmatrix.suite.model import Basis, Evidence, Verdict
 from trtmatrix.tables.answer import count_all
-from trtmatrix.tables.remarks import (
+from trtmatrix.tables.table import (
     describe,
     expected_words,
     find_contradicted,
+    make_tables,
     record_file,
+    twins_of,
     why_not_run,
 )
-from trtmatrix.tables.table import make_tables, twins_of
 
 SCHEMA = 1
 """The number of the JSON's shape."""

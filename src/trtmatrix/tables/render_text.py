@@ -14,8 +14,7 @@ from trtmatrix.common.text import counted, join_some, one_line
 from trtmatrix.judge.entry import MUST_FAIL, Entry, legend
 from trtmatrix.suite.matrix import Version
 from trtmatrix.tables.answer import MUST_KNOW, Answer, Grid, State, count_all, short_names
-from trtmatrix.tables.remarks import find_remarks
-from trtmatrix.tables.table import Section, make_tables, shorten
+from trtmatrix.tables.table import Section, find_remarks, make_tables, shorten
 
 LINES = 40
 NARROWEST, WIDEST = 80, 160
