@@ -35,7 +35,6 @@ def render_screen(answer: Answer, *, width: int = NARROWEST, details: Sequence[s
 
     ``details``: where there is more, such as the path of the page.
     """
-    width = min(max(width, NARROWEST), WIDEST)
     foot = [line for text in (*answer.products, answer.ran) for line in wrap(text, width, most=_NOTE_LINES)]
     foot += wrap(f"Not run: {answer.not_run}", width, most=_REASON_LINES) if answer.not_run else []
     foot += [*wrap(f"Next: {answer.next}", width), *wrap(f"Details: {' · '.join(details)}", width)]
