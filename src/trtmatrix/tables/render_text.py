@@ -150,14 +150,21 @@ def print_text(text: str, *, markdown: bool = False) -> None:
     if not sys.stdout.isatty():
         print(text, end="", flush=True)
         return
+    from rich import markdown as md
     from rich.console import Console
-    from rich.markdown import Markdown
     from rich.text import Text
+
+    class Cell(md.TableDataElement):
+        """A cell that breaks a long name where rich would leave its end out."""
+
+        def on_text(self, context: md.MarkdownContext, text: str | Text) -> None:
+            super().on_text(context, text)
+            self.content.overflow = "fold"
 
     console = Console(highlight=False, soft_wrap=not markdown)
     if markdown:
-        unfolded = re.sub("<details><summary>(.*)</summary>", r"**\1**", text)
-        console.print(Markdown(unfolded.replace("</details>", "")))
+        md.Markdown.elements["td_open"] = Cell
+        console.print(md.Markdown(re.sub("<details><summary>(.*)</summary>", r"**\1**", text)))
         return
     for line in text.splitlines():
         shown = Text(line)

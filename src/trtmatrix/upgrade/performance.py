@@ -148,7 +148,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     for name, word in (("power_limit_w", "power limit"), ("variant", "GPU variant"), ("driver", "driver")):
         ours, theirs = (sorted({_board(r.gpu, name) for r in entry.records} - {""}) for entry in (was, will))
         if ours != theirs and (name != "power_limit_w" or (ours and theirs)):
-            conditions = f"{word} {', '.join(ours)} against {', '.join(theirs)}"
+            conditions = f"{word} {', '.join(ours) or '?'} against {', '.join(theirs) or '?'}"
     # One session: each side began before the other had ended.
     first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
     turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]

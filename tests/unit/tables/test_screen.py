@@ -240,6 +240,10 @@ def test_colours_add_nothing_and_controls_stay_plain(
     assert ["\x1b[" in line for line in lines] == [True, False, True, True]
     assert "\x1b[1;31mBAD" in lines[0]
     assert "\x1b[1;31mDON'T  (exit code 11)" in lines[3]
+    monkeypatch.setenv("COLUMNS", "40")
+    print_text(f"| case | why |\n| --- | --- |\n| {'long-' * 12} | {'name-' * 12} |\n", markdown=True)
+    laid = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert laid.count("-") == 24, "broken, not cut"
 
 
 def test_what_runs_on_any_cpu_is_neither_planned_nor_an_extra_version() -> None:
