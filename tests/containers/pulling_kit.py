@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import docker
 import docker.errors
@@ -14,13 +16,13 @@ from bench.registry import Serving
 from tests.containers.engines import COMMAND
 from tests.registry.registries import Image, Pushed, push_image
 from trtmatrix.images.registry import Registry
+from trtmatrix.launchers.containers import Images
 from trtmatrix.launchers.docker_engine import open_client
-from trtmatrix.launchers.images import Images, Puller
 from trtmatrix.plan.context import own_platform
 from trtmatrix.plan.lockfile import Lock, pin_of
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
 from trtmatrix.suite.model import CPU, Known
-from trtmatrix.suite.plan import Keep, Launch
+from trtmatrix.suite.plan import Engine, Keep, Launch
 
 LIBRARY = Fact(value="1.0", known=Known.MEASURED, source="here")
 
@@ -54,11 +56,9 @@ class Bench:
         return f"{host or self.serving.host}/{repository}:{tag}"
 
     def images(self, keep: Keep = Keep.ALL) -> Images:
-        puller = Puller(
-            pull_note=lambda *_: None, note=self.told.append, platform=own_platform(), waits=(0.1, 0.2),
-            command=COMMAND,
-        )  # fmt: skip
-        return Images(puller=puller, keep=keep)
+        progress: Any = SimpleNamespace(pull=lambda *_: None, note=self.told.append)
+        engine = Engine(available=True, platform=own_platform(), name=COMMAND)
+        return Images(engine, progress, keep=keep, waits=(0.1, 0.2))
 
     def have(self, images: Images, launch: Launch) -> str:
         """Have an image, which goes again with this bench."""

@@ -16,7 +16,7 @@ from tests.registry.fronts import Asked, Front, Reply
 from tests.registry.registries import basic_auth, blob_file, serve_registry
 from tests.waiting import wait_until
 from trtmatrix.common.errors import MachineryError
-from trtmatrix.launchers.images import Images
+from trtmatrix.launchers.containers import Images
 from trtmatrix.plan.context import own_platform
 from trtmatrix.suite.matrix import Build, ImageOrigin
 from trtmatrix.suite.plan import Keep, Launch

@@ -100,4 +100,4 @@ def test_a_pack_that_is_interrupted_leaves_nothing(pack: Path, tmp_path: Path) -
     process.terminate()
     assert process.wait(60) == 130
     assert not (tmp_path / "cut").exists()
-    assert not list(tmp_path.glob(".trtmatrix-*"))
+    assert not list(tmp_path.glob(".partial-*"))

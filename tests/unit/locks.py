@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from trtmatrix.plan.lockfile import Lock, LockedBuild, LockedImage, LockedLayer, LockedPlatform
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, LockedPlatform
 
 IMAGE = "nvcr.io/nvidia/pytorch:24.12-py3"
 SAID = {"TensorRT": "10.7.0.23", "CUDA": "12.6.3.004"}
@@ -31,18 +31,6 @@ def make_image(*here: LockedPlatform, **fields: Any) -> LockedImage:
     return LockedImage(**{**defaults, **fields})
 
 
-def make_build(**fields: Any) -> LockedBuild:
-    """What an image of ours is made of."""
-    defaults: dict[str, Any] = {
-        "image": "trtmatrix/tensorrt:10.0.0", "base": IMAGE, "wheels": {"a==1.0": "b" * 64},
-        "files": {"docker/wheels/Dockerfile": "c" * 64},
-    }  # fmt: skip
-    return LockedBuild(**{**defaults, **fields})
-
-
-def lock_of(*images: LockedImage, **builds: LockedBuild) -> Lock:
-    """A lock with this image, if any; builds by version, ``v10_0_0`` for 10.0.0."""
-    return Lock(
-        images=dict.fromkeys([IMAGE], *images) if images else {},
-        builds={name[1:].replace("_", "."): build for name, build in builds.items()},
-    )
+def lock_of(*images: LockedImage) -> Lock:
+    """A lock with this image, if any."""
+    return Lock(images=dict.fromkeys([IMAGE], *images) if images else {})

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from trtmatrix.images.pack import FILES, IMAGES, PackedImage, open_target, write_lists, write_tar
+from trtmatrix.images.pack import FILES, IMAGES, PackedImage, write_lists, write_tar
 
 SUITE = {"matrix.yaml": b"schema: 1\n", "src/a.py": b"print()\n"}
 IMAGE_BYTES = bytes(range(256)) * 40
-IMAGE = PackedImage(id=f"sha256:{'a' * 64}", names=("a/b:1",), versions=("onnxruntime-1.31.1",))
+IMAGE = PackedImage(id=f"sha256:{'a' * 64}", names=("a/b:1",))
 
 TOOLS = (
     "basename", "cat", "chmod", "cmp", "cut", "dirname", "find", "grep", "mkdir", "mktemp", "mv", "rm", "sed",
@@ -83,15 +83,16 @@ def write_pack(folder: Path, *, images: tuple[PackedImage, ...] = (IMAGE,)) -> N
     for number, (name, content) in enumerate(SUITE.items()):
         found[name] = source / str(number)
         found[name].write_bytes(content)
-    with open_target(folder):
-        write_tar(folder / FILES, found)
-        if images:
-            (folder / IMAGES).write_bytes(IMAGE_BYTES)
-        facts = {
-            "pack": "20261122t000000-00000001", "made": "2026-11-22T00:00:00+00:00", "by": "trtmatrix 0",
-            "commit": "", "changed": "no", "platform": "linux/amd64",
-        }  # fmt: skip
-        write_lists(folder, facts, {"python": ["3.12"], "version": ["onnxruntime-1.31.1"]}, images)
+    folder.mkdir()
+    write_tar(folder / FILES, found)
+    if images:
+        (folder / IMAGES).write_bytes(IMAGE_BYTES)
+    facts = {
+        "pack": "20261122t000000-00000001", "made": "2026-11-22T00:00:00+00:00", "by": "trtmatrix 0",
+        "commit": "", "changed": "no", "platform": "linux/amd64", "python": "3.12",
+        "version": "onnxruntime-1.31.1",
+    }  # fmt: skip
+    write_lists(folder, facts.items(), images)
 
 
 def tree_of(folder: Path) -> dict[str, str]:

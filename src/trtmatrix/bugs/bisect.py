@@ -31,10 +31,9 @@ from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
 from trtmatrix.judge.compare import count_engines
 from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, full_words
-from trtmatrix.launchers.containers import read_contents
+from trtmatrix.launchers.containers import pull_by_name, read_contents
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.gpu import find_gpus
-from trtmatrix.launchers.images import pull_by_name
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.order import ELSEWHERE, find_reason

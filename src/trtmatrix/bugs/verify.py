@@ -110,7 +110,8 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
             f"the image {name or wanted} is not here: pull it or build it (docker pull, nox -s image), then "
             "bundle verify FILE; bundle make --no-verify writes the archive without"
         )
-    notes = [] if held.id == then else [f"run in {held.id}; it was recorded in {then}"]
+    image_id = held[0]
+    notes = [] if image_id == then else [f"run in {image_id}; it was recorded in {then}"]
     options = [f"--user={'0:0' if engine.rootless else f'{os.getuid()}:{os.getgid()}'}"]
     if on_gpu:
         gpus, seen = find_gpus().gpus, recorded.get("gpu")
@@ -125,7 +126,7 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
             notes += [f"{what} here: {here}; recorded: {was}"] if was and here != was else []
         options += access.command_line
         options += (f"--volume={host}:{inside}:ro" for host, inside in access.mounts.items())
-    return Place(image=held.id, engine=engine, options=tuple(options), notes=tuple(notes))
+    return Place(image=image_id, engine=engine, options=tuple(options), notes=tuple(notes))
 
 
 def tell(text: str) -> None:

@@ -123,8 +123,7 @@ def rule_of(why: Exclusion) -> Rule | None:
 # --- What is still to be pulled or built, its layers counted once, and the disk that it takes
 
 GB = 10**9
-LOW = 5 * GB
-"""Free bytes below which the cache or the results may not take what a run writes."""
+LOW = 5 * GB  # free bytes below which the cache or the results may not take what a run writes
 USUAL_FACTOR = 2
 """Unpacked by compressed size, rounded up: 1.76 of TensorRT 8.6 with CUDA's libraries, by gzip."""
 USUAL_UNLOCKED = 10 * GB

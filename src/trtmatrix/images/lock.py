@@ -1,4 +1,4 @@
-"""``lock``: asks registries what matrix.yaml's images stand for now, and writes it into matrix.lock."""
+"""matrix.lock: ``lock`` asks registries what images stand for now and writes it; a run is held against it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import Enum
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,19 @@ import yaml
 
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.options import flag
-from trtmatrix.common.paths import hold_folder, whole_file
+from trtmatrix.common.paths import Project, hold_folder, whole_file
 from trtmatrix.images.checks import gigabytes, locked_tensorrt
-from trtmatrix.images.pins import BuildParts, build_differences, read_builds
 from trtmatrix.judge.judge import wrong_library
+from trtmatrix.launchers.docker_engine import inspect_image
 from trtmatrix.launchers.references import RegistryError, Trouble
+from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
-from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, mirrored, parse_matrix_lock
+from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, mirrored, parse_matrix_lock, pin_of
 from trtmatrix.suite.cells import select_versions
-from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.plan import is_own
+from trtmatrix.suite.matrix import Build, ImageOrigin, Version
+from trtmatrix.suite.plan import Launch, is_own
 
-SECONDS = 3600.0
-"""How long all registries together may take: each question has limits of its own."""
+SECONDS = 3600.0  # how long all registries together may take: each question has limits of its own
 UPDATE = "nox -s lock -- --update"
 
 
@@ -34,12 +35,11 @@ class Drift(Enum):
     """What was found of an image or a build, and what that means."""
 
     LOCKED = "as locked"
-    NEW = "not locked yet: nothing shows when what it stands for, or what it is made of, changes"
+    NEW = "not locked yet: nothing shows when what it stands for changes"
     MOVED = "tag moved to another image: runs stay with the locked one; --update makes its records stale"
     RETAGGED = "tag moved, what runs is the same: records stay current but with containerd's image store"
     MISSING = "not at the registry: a mistake in matrix.yaml, a mirror without it, or it was taken away"
     UNKNOWN = "could not be asked: the lock's entry stays as it was"
-    CHANGED = "built of other parts: it is built anew, and its records are no longer current"
     UNHASHED = "wheels without SHA-256: nothing says that they are those meant, so the image is not built"
     CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
 
@@ -72,12 +72,8 @@ class Change:
         return self.kind is not Drift.LOCKED and not self.is_unresolved
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What is to be locked: images with the versions that use them, builds by version."""
-
-    images: Mapping[str, tuple[str, ...]]
-    builds: Mapping[str, BuildParts]
+Wanted = Mapping[str, tuple[str, ...]]
+"""The images that are to be locked, each with the versions that use it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,19 +98,20 @@ def lock_command(options: LockOptions) -> ExitCode:
         raise UsageError("lock asks registries, which --offline forbids\n  run it on a host with a network")
     old, file = context.lock, context.project.lock
     versions = select_versions(context.matrix, context.selection)
-    wanted = find_wanted(versions, context)
+    wanted, builds = find_wanted(versions), read_builds(versions, context.project)
     registry = Registry(insecure=find_engine(gpu_here=False).insecure)
-    asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted.images}
+    asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted}
     found = ask_registries(registry.resolve, list(asked.values()), seconds=SECONDS)
     answers = {image: found[reference] for image, reference in asked.items()}
     # What no version needs any more goes, but not where only some versions were looked at.
     chosen = context.selection.versions or context.selection.runtimes
-    used = None if chosen else find_wanted(context.matrix.versions, context)
+    used = None if chosen else find_wanted(context.matrix.versions)
     findings = list(find_changes(old, wanted, answers))
-    findings += find_contradictions(versions, updated(old, wanted, answers, used), own_platform())
+    findings += [unhashed(version, parts.unhashed) for version, parts in builds.items() if parts.unhashed]
+    findings += find_contradictions(versions, updated(old, answers, used), own_platform())
     written = None
     if options.update:
-        written = update_lock(file, lambda now: updated(now, wanted, answers, used))
+        written = update_lock(file, lambda now: updated(now, answers, used))
     if options.json:
         print(json.dumps(lock_json(findings, str(file), written), indent=1))
     else:
@@ -125,53 +122,41 @@ def lock_command(options: LockOptions) -> ExitCode:
     return combine_exit_codes(codes)
 
 
-def find_wanted(versions: Sequence[Version], context: Context) -> Wanted:
-    """Return the images that registries are asked for, each with its versions, and the builds.
-
-    Raises :class:`ConfigError` where a lock of wheels has mistakes.
-    """
-    builds, images = read_builds(versions, context.project), dict[str, tuple[str, ...]]()
+def find_wanted(versions: Sequence[Version]) -> Wanted:
+    """Return the images that registries are asked for, bases of ours among them."""
+    images = dict[str, tuple[str, ...]]()
     for version in versions:
-        if isinstance(version.origin, ImageOrigin):
-            own = builds.get(version.name)
-            image = own.build.base if own else version.origin.image
+        if isinstance(origin := version.origin, ImageOrigin):
+            image = origin.build.base if origin.build else origin.image
             if not is_own(image):  # no registry has those
                 images[image] = (*images.get(image, ()), version.name)
-    return Wanted(images=images, builds=builds)
+    return images
 
 
 def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> Iterator[Change]:
-    """Yield a finding for each image and build that is wanted."""
-    for image, versions in wanted.images.items():
+    """Yield a finding for each image that is wanted."""
+    for image, versions in wanted.items():
         kind, told = _compare_image(old.images.get(image), answers[image])
         yield Change(subject=image, kind=kind, versions=versions, facts=tuple(told))
-    for version, parts in wanted.builds.items():
-        made, locked, facts = parts.build, old.builds.get(version), tuple[str, ...]()
-        if parts.unhashed:
-            words = "takes them as they come, this once, and writes them down"
-            kind, facts = Drift.UNHASHED, (*parts.unhashed, f"nox -s image -- {version} --lock {words}")
-        elif locked is None:
-            kind, facts = Drift.NEW, (f"{made.image} on {made.base}", *(f"wheel {w}" for w in made.wheels))
-        else:
-            facts = build_differences(locked, made)
-            kind = Drift.CHANGED if facts else Drift.LOCKED
-        yield Change(subject=f"build {version}", kind=kind, versions=(version,), facts=facts)
 
 
-def updated(lock: Lock, wanted: Wanted, answers: Mapping[str, Answer], used: Wanted | None = None) -> Lock:
+def unhashed(version: str, wheels: Sequence[str]) -> Change:
+    """Return the finding for a version's wheels of which no SHA-256 is known."""
+    mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
+    build = f"build {version}"
+    return Change(subject=build, kind=Drift.UNHASHED, versions=(version,), facts=(*wheels, mend))
+
+
+def updated(lock: Lock, answers: Mapping[str, Answer], used: Wanted | None = None) -> Lock:
     """Return the lock with what was really resolved; entries that say the same stay, with their date.
 
     ``used``: what all versions want, where what none of them wants is to go.
     """
-    images, builds = dict(lock.images), dict(lock.builds)
+    images = dict(lock.images)
     for image, answer in answers.items():
         if isinstance(answer, LockedImage) and not is_same(images.get(image), answer):
             images[image] = answer
-    builds |= {version: parts.build for version, parts in wanted.builds.items()}
-    if used is not None:
-        images = {image: locked for image, locked in images.items() if image in used.images}
-        builds = {version: build for version, build in builds.items() if version in used.builds}
-    return Lock(images=images, builds=builds)
+    return Lock(images={name: each for name, each in images.items() if used is None or name in used})
 
 
 def is_same(old: LockedImage | None, new: LockedImage) -> bool:
@@ -275,14 +260,8 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
 
 HEADER = """\
 # Which image each name of matrix.yaml stood for. Written by `nox -s lock -- --update`, reviewed in git,
-# never edited by hand.
-#
-# digest     what the name pointed at when it was resolved: an index of platforms, or one manifest
-# manifest   what a platform is pulled by
-# image_id   the digest of the image's configuration: survives docker save and load, where the others do not
-# layers     as they lie in the registry, with their compressed sizes in bytes
-# says       the versions of TensorRT, CUDA, driver and torch that the image's variables name
-# builds     what images of our own are made of: base, wheels and files by their SHA-256
+# never edited by hand. digest: what the name pointed at; manifest: what a platform is pulled by; image_id:
+# that of its configuration, which survives docker save; size: compressed bytes; says: what its variables name
 """
 
 
@@ -317,3 +296,126 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - what YAML writes
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in sorted(value.items())}
     return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+
+
+# --- Whether a run's images are those of the lock
+
+Held = tuple[str, Mapping[str, str]] | None
+"""The ID of an image that is here, and the labels that docker/wheels/build wrote on it: what it came of."""
+FILES = ("Dockerfile", "tensorrt.py")  # what of the builder's folder goes into every image
+OWN_BASE = "trtmatrix/debian12-python310:latest"  # the base that ``docker/wheels/base`` makes
+
+
+def check_pins(
+    context: Context, launches: Iterable[Launch], locked: bool, look: Callable[[str], Held] = inspect_image
+) -> list[str]:
+    """Return a line for each launch whose image is not as matrix.lock has it, and how that is mended.
+
+    ``locked``: such a launch is refused: :class:`UsageError` names each version and the command.
+    ``look``: asked for images of ours that are here and whose parts are locked.
+    """
+    found: dict[str, str] = {}
+    lockable: list[str] = []
+    for launch in launches:
+        version, origin = launch.version, launch.image
+        if origin is None or version.name in found:
+            continue
+        if origin.build is None:
+            why, mends = why_unlocked(context, origin), not (origin.is_file or is_own(origin.image))
+        else:
+            held = None if launch.lacks_image else look(origin.image)
+            why, mends = _why_unlike(context, version, origin.build, held)
+            why = why and f"{origin.image}: {why}"
+        if why:
+            found[version.name] = why
+            lockable += [version.name] if mends else []
+    mend = [f"  to lock: nox -s lock -- --trt {','.join(lockable)} --update"] if lockable else []
+    if locked and found:
+        lines = [f"  {name}: {why}" for name, why in found.items()]
+        raise UsageError("\n".join(["--locked refuses to run what matrix.lock does not have", *lines, *mend]))
+    return [*(f"NOT LOCKED: {name}: {why}" for name, why in found.items()), *mend]
+
+
+def why_unlocked(context: Context, origin: ImageOrigin) -> str:
+    """Return why an image is not pinned, or nothing: a digest in its name pins it without the lock."""
+    image = origin.image
+    if origin.is_file:
+        return f"{image} is a file of yours, known by what is in it"
+    if origin.pin is not None or "@sha256:" in image:
+        return ""
+    if is_own(image):
+        return f"{image} is made on this host and known by its name alone: no registry has it"
+    if image in context.lock.images:
+        return f"{image} is not locked for {own_platform()}"
+    return f"{image} is whatever its tag stands for today"
+
+
+def _why_unlike(context: Context, version: Version, build: Build, held: Held) -> tuple[str, bool]:
+    """Return why it is not known what an image of ours is made of, or nothing; and if locking mends that."""
+    name, pin = version.name, pin_of(context.lock, build.base, own_platform())
+    try:
+        parts = read_builds([version], context.project)[name]
+    except ConfigError as error:
+        return f"what it is made of cannot be read: {error.problems[0]}", False
+    if parts.unhashed:
+        return f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {name} --lock)", False
+    if pin is None and not is_own(build.base):
+        return f"its base {build.base} is not locked", True
+    labels = held[1] if held else {}
+    base_id = labels.get("base-id", "")
+    bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
+    recipe = recipe_digest(base_id, parts.contents, parts.lines)
+    if held is None or (bases & {*(pin.ids if pin else (build.base,))} and recipe == labels.get("recipe")):
+        return "", False
+    return f"it was built on another base, or from other wheels or files: nox -s image -- {name}", False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildParts:
+    """What an image would be made of now beside its base. ``unhashed``: wheels that no SHA-256 is known of.
+
+    ``contents``: the bytes of the files that are copied into the image; ``lines``: its wheels, as pip reads
+    them.
+    """
+
+    unhashed: tuple[str, ...] = ()
+    contents: tuple[bytes, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str]) -> str:
+    """Return the SHA-256 of all that goes into an image of ours: its label ``recipe`` (hexadecimal)."""
+    return sha256(b"\0".join([base_id.encode(), *contents, *(line.encode() for line in lines)])).hexdigest()
+
+
+def read_builds(versions: Iterable[Version], project: Project) -> dict[str, BuildParts]:
+    """Return what the images that are made here would be made of now, by version.
+
+    :class:`ConfigError` tells what is wrong with the lock of an image's wheels, or cannot be read.
+    """
+    found, problems = dict[str, BuildParts](), list[str]()
+    for version in versions:
+        origin = version.origin
+        if not isinstance(origin, ImageOrigin) or (build := origin.build) is None:
+            continue
+        if project.image_builder is None:  # which cannot be made here
+            found[version.name] = BuildParts(unhashed=build.wheels)
+            continue
+        folder = project.image_builder.parent
+        lock = folder / "locks" / f"{version.name}.txt"
+        try:
+            pins = parse_lock(
+                lock.read_text(encoding="utf-8") if lock.exists() else "", build.wheels, str(lock)
+            )
+            found[version.name] = BuildParts(
+                unhashed=tuple(pin.wheel for pin in pins if not pin.sha256),
+                contents=tuple((folder / name).read_bytes() for name in FILES),
+                lines=tuple(pin.line for pin in pins),
+            )
+        except ConfigError as error:
+            problems += error.problems
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(f"{origin.image} cannot be made: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return found

@@ -34,8 +34,7 @@ from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.model import CPU, Product, slug_of
 from trtmatrix.suite.repro_files import stored_repros
 
-SHOWN = 8
-"""Differences of two records that are shown."""
+SHOWN = 8  # differences of two records that are shown
 RECORDS, OUTPUTS = "records", "outputs"
 """The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""
 RESERVED = frozenset({"local"})

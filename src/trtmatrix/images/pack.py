@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from hashlib import sha256
@@ -25,16 +25,16 @@ from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.options import flag, many, value
-from trtmatrix.common.paths import Project, whole_file
+from trtmatrix.common.paths import Project, whole_folder
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.common.text import counted
 from trtmatrix.launchers.wheels import download_wheels, index_options, target_options, without_passwords
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.digest import PACKAGES
-from trtmatrix.suite.matrix import ImageOrigin, InterpreterOrigin, Version, WheelsOrigin
+from trtmatrix.suite.matrix import ImageOrigin, Version, WheelsOrigin
 from trtmatrix.suite.model import NO_GPU
-from trtmatrix.suite.plan import Launch, short_name
+from trtmatrix.suite.plan import Engine, Launch, short_name
 
 if TYPE_CHECKING:
     import docker
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 SCHEMA = 4
 SOURCE = Path(__file__).with_name("unpack.sh")
 MANIFEST, SUMS, SCRIPT = "manifest.txt", "SHA256SUMS", "unpack"
-FILES, IMAGES = "files.tar", "images.tar"
-"""Suite and wheels; the images as ``docker save`` writes them."""
+FILES, IMAGES = "files.tar", "images.tar"  # suite and wheels; the images as ``docker save`` writes them
 EXTRAS = ("model", "minimise")
 TOOLS = ("nox[uv]>=2025.2.9", "hatchling", "editables")
 """What the suite's sessions need beside the suite's own requirements: nox, and what installs the suite."""
@@ -57,7 +56,7 @@ class PackOptions:
     """Those of ``pack``."""
 
     project: ProjectOptions
-    to: Path = value("--to DIR", "where to write; new or empty", required=True)
+    to: Path = value("--to DIR", "where to write: a new folder", required=True)
     for_python: tuple[str, ...] = many("--for-python X.Y", "a Python version of the other host, for its "
         "wheels; may be repeated (default: this one's)")  # fmt: skip
     records: bool = flag("--records", "pack all local records, for merge")
@@ -67,13 +66,11 @@ class PackOptions:
 class PackedImage:
     """An image: ``id`` is what the engine that saved it calls it, ``names`` are given back after loading.
 
-    ``versions``: those that run in it; ``manifest``: the digest that it was pulled by (empty where it is none
-    of a registry's or not locked).
+    ``manifest``: the digest that it was pulled by (empty where it is none of a registry's or not locked).
     """
 
     id: str
-    names: tuple[str, ...]
-    versions: tuple[str, ...]
+    names: tuple[str, ...] = ()
     manifest: str = ""
 
 
@@ -84,62 +81,51 @@ def pack_command(options: PackOptions) -> ExitCode:
         from trtmatrix.images.merge import pack_records
 
         return pack_records(context, options.to)
-    pythons = wanted_pythons(options.for_python)
+    pythons = list(dict.fromkeys(options.for_python)) or [f"{sys.version_info[0]}.{sys.version_info[1]}"]
+    if wrong := [python for python in pythons if not re.fullmatch(r"3\.[1-9]\d", python)]:
+        raise UsageError(f"--for-python {wrong[0]}: name one such as 3.12; the suite needs 3.10 or later")
     if context.offline:
         raise UsageError("pack fetches wheels, which --offline forbids: leave it out, or pack --records")
+    if options.to.exists():
+        raise UsageError(f"--to {options.to}: is there already: name a new folder")
     suite = find_suite(context.project)
     _tell(*(f"NOT PACKED: {line}" for line in suite.left_out))
-    chosen = select_versions(context.matrix, context.selection)
-    with open_target(options.to) as folder:
-        client, held = hold_images(context, [v for v in chosen if v.runtime == "container"])
-        versions = packed_versions(chosen, held)
-        images = images_of(client, held, versions) if client else ()
-        with tempfile.TemporaryDirectory(prefix=".trtmatrix-wheels-", dir=folder) as scratch:
-            write_tar(folder / FILES, suite.files | fetch_wheels(Path(scratch), versions, pythons))
-        if client is not None and images:
-            _tell(f"saving {counted(len(images), 'image')}")
-            save_images(client, images, folder / IMAGES)
-        now, names = datetime.now(timezone.utc), [version.name for version in versions]
-        pack, platform = f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}", own_platform()
-        facts = {
-            "pack": pack, "made": now.isoformat(timespec="seconds"), "by": f"trtmatrix {__version__}",
-            "commit": suite.commit, "changed": "yes" if suite.changed else "no", "platform": platform,
-        }  # fmt: skip
-        digest = write_lists(folder, facts, {"python": pythons, "version": names}, images)
-    size = write_size(sum(file.stat().st_size for file in options.to.iterdir() if file.is_file()))
-    print(f"""\
-{options.to}: {pack}, {size}
-  versions  {", ".join(names)}
-  images    {len(images)}, for {platform}
-  wheels    for Python {", ".join(pythons)}, glibc {GLIBC} or later
-  suite of {suite.commit[:12]}{", CHANGED since" if suite.changed else ""}
-  sha256 of SHA256SUMS, which stands for all of it: {digest}
-next, on the other host: sh {shlex.quote(f"{options.to.name}/unpack")}""")
+    try:
+        with whole_folder(options.to) as folder:
+            told = write_pack(folder, context, suite, pythons)
+    except OSError as error:
+        words = f"{error.strerror or error}: name another disk by --to, or make room"
+        raise MachineryError(f"--to {options.to}: the pack cannot be written: {words}") from error
+    size = write_size(sum(file.stat().st_size for file in options.to.iterdir()))
+    next_ = f"next, on the other host: sh {shlex.quote(f'{options.to.name}/unpack')}"
+    print("\n".join([f"{options.to}: {size}", *(f"  {line}" for line in told), next_]))
     return ExitCode.AS_EXPECTED
 
 
-@contextlib.contextmanager
-def open_target(folder: Path) -> Iterator[Path]:
-    """Make a pack's folder, in which no file may be; where this ends in an error, no file stays in it.
-
-    Folders may be there: systems make some at the root of a disk, such as ``lost+found``.
-    """
-    if folder.exists() and (not folder.is_dir() or any(not path.is_dir() for path in folder.iterdir())):
-        words = "a pack is written into a new or empty folder, and this is none"
-        raise UsageError(f"--to {folder}: {words}: remove what is in it (a killed pack may have left it)")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-    except BaseException as error:
-        for path in folder.glob("*"):
-            if not path.is_dir():
-                path.unlink()
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        if isinstance(error, OSError):
-            words = f"{error.strerror or error}: name another disk by --to, or make room"
-            raise MachineryError(f"--to {folder}: the pack cannot be written: {words}") from error
-        raise
+def write_pack(folder: Path, context: Context, suite: Suite, pythons: Sequence[str]) -> list[str]:
+    """Write the files of a pack into an empty folder; returns what is told of it."""
+    chosen = select_versions(context.matrix, context.selection)
+    versions, held, client = hold_images(context, chosen)
+    images = images_of(client, held, versions) if client else ()
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        write_tar(folder / FILES, suite.files | fetch_wheels(Path(scratch), versions, pythons))
+    if client is not None and images:
+        _tell(f"saving {counted(len(images), 'image')}")
+        save_images(client, images, folder / IMAGES)
+    now, names, platform = datetime.now(timezone.utc), [v.name for v in versions], own_platform()
+    facts = [
+        ("pack", f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}"), ("made", now.isoformat(timespec="seconds")),
+        ("by", f"trtmatrix {__version__}"), ("commit", suite.commit),
+        ("changed", "yes" if suite.changed else "no"), ("platform", platform),
+        *(("python", python) for python in pythons), *(("version", name) for name in names),
+    ]  # fmt: skip
+    digest = write_lists(folder, facts, images)
+    return [
+        f"versions  {', '.join(names)}", f"images    {len(images)}, for {platform}",
+        f"wheels    for Python {', '.join(pythons)}, glibc {GLIBC} or later",
+        f"suite of {suite.commit[:12]}{', CHANGED since' if suite.changed else ''}",
+        f"sha256 of SHA256SUMS, which stands for all of it: {digest}",
+    ]  # fmt: skip
 
 
 # --- The suite: what git tracks, with the user's own matrix and repros
@@ -166,8 +152,8 @@ def find_suite(project: Project) -> Suite:
     """
     root = program_root()
     # The matrix and the repros are those of this call, which may lie elsewhere.
-    files = {name: root / name for name in _tracked(root) if not name.startswith("repros/")}
-    files |= {f"repros/{name}": project.repros / name for name in _tracked(project.repros)}
+    files = {name: root / name for name in _git(root, "ls-files", "-z") if not name.startswith("repros/")}
+    files |= {f"repros/{name}": project.repros / name for name in _git(project.repros, "ls-files", "-z")}
     untracked = sorted({*project.repros.glob("*.py")} - set(files.values()))
     left_out = [f"{file}: git does not track it: git add takes it along" for file in untracked]
     left_out += [f"{file}: a link" for file in files.values() if file.is_symlink()]
@@ -177,7 +163,7 @@ def find_suite(project: Project) -> Suite:
         raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
     ours = (project.repros.resolve(), own["matrix.yaml"]) == (root / "repros", root / "matrix.yaml")
     changed = not ours or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
-    commit = _git(root, "rev-parse", "HEAD").strip()
+    (commit,) = _git(root, "rev-parse", "HEAD")
     return Suite(files=files, commit=commit, changed=changed, left_out=tuple(left_out))
 
 
@@ -192,12 +178,8 @@ def program_root() -> Path:
     return root
 
 
-def _tracked(folder: Path) -> list[str]:
-    return sorted(filter(None, _git(folder, "ls-files", "-z").split("\0")))
-
-
-def _git(folder: Path, *words: str) -> str:
-    """Return what git says of a folder's checkout; :class:`UsageError` where it says nothing."""
+def _git(folder: Path, *words: str) -> list[str]:
+    """Return the lines that git says of a folder's checkout; :class:`UsageError` where it says nothing."""
     code, said = run_to_end(["git", "-C", str(folder), *words], os.environ)
     if code:
         trust = f"git config --global --add safe.directory {shlex.quote(str(folder))}"
@@ -205,15 +187,7 @@ def _git(folder: Path, *words: str) -> str:
             f"{folder}: git cannot say which files are the suite's: {said.strip() or 'git failed'}\n"
             f"  pack from a checkout with a commit, as the user whose it is, or: {trust}"
         )
-    return said
-
-
-def wanted_pythons(named: Sequence[str]) -> tuple[str, ...]:
-    """Return the Pythons that wheels are for; :class:`UsageError` where one is none."""
-    for python in named:
-        if not re.fullmatch(r"3\.[1-9]\d", python):
-            raise UsageError(f"--for-python {python}: name one such as 3.12; the suite needs 3.10 or later")
-    return tuple(dict.fromkeys(named)) or (f"{sys.version_info[0]}.{sys.version_info[1]}",)
+    return said.replace("\0", "\n").splitlines()
 
 
 def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[str]) -> dict[str, Path]:
@@ -258,38 +232,47 @@ def _pin(words: Sequence[str], requirements: Iterable[str], python: str, scratch
 
 
 def hold_images(
-    context: Context, versions: Sequence[Version]
-) -> tuple[docker.DockerClient | None, dict[str, str]]:
-    """Return version → image ID of those that are here; what ``--trt`` names and is missing is had first.
+    context: Context, chosen: Sequence[Version]
+) -> tuple[list[Version], dict[str, str], docker.DockerClient | None]:
+    """Return the versions of wheels and those whose image is here, with version → image ID of these.
 
-    Also the engine's client, None where no version is in an image, or there is no engine.
-    :class:`MachineryError` where one cannot be had.
+    Also the engine's client, None where none is needed or here. What ``--trt`` names and is missing is had
+    first (:class:`MachineryError` where it cannot be); what does not go along is told.
     """
     from trtmatrix.common.progress import open_progress
+    from trtmatrix.launchers.containers import Images
     from trtmatrix.launchers.docker_engine import find_engine, open_client
-    from trtmatrix.launchers.images import open_images
     from trtmatrix.plan.lockfile import base_origin
 
-    named, held = context.selection.versions, dict[str, str]()
-    engine = find_engine(gpu_here=False) if versions else None
-    if engine is None or not engine.available:
-        if engine is not None and named:
-            raise MachineryError(f"no images can be packed: {engine.reason}")
-        return None, held
-    client = open_client(timeout=120)
+    packed, held, project = list[Version](), dict[str, str](), context.project
+    in_images, named = any(v.runtime == "container" for v in chosen), context.selection.versions
+    engine = find_engine(gpu_here=False) if in_images else Engine(available=False)
+    if in_images and named and not engine.available:
+        raise MachineryError(f"no images can be packed: {engine.reason}")
+    client = open_client(timeout=120) if engine.available else None
     with contextlib.closing(open_progress()) as progress:
-        store = open_images(
-            context.project, engine, progress,
+        store = Images(
+            engine, progress, builder=(str(project.image_builder), f"--matrix={project.matrix}"),
             base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
         )  # fmt: skip
-        for version, origin in [(v, v.origin) for v in versions if isinstance(v.origin, ImageOrigin)]:
-            if (image := engine.held(origin)) is not None:
-                held[version.name] = image
-            elif named:
-                made = origin.build is not None and context.project.image_builder is not None
-                launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
-                held[version.name] = store.make_ready(launch, client)
-    return client, held
+        for version in chosen:
+            name, origin = version.name, version.origin
+            if isinstance(origin, ImageOrigin) and client is not None:
+                if (image := engine.held(origin)) is not None:
+                    held[name] = image
+                elif named:
+                    made = origin.build is not None and project.image_builder is not None
+                    launch = Launch(version=version, gpu=NO_GPU, cells=(), pull=not made, build=made)
+                    held[name] = store.make_ready(launch, client)
+            if isinstance(origin, WheelsOrigin) or name in held:
+                packed.append(version)
+            else:
+                absent = f"its image is not here (--trt {name} pulls it)"
+                why = absent if isinstance(origin, ImageOrigin) else "an interpreter of this host"
+                _tell(f"NOT PACKED: {name}: {why}")
+    if not packed:
+        raise UsageError("nothing to pack: no selected version is of wheels, or has its image here")
+    return packed, held, client
 
 
 def images_of(
@@ -313,30 +296,12 @@ def images_of(
             )
         if not image_id:
             continue
+        before = found.get(image_id) or PackedImage(id=image_id)
         tags = map(short_name, client.images.get(image_id).attrs.get("RepoTags") or ())
-        names = [origin.image] if origin.pin is None or origin.image in tags else []
-        before = found.get(image_id) or PackedImage(id=image_id, names=(), versions=())
-        found[image_id] = replace(
-            before, versions=(*before.versions, version.name),
-            names=tuple(dict.fromkeys((*before.names, *names))),
-            manifest=origin.pin.manifest if origin.pin else before.manifest,
-        )  # fmt: skip
+        names = [*before.names, *([origin.image] if origin.pin is None or origin.image in tags else [])]
+        manifest = origin.pin.manifest if origin.pin else before.manifest
+        found[image_id] = replace(before, names=tuple(dict.fromkeys(names)), manifest=manifest)
     return tuple(found.values())
-
-
-def packed_versions(chosen: Iterable[Version], held: Mapping[str, str]) -> list[Version]:
-    """Return the versions of wheels and those whose image is here; what does not go along is told."""
-    packed = []
-    for version in chosen:
-        if isinstance(version.origin, WheelsOrigin) or version.name in held:
-            packed.append(version)
-        elif isinstance(version.origin, InterpreterOrigin):
-            _tell(f"NOT PACKED: {version.name}: an interpreter of this host")
-        else:
-            _tell(f"NOT PACKED: {version.name}: its image is not here (--trt {version.name} pulls it)")
-    if not packed:
-        raise UsageError("nothing to pack: no selected version is of wheels, or has its image here")
-    return packed
 
 
 def save_images(client: docker.DockerClient, images: Sequence[PackedImage], file: Path) -> None:
@@ -371,27 +336,20 @@ def write_tar(target: Path, files: Mapping[str, Path]) -> None:
                 archive.addfile(info, stream)
 
 
-def write_lists(
-    folder: Path, facts: Mapping[str, str], many: Mapping[str, Iterable[str]], images: Iterable[PackedImage]
-) -> str:
-    """Write the script, the digests of all, and last the manifest: without it nothing is taken for a pack.
+def write_lists(folder: Path, facts: Iterable[tuple[str, str]], images: Iterable[PackedImage]) -> str:
+    """Write the script, the manifest, and the digests of all.
 
-    The manifest has a fact a line, as a shell reads it: ``facts`` of one value, those of ``many``, and of
-    each image ID, manifest and names. Returns the SHA-256 of the list of digests: it stands for the pack.
+    The manifest has a fact a line, as a shell reads it, and of each image ID, manifest and names. Returns the
+    SHA-256 of the list of digests: it stands for the whole pack.
     """
-    lines = [f"{name} {value}" for name, value in {"schema": str(SCHEMA), **facts}.items()]
-    lines += [f"{name} {value}" for name, values in many.items() for value in values]
+    lines = [f"{name} {value}" for name, value in (("schema", str(SCHEMA)), *facts)]
     lines += [" ".join(("image", i.id, i.manifest or "-", *i.names)) for i in images]
-    texts = {SCRIPT: SOURCE.read_text(encoding="utf-8"), MANIFEST: "".join(f"{line}\n" for line in lines)}
-    digests = {name: sha256(text.encode()).hexdigest() for name, text in texts.items()}
-    for file in (folder / FILES, folder / IMAGES):
-        if file.exists():
-            digests[file.name] = digest_of(file)
-    texts[SUMS] = sums_text(digests)
-    for name in (SCRIPT, SUMS, MANIFEST):
-        with whole_file(folder / name, 0o755 if name == SCRIPT else 0o644) as out:
-            out.write(texts[name].encode())
-    return sha256(texts[SUMS].encode()).hexdigest()
+    (folder / MANIFEST).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    shutil.copyfile(SOURCE, folder / SCRIPT)
+    (folder / SCRIPT).chmod(0o755)
+    sums = sums_text({file.name: digest_of(file) for file in folder.iterdir()})
+    (folder / SUMS).write_text(sums, encoding="utf-8")
+    return sha256(sums.encode()).hexdigest()
 
 
 def _tell(*lines: str) -> None:

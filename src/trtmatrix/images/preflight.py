@@ -35,10 +35,8 @@ from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import CellId, Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Keep, Launch, Pull, count_excluded, is_own, make_plan
 
-ASK_SECONDS = (5.0, 5.0)
-"""To connect to a registry, and between two pieces of its answer."""
-SECONDS = 20.0
-"""For all registries together: one that sends a byte now and then would never end."""
+ASK_SECONDS = (5.0, 5.0)  # to connect to a registry, and between two pieces of its answer
+SECONDS = 20.0  # for all registries together: one that sends a byte now and then would never end
 ATTEMPTS = 2
 MEMORY = Path("/proc/meminfo")
 

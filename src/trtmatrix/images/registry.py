@@ -40,10 +40,8 @@ from trtmatrix.plan.lockfile import LockedImage, LockedLayer, LockedPlatform
 
 T = TypeVar("T")
 Json = dict[str, Any]
-TOGETHER = 8
-"""Questions under way."""
-PATIENCE = 2.0
-"""Seconds after which it is told who is waited for."""
+TOGETHER = 8  # questions under way
+PATIENCE = 2.0  # seconds after which it is told who is waited for
 LATER = frozenset({429, 500, 502, 503, 504})
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 """What engines speak plain HTTP with unasked. Source: https://docs.docker.com/reference/cli/dockerd/."""

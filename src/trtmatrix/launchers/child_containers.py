@@ -25,7 +25,7 @@ from trtmatrix.common.paths import hold, scratch_folder, whole_folder
 from trtmatrix.common.processes import run_to_end
 from trtmatrix.launchers.container import SCRATCH, ContainerSpec, Limits, image_origin, make_container_spec
 from trtmatrix.launchers.gpu import SLURM_JOB
-from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session, watch_disk
+from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session
 from trtmatrix.suite.matrix import ImageOrigin, repository_of
 from trtmatrix.suite.model import NO_GPU, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -320,15 +320,9 @@ class ChildLauncher:
         )  # fmt: skip
         killed = count_oom_kills()
         with scratch_folder() as scratch:
-            look_at_disk = watch_disk(Path(scratch), self.limits.scratch)
-
-            def poll_and_look() -> None:
-                poll()
-                look_at_disk()
-
             command = child_command(self.runtime, spec, gpu, scratch, granted)
             environment = self.runtime.environment(gpu)
-            ended = run_session(command, environment, folder, poll_and_look, self.limits.file)
+            ended = run_session(command, environment, folder, poll, self.limits.file)
         if not (folder / "work" / BEGAN).exists():
             raise MachineryError(f"{self.runtime.name} cannot start the container of {image}: {ended.log}")
         memory = count_oom_kills() > killed or SLURM_OOM.search(ended.log) is not None

@@ -1,13 +1,16 @@
-"""Runs one container of Docker or Podman from its creation to its removal; nothing is left on any path."""
+"""Docker and Podman: images, each had once, and containers, of which nothing is left on any path."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,11 +18,15 @@ from typing import Any, TypeVar, cast
 import docker
 import docker.errors
 import orjson
+import requests.exceptions
 from docker.models.containers import Container
 from docker.types import DeviceRequest, LogConfig, Ulimit
 
-from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.errors import MachineryError, UsageError
+from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import is_dead
+from trtmatrix.common.processes import run_to_end
+from trtmatrix.common.progress import Progress, open_progress
 from trtmatrix.common.text import one_line
 from trtmatrix.launchers.container import (
     LOG_DRIVERS,
@@ -32,10 +39,233 @@ from trtmatrix.launchers.container import (
     make_container_spec,
     own_labels,
 )
-from trtmatrix.launchers.docker_engine import open_client
-from trtmatrix.launchers.images import ENGINE_ERRORS, Images
+from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.launchers.launcher import POLL_SECONDS, TAIL, Ended, Poll, Ready, heartbeat
-from trtmatrix.suite.plan import Engine, Launch
+from trtmatrix.launchers.references import Trouble, parse_reference
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.plan import OWN, Engine, HeldImage, Keep, Launch, find_image, is_own
+
+ENGINE_ERRORS = (docker.errors.DockerException, requests.exceptions.RequestException)
+"""What Docker's SDK raises where the engine refuses or does not answer."""
+WAITS = (2.0, 8.0, 30.0)
+"""Seconds before each further try of a pull that may yet succeed. The engine itself, before it gives up,
+tries each layer five times more (https://docs.docker.com/reference/cli/dockerd/, max-download-attempts)."""
+LONGEST = 300  # letters of the engine's own words that are told
+
+SIGNS: Sequence[tuple[str, Trouble]] = (
+    # Podman unpacks while it reads, and may stumble before it has the digest.
+    ("verification failed|failed verification|unexpected commit digest|mismatch|does not match digest"
+     "|did not match,? expected|flate: corrupt|(gzip|zlib|zstd|tar): invalid|(gzip|pigz): .*corrupt",
+     Trouble.DAMAGED),
+    (r"toomanyrequests|too many requests|\b429\b|rate limit", Trouble.LIMITED),
+    ("server gave HTTP response to HTTPS client|x509|certificate|no such host|server misbehaving"
+     "|connection refused|no route to host|network is unreachable", Trouble.UNREACHABLE),
+    ("pull access denied|unauthorized|authentication required|no basic auth|credentials|forbidden|password"
+     r"|access to the resource is denied|insufficient[_ ]scope|\b40[13]\b", Trouble.NEEDS_LOGIN),
+    ("manifest unknown|name unknown|not known to registry|(repository|manifest) .* not found|: not found"
+     "|no matching manifest|does not match the specified platform|no image found in .* for "
+     r"|blob unknown|unknown blob|\b404\b", Trouble.MISSING),
+)  # fmt: skip
+"""What Docker, containerd and Podman say, the most certain first: a cut one often names what it asked for."""
+
+
+def explain_pull(reference: str, said: str, command: str = "docker") -> tuple[MachineryError, bool]:
+    """Return the error for what an engine says of a pull, and whether another try is worth while.
+
+    ``command``: what pulls by hand.
+    """
+    text = one_line(said)
+    found = (trouble for sign, trouble in SIGNS if re.search(sign, text, re.IGNORECASE))
+    trouble, full = next(found, Trouble.BROKEN), re.search("no(t enough)? space|disk quota", text)
+    try:
+        host = parse_reference(reference).host
+    except UsageError:  # the engine's own words say what is wrong with the name
+        host = "its registry"
+    room = "free some room (nox -s doctor says how much is needed); a run can say --keep none"
+    error = MachineryError(
+        f"{reference} cannot be had: {text[:LONGEST]}\n  {room if full else trouble.remedy(host)}\n"
+        f"  try it by hand: {command} pull {reference}"
+    )
+    return error, not full and trouble in {Trouble.LIMITED, Trouble.BROKEN}
+
+
+def pull_image(
+    reference: str, client: docker.DockerClient, engine: Engine, progress: Progress,
+    waits: Sequence[float] = WAITS,
+) -> None:  # fmt: skip
+    """Pull an image, and tell of it: cuts are waited out, what cannot get better is told at once.
+
+    The engine ends a pull that nobody listens to. :class:`MachineryError` says why it cannot be had.
+    """
+    for pause in (*waits, None):
+        try:
+            events = client.api.pull(reference, stream=True, decode=True, platform=engine.platform)
+            with contextlib.closing(events):
+                for event in events:
+                    _tell(reference, event, progress)
+                return
+        except ENGINE_ERRORS as error:
+            # What Docker's SDK adds tells of the engine, not of the registry.
+            said = str(getattr(error, "explanation", None) or error)
+            failure, again = explain_pull(reference, said, engine.command)
+            if pause is None or not again:
+                raise failure from error
+            progress.note(f"{reference}: {one_line(said)[:LONGEST]}; tried again in {pause:g} s")
+            time.sleep(pause)
+
+
+def _tell(reference: str, event: Mapping[str, Any], progress: Progress) -> None:
+    if "error" in event:
+        raise docker.errors.APIError(str(event["error"]))
+    detail, layer = event.get("progressDetail") or {}, str(event.get("id", ""))
+    status = str(event.get("status", ""))
+    if status.startswith("Retrying in 5 seconds"):  # it counts down from there at the first cut
+        progress.note(f"{reference}: layer {layer} was cut off; the engine goes on with it in 5 s")
+    so_far, total = int(detail.get("current", 0)), int(detail.get("total", 0))
+    progress.pull(reference, f"{layer} {status}".strip(), so_far, total)
+
+
+AT_ONCE = 2  # images that are here at once where they go after their last cell: one runs, the next is pulled
+
+
+class Images:
+    """Gets images, and with ``--keep none`` removes after its last cell each that it pulled itself.
+
+    Launches that want the same image wait for one pull or build. What goes is the name that it was pulled by:
+    what was here before, has another name too, or is in use by a container, stays.
+    ``builder``: the script that, given a version, builds its image, with its first words; ``base_of`` returns
+    how the base of an image of ours is known and asked for; ``waits``: see :data:`WAITS`.
+    """
+
+    def __init__(
+        self, engine: Engine, progress: Progress, *, builder: Sequence[str] = (), keep: Keep = Keep.ALL,
+        base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
+        waits: Sequence[float] = WAITS,
+    ) -> None:  # fmt: skip
+        self.engine, self.progress, self.note, self.waits = engine, progress, progress.note, waits
+        self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
+        self._wanted: Counter[str] = Counter()  # cells, by the image's reference
+        self._pulled: dict[str, docker.DockerClient] = {}  # references, to go again: they take room
+        self._changed = threading.Condition()
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def expect(self, launches: Iterable[Launch]) -> None:
+        """Count the cells of all launches that will be run."""
+        for launch in launches:
+            for reference in self._references(launch):
+                self._wanted[reference] += len(launch.cells)
+
+    def make_ready(self, launch: Launch, client: docker.DockerClient) -> str:
+        """Return the ID of a launch's image: loaded, pulled or built now where it is not here and may be.
+
+        Raises :class:`MachineryError` where it cannot be had, and what the engine raises otherwise.
+        """
+        origin = image_origin(launch)
+        with self._turns[origin.reference]:
+            if held := find_held(origin, client):
+                return held
+            if origin.is_file:
+                self.note(f"loading {origin.image}")
+                with Path(origin.image).open("rb") as stream:
+                    loaded = client.images.load(stream)
+                # An engine that gives it an ID of its own is believed.
+                return find_held(origin, client) or str(loaded[0].id)
+            if launch.pull:
+                return self._pull(origin, client)
+            if launch.build:
+                self._build(origin, launch.version.name, client)
+            return str(client.images.get(origin.reference).id)
+
+    def ended(self, launch: Launch) -> None:
+        """Hear that a launch, or a part of one, has ended or never will run: drop what nobody wants now."""
+        with self._changed:
+            for reference in self._references(launch):
+                self._wanted[reference] -= len(launch.cells)
+                if self._wanted[reference] > 0 or (client := self._pulled.pop(reference, None)) is None:
+                    continue
+                try:  # never by force
+                    client.images.remove(reference)
+                    self.note(f"removed {reference}: its last cell has run")
+                except docker.errors.NotFound:  # its pull failed
+                    continue
+                except ENGINE_ERRORS as error:
+                    self.note(f"{reference} stays: {one_line(str(error))[:200]}")
+            self._changed.notify_all()
+
+    def _references(self, launch: Launch) -> list[str]:
+        origin = launch.image
+        base = [self.base_of(origin.build.base).reference] if origin and origin.build and launch.build else []
+        return [origin.reference, *base] if origin else []
+
+    def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
+        """Pull an image once there is room for it, by its digest where it is locked, and return its ID."""
+        reference = origin.reference
+        if is_own(origin.image):
+            raise MachineryError(
+                f"{origin.image} is not here, and no registry has it: {OWN}… is made here\n"
+                "  make it on this host (docker/README.md), or give an image of a registry another name"
+            )
+        need_network(reference)
+        if self.keep is Keep.NONE:
+            with self._changed:
+                self._changed.wait_for(lambda: len(self._pulled) < AT_ONCE)
+                self._pulled[reference] = client
+        pull_image(reference, client, self.engine, self.progress, self.waits)
+        image_id = str(client.images.get(reference).id)
+        if origin.pin is not None and image_id not in origin.pin.ids:
+            raise MachineryError(
+                f"{reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
+                "  matrix.lock was changed by hand, or is another registry's: nox -s lock shows what it says"
+            )
+        return image_id
+
+    def _build(self, origin: ImageOrigin, version: str, client: docker.DockerClient) -> None:
+        """Build an image by the project's script; where it fails, tell what it said.
+
+        A base of a registry is pulled first, so that it is known to be pulled by us; the script makes ours.
+        """
+        image = origin.image
+        need_network(f"building {image}")
+        if origin.build is not None and not is_own(origin.build.base):
+            base = self.base_of(origin.build.base)
+            with self._turns[base.reference]:
+                if find_held(base, client) is None:
+                    self._pull(base, client)
+        self.note(f"building {image} (some minutes)")
+        environment = {name: text for name, text in os.environ.items() if name != "TRTMATRIX_EXIT_CODE_FILE"}
+        code, said = run_to_end([sys.executable, *self.builder, version], environment)
+        if code:
+            lines = said.strip().splitlines() or ["it said nothing"]
+            own = [line for line in lines if line.startswith("docker/wheels/build: ")]
+            reason = (own or lines)[-1].removeprefix("docker/wheels/build: ")
+            tail = "\n".join(f"  {line}" for line in lines[-20:])
+            raise MachineryError(
+                f"{image} cannot be built: {reason}\n{tail}\n  try it by hand: nox -s image -- {version}"
+            )
+        self.note(f"{image} is built")
+
+
+def find_held(origin: ImageOrigin, client: docker.DockerClient) -> str | None:
+    """Return the ID under which the engine has an origin's image just now, or None."""
+    names = origin.pin.ids if origin.pin is not None else (origin.mirror or origin.image, origin.image)
+    for name in names:
+        with contextlib.suppress(docker.errors.NotFound):
+            return str(client.images.get(name).id)
+    return None
+
+
+def pull_by_name(name: str) -> HeldImage:
+    """Pull an image, showing the progress, and return it; :class:`MachineryError` where that fails."""
+    need_network(name)
+    with contextlib.closing(open_progress()) as progress:
+        pull_image(name, open_client(120), find_engine(gpu_here=False), progress)
+    held = find_image(find_engine(gpu_here=False).images, name)
+    if held is None:
+        raise MachineryError(f"{name} was pulled and cannot be found")
+    return held
+
+
+# --- Containers
 
 T = TypeVar("T")
 

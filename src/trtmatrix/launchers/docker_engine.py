@@ -7,7 +7,6 @@ import re
 import resource
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +37,10 @@ Source: https://docs.podman.io/en/latest/markdown/podman-system-service.1.html.
 """
 ACCESS, DRIVER = "TRTMATRIX_GPU_ACCESS", "TRTMATRIX_DRIVER_FOLDER"
 """How containers are given a GPU and where the driver's libraries are, in place of what is found here."""
-CORRECT = "correct it, or unset it: nothing is guessed"
+START = (
+    "install and start Docker (https://docs.docker.com/engine/install/), start Podman "
+    "(systemctl --user start podman.socket), or correct DOCKER_HOST"
+)
 SECONDS = 20
 BUILD_LABELS = "io.trtmatrix.image."  # the start of the labels that docker/wheels/build gives an image
 
@@ -137,30 +139,18 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
         client = open_client(SECONDS)
         info, images = client.info(), client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
-        raise EngineError(*_explain(str(error), address)) from error
+        reason, remedy = f"no container engine answers at {address}: {str(error)[:200]}", START
+        if "Permission denied" in str(error):
+            reason = "the Docker socket may not be used by this user: add it to the group docker"
+            remedy = "sudo usermod -aG docker $USER, then log in again"
+        elif "No such file" in str(error):
+            reason = f"no socket of an engine at {address}"
+        raise EngineError(reason, remedy) from error
     name, wanted = PODMAN if PODMANS_OWN in info else DOCKER, os.environ.get(ENGINE, "")
     if wanted in {"docker", "podman"} and wanted != name.lower():
         reason = f"{wanted} was asked for, and what answers at {address} is {name}"
         raise EngineError(reason, "unset DOCKER_HOST, or leave --engine out")
     return info, images
-
-
-def _explain(text: str, address: str) -> tuple[str, str]:
-    """Return why no engine answers, and what mends that."""
-    if "Permission denied" in text:
-        reason = "the Docker socket may not be used by this user: add it to the group docker"
-        return reason, "sudo usermod -aG docker $USER, then log in again"
-    reason, remedy = f"Docker does not answer: {text[:200]}", "docker info says more"
-    if "No such file" in text:
-        reason = f"no socket of an engine at {address}"
-        remedy = "install and start Docker: https://docs.docker.com/engine/install/"
-    elif "Connection refused" in text:
-        reason, remedy = f"nothing answers at {address}", "sudo systemctl start docker"
-    if os.environ.get("DOCKER_HOST"):
-        remedy = f"DOCKER_HOST is {address}: name another address, or unset it"
-    elif os.environ.get(ENGINE) == "podman":
-        remedy = "systemctl --user start podman.socket"
-    return reason, remedy
 
 
 def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
@@ -170,10 +160,9 @@ def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None
     """
     known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
     named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER, "")
-    if named and named not in known:
-        raise EngineError(f"{ACCESS} is {named}: known are {', '.join(known)}", CORRECT)
-    if folder and not (Path(folder).is_absolute() and Path(folder).is_dir()):
-        raise EngineError(f"{DRIVER} is {folder}, which is no folder by an absolute path", CORRECT)
+    if (named and named not in known) or (folder and not Path(folder).is_dir()):
+        reason = f"{ACCESS} is {named!r} of {', '.join(known)}, or {DRIVER} {folder!r} is no folder"
+        raise EngineError(reason, "correct it, or unset it: nothing is guessed")
     own = DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None
     return known[named] if named else find_gpu_access(info), folder or own
 
@@ -201,16 +190,11 @@ def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:
     return GpuAccess.NODES if nodes else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageFacts:
-    """An image of this host, and what the project says of it where it made it: labels without their start."""
+def inspect_image(name: str) -> tuple[str, dict[str, str]] | None:
+    """Return an image's ID and the labels that it has from the project, without their start.
 
-    id: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-def inspect_image(name: str) -> ImageFacts | None:
-    """Return the image of a name or an id; None where it is not here or no engine answers."""
+    None where it is not here or no engine answers.
+    """
     import docker.errors
     import requests.exceptions
 
@@ -218,7 +202,5 @@ def inspect_image(name: str) -> ImageFacts | None:
         image = open_client(60).images.get(name)
     except (docker.errors.DockerException, requests.exceptions.RequestException):
         return None
-    own = {
-        n.removeprefix(BUILD_LABELS): text for n, text in image.labels.items() if n.startswith(BUILD_LABELS)
-    }
-    return ImageFacts(id=str(image.id), labels=own)
+    own = [(n.removeprefix(BUILD_LABELS), text) for n, text in image.labels.items() if BUILD_LABELS in n]
+    return str(image.id), dict(own)

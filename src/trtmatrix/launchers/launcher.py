@@ -19,7 +19,6 @@ from trtmatrix.suite.plan import Launch
 
 HEARTBEAT_SECONDS = 1.0
 POLL_SECONDS = 0.02  # how often is looked for new records; a look costs two system calls
-LOOK_SECONDS = 1.0  # how often is looked at what cells have written to a folder of this host
 END_SECONDS = 3.0  # how long a supervisor that is asked to end may take
 TAIL = 4000  # letters of a log that are kept
 
@@ -84,50 +83,6 @@ def heartbeat(folder: Path) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
-
-
-class Overfull(Exception):
-    """Cells hold more of this host's disk than they may, and the probe's supervisor lets them."""
-
-
-def watch_disk(folder: Path, most: int) -> Poll:
-    """Return what raises :class:`Overfull` where a folder that cells write to has more than ``most`` bytes.
-
-    It does so at the second look in a row, a second after the first. A supervisor that works has ended such a
-    cell by then, but a cell may have stopped it, and it does not see what was allocated beyond a file's end.
-    """
-    looked, was_full = 0.0, False
-
-    def look() -> None:
-        nonlocal looked, was_full
-        if time.monotonic() < looked + LOOK_SECONDS:
-            return
-        written, before = disk_bytes(folder, most), was_full
-        looked, was_full = time.monotonic(), written > most
-        if before and was_full:
-            raise Overfull(f"{folder.name} has {written:,} bytes or more; it may hold {most:,}")
-
-    return look
-
-
-def disk_bytes(folder: Path, most: int) -> int:
-    """Return the bytes on disk below a folder, no link followed; counting ends above ``most``.
-
-    A folder that cannot be looked into, for its rights or its depth, may hold anything: it counts as more.
-    """
-    total, folders = 0, [str(folder)]
-    while folders and total <= most:
-        try:
-            with os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    with contextlib.suppress(FileNotFoundError):
-                        total += entry.stat(follow_symlinks=False).st_blocks * 512
-                        folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
-        except FileNotFoundError:  # it was removed just now
-            continue
-        except OSError:
-            return most + 1
-    return total
 
 
 def run_session(

@@ -6,7 +6,6 @@ image its SHA-256.
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import os
 import re
@@ -200,12 +199,9 @@ def parse_lock(text: str, wheels: Sequence[str], file: str) -> tuple[LockedWheel
             comment = []
         elif line.startswith("#"):
             comment.append(line.lstrip("# "))
-        elif match is None:
-            problems.append(f"{file}:{number}: write NAME==VERSION --hash=sha256:… (found {line[:80]!r})")
-        elif match["wheel"] not in wheels:
-            problems.append(f"{file}:{number}: {match['wheel']} is not in matrix.yaml: remove this line")
-        elif match["wheel"] in locked:
-            problems.append(f"{file}:{number}: {match['wheel']} stands twice: remove one")
+        elif match is None or match["wheel"] not in wheels or match["wheel"] in locked:
+            write = "write NAME==VERSION --hash=sha256:… once for wheels of matrix.yaml"
+            problems.append(f"{file}:{number}: {write} (found {line[:80]!r})")
         else:
             source = " ".join(comment)
             locked[match["wheel"]] = LockedWheel(wheel=match["wheel"], sha256=match["sha256"], source=source)
@@ -299,7 +295,7 @@ def find_tensorrt(pythons: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for python in pythons:
         command = [python, "-c", "import tensorrt; print(tensorrt.__version__)"]
-        with contextlib.suppress(OSError, subprocess.SubprocessError, LookupError):
-            said = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout
-            found[said.decode("utf-8", "replace").split()[-1]] = python
+        code, said = run_to_end(command, os.environ, seconds=60)
+        if code == 0 and said.strip():
+            found[said.split()[-1]] = python
     return found

@@ -1,16 +1,15 @@
-"""matrix.lock: matrix.yaml's images as a registry had them, and what ours are made of. Pure."""
+"""matrix.lock: matrix.yaml's images as a registry had them. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import field, replace
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite.keys import keys, parse_keys, schema_number
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
-from trtmatrix.suite.model import Part
 
 NGC = "nvcr.io/nvidia"  # where NVIDIA's images are: what a mirror stands for
 
@@ -20,19 +19,10 @@ REMEDY = (
 )
 
 
-def _inside(value: str) -> str:
-    """Refuse a path that leaves the project's folder."""
-    if not value or value.startswith("/") or {"", ".", ".."} & set(value.split("/")):
-        raise ValueError("must be a path below matrix.yaml's folder")
-    return value
-
-
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+]00:00)$")]
 Platform = Annotated[str, Field(pattern="^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$")]
 Filled = Annotated[str, Field(min_length=1)]
-Inside = Annotated[str, AfterValidator(_inside)]
 
 
 @keys
@@ -78,26 +68,11 @@ class LockedImage:
 
 
 @keys
-class LockedBuild:
-    """What an image of ours is made of.
-
-    ``base``: the base's name, locked itself under that name where a registry has it; ``wheels``: requirement
-    → SHA-256 (hexadecimal); ``files``: the Dockerfile and what it copies, by path from matrix.yaml → SHA-256.
-    """
-
-    image: Image
-    base: Image
-    wheels: dict[Filled, Sha256]
-    files: dict[Inside, Sha256]
-
-
-@keys
 class Lock:
-    """The whole of matrix.lock: images by name, builds by version."""
+    """The whole of matrix.lock: images by name."""
 
     schema: Annotated[Literal[1], BeforeValidator(schema_number)] = 1
     images: dict[Image, LockedImage] = field(default_factory=dict)
-    builds: dict[Part, LockedBuild] = field(default_factory=dict)
 
 
 def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:

@@ -164,7 +164,7 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
     Raises :class:`UsageError` then.
     """
     if any(launch.image for launch in launches):
-        from trtmatrix.images.pins import check_pins
+        from trtmatrix.images.lock import check_pins
 
         lines = check_pins(context, launches, options.locked)
         for line in () if options.quiet else lines:
@@ -251,11 +251,11 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     launchers: dict[str, Launcher] = {"wheels": interpreters, "host": interpreters}
     images = None
     if any(launch.image for launch in launches) and engine.is_daemon:
-        from trtmatrix.launchers.containers import ContainerLauncher
-        from trtmatrix.launchers.images import open_images
+        from trtmatrix.launchers.containers import ContainerLauncher, Images
 
-        images = open_images(
-            project, engine, progress, keep=options.keep,
+        images = Images(
+            engine, progress, builder=(str(project.image_builder), f"--matrix={project.matrix}"),
+            keep=options.keep,
             base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
         )  # fmt: skip
         launchers["container"] = ContainerLauncher(

@@ -27,7 +27,7 @@ from trtmatrix.suite.plan import Excluded, Isolation, Launch
 from trtmatrix.suite.repro_files import LoadedRepro
 
 if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is imported
-    from trtmatrix.launchers.images import Images
+    from trtmatrix.launchers.containers import Images
 
 CELLS = "tests"  # what progress calls cells
 

@@ -29,7 +29,7 @@ from trtmatrix.judge.compare import FROM_THE_PROCESS, assess, is_shared, newest
 from trtmatrix.judge.entry import Entry, are_comparable, expected_verdict
 from trtmatrix.judge.noise import fits, read_noise
 from trtmatrix.judge.record import SCHEMA, Record, RecordError, record_from
-from trtmatrix.launchers.launcher import Ended, Overfull, Ready, watch_disk
+from trtmatrix.launchers.launcher import Ended, Ready
 from trtmatrix.plan.order import cell_digests
 from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
 from trtmatrix.records.store import keep_outputs, write_record
@@ -39,7 +39,6 @@ from trtmatrix.suite.model import Cause, Verdict
 from trtmatrix.suite.plan import Isolation
 from trtprobe.channel import SOCKET, Channel, near, sealed_size
 from trtprobe.files import write_json
-from trtprobe.plans import ALL as ALL_PLANS
 
 OVERDUE_SECONDS = 30.0  # a cell that is so much over its time limit has taken the probe's supervisor down
 RECORDERS = 2  # records of one worker that are stored side by side: what takes long is compressing outputs
@@ -99,7 +98,6 @@ class Worker:
         })  # fmt: skip
         self._feed(folder / "job")
         intake = Intake(folder, run.output_bytes)
-        look_at_disk = watch_disk(folder / "work", run.output_bytes + ALL_PLANS)
 
         def poll() -> None:
             intake.take()
@@ -110,15 +108,11 @@ class Worker:
                 raise Overdue
             self._take_recorded(wait=False)
             self._feed(folder / "job")
-            look_at_disk()
 
         try:
             ended = run.launcher_of(launch).run(self.ready, folder, poll)
         except Overdue:
             return Ended(code=-1, log="it was ended: a cell was long over its time limit")
-        except Overfull as error:
-            self._cause = Cause.CRASHED
-            return Ended(code=-1, log=f"it was ended: {error}")
         except MachineryError as error:
             self._collect(folder / "out")  # what had come out is no less true
             run.progress.note(f"{launch.version.name}: {error}")

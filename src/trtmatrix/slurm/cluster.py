@@ -1,38 +1,138 @@
-"""The site as plans, tables and ``doctor`` see it: its GPUs, what jobs found of them, its images."""
+"""The site: its shared folder, and how plans, tables and ``doctor`` see its GPUs and its images."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, read_file
 from trtmatrix.common.errors import TrtMatrixError, UsageError
+from trtmatrix.common.paths import Project, hold, whole_file, whole_folder
 from trtmatrix.images.checks import Finding, Level, gigabytes
 from trtmatrix.images.preflight import Findings, conclude
 from trtmatrix.judge.entry import Stored
+from trtmatrix.judge.record import NewerRecordError, Record, RecordError, parse_record
 from trtmatrix.launchers.gpu import known_gpu
 from trtmatrix.launchers.references import with_own_images
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import take_survey
+from trtmatrix.records.store import kept_digests, kept_file, record_path, write_new
 from trtmatrix.slurm.commands import JobRefused, run_command, sbatch
-from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
 from trtmatrix.slurm.tasks import sbatch_words
+from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.model import Gpu, Seen
+from trtmatrix.suite.model import CellId, Gpu, Seen
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, is_own
 
 
-@dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """A site with its shared folder."""
+    """A site with its shared folder (``root``), which is made on the first use."""
 
-    site: Site
-    shared: Shared
+    def __init__(self, site: Site) -> None:
+        self.site, self.root = site, Path(site.shared)
+        self.local = self.root / "results" / "local"
+        self._copied: dict[tuple[int, int], Path] = {}  # by device and inode of their source
+
+    def check(self) -> None:
+        """Make the folder, and try what is needed of it; :class:`UsageError` where that fails."""
+        try:
+            for name in ("runs", "suites", "cache/cases", "cache/outputs", "results/local"):
+                (self.root / name).mkdir(parents=True, exist_ok=True)
+            with self.lock():
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"shared: {self.root} cannot be used: {error.strerror}\n"
+                "  it must be a folder of yours on a file system that all nodes mount, with POSIX locks"
+            ) from error
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock under which is decided what is submitted."""
+        return hold(self.root / "lock")
+
+    def stage_suite(self, project: Project) -> str:
+        """Return the folder with our packages, matrix.yaml, its lock and the repros, copied there if new.
+
+        A run goes on with the suite that it began with, whatever is edited meanwhile.
+        """
+        sources = {"matrix.yaml": project.matrix, "matrix.lock": project.lock}
+        trees = {**{f"src/{name}": path for name, path in PACKAGES.items()}, "repros": project.repros}
+        for name, tree in trees.items():
+            for file in sorted(tree.rglob("*")):
+                inner = file.relative_to(tree)
+                if file.is_file() and not any(p.startswith((".", "__pycache__")) for p in inner.parts):
+                    sources[f"{name}/{inner}"] = file
+        content = {name: file.read_bytes() for name, file in sources.items() if file.is_file()}
+        total = sha256()
+        for name, data in sorted(content.items()):
+            total.update(f"{name} {len(data)}\n".encode() + data)
+        folder = self.root / "suites" / total.hexdigest()[:16]
+        if not folder.is_dir():
+            with whole_folder(folder) as partial:
+                for name, data in content.items():
+                    (partial / name).parent.mkdir(parents=True, exist_ok=True)
+                    (partial / name).write_bytes(data)
+        os.utime(folder)
+        return str(folder)
+
+    def stage_case(self, case: Path) -> None:
+        """Copy a prepared case if it is not there; files that cases share here are shared there, too."""
+        target = self.root / "cache" / "cases" / case.name
+        if target.is_dir():
+            return
+        with whole_folder(target) as partial:
+            for file in (path for path in case.rglob("*") if path.is_file()):
+                inner, facts = file.relative_to(case), file.stat()
+                copy, source = partial / inner, (facts.st_dev, facts.st_ino)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(self._copied[source], copy)
+                except (KeyError, OSError):  # the first of its kind; a file system without links
+                    shutil.copy(file, copy)
+                self._copied[source] = target / inner
+
+    def take(self, cell: CellId, names: Iterable[str], project: Project) -> list[Record]:
+        """Copy records of a cell, outputs first, to this project's own; returns them as they lie here.
+
+        A damaged one is set aside: its cell has none.
+        """
+        taken = []
+        for file in (self.local / cell.folder / name for name in sorted(names)):
+            try:
+                content = read_file(file)
+                record = parse_record(content, str(file))
+            except NewerRecordError as error:
+                _note(str(error))
+            except (RecordError, BorderError) as error:
+                _note(f"{error}; it is set aside")
+                file.rename(file.with_name(f"{file.name}.damaged"))
+            else:
+                for digest in kept_digests(record):
+                    theirs, ours = kept_file(self.root / "cache", digest), kept_file(project.cache, digest)
+                    if theirs.exists() and not ours.exists():
+                        with opened(theirs, ARRAY) as (stream, _), whole_file(ours, sync=False) as out:
+                            shutil.copyfileobj(stream, out, BLOCK)
+                target = record_path(project.local, record)
+                with contextlib.suppress(FileExistsError):
+                    write_new(target, content)
+                taken.append(parse_record(content, str(target)))
+        return taken
+
+    def take_all(self, project: Project) -> None:
+        """Copy every record that this project does not have: what came while nobody looked."""
+        for folder in self.local.glob("*/*/*/*"):
+            gpu, version, repro, case = folder.parts[-4:]
+            cell = CellId(repro=repro, case=case, version=version, gpu=gpu)
+            self.take(cell, record_names(self.local, cell) - record_names(project.local, cell), project)
 
     def host(self, stored: Iterable[Stored]) -> Host:
         """Return its nodes together as one host, as records and digests see it; images are not known."""
@@ -59,6 +159,13 @@ class Cluster:
         return replace(host, engine=engine, offline=context.offline)
 
 
+def record_names(root: Path, cell: CellId) -> set[str]:
+    """Return the names of a cell's records below a folder of records."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return {name for name in os.listdir(root / cell.folder) if name.endswith(".json")}  # noqa: PTH208 - of 2,000 folders: no objects
+    return set()
+
+
 def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
     """Return one model of a site, with the boards that its nodes have by the newest record of each."""
     newest = {record.gpu["host"]: record for record in sorted(records, key=lambda record: record.started)}
@@ -78,10 +185,8 @@ def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
     )  # fmt: skip
 
 
-def open_site(named: Path | None, context: Context) -> Cluster:
-    """Read the site's file; its shared folder is not looked at yet."""
-    site = read_site(named, context.project.folder)
-    return Cluster(site=site, shared=Shared(Path(site.shared), lambda text: print(text, file=sys.stderr)))
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Context, Cluster]:
@@ -92,17 +197,17 @@ def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Cont
     """
     if "host" in context.selection.runtimes:
         raise UsageError("--runtime host: interpreters of this host are not run through Slurm; leave it out")
-    cluster = open_site(site, context)
+    cluster = Cluster(read_site(site, context.project.folder))
     limit = cluster.site.limits.memory
     if cluster.site.runtime == "docker" and memory > limit:
         raise UsageError(
             f"--memory: a container may take {-(-memory >> 20)}m, and its job reserves {limit >> 20}m "
             f"(slurm.yaml: limits.memory)\n  raise that one, or type --memory {limit >> 20}m"
         )
-    cluster.shared.check()
-    cluster.shared.take_all(context.project)
+    cluster.check()
+    cluster.take_all(context.project)
     images = [f"{version}={image}" for version, image in cluster.site.images.items()]
-    cache, said = cluster.shared.root / "cache", "images of slurm.yaml:"
+    cache, said = cluster.root / "cache", "images of slurm.yaml:"
     matrix = with_own_images(context.matrix, images, cluster.site.runtime, cache, said)
     return replace(context, matrix=matrix), cluster
 
@@ -112,7 +217,7 @@ def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Cont
 
 def examine_site(site: Path | None, context: Context) -> Findings:
     """Look at the site; a GPU whose jobs would be refused is told with sbatch's words and what to correct."""
-    cluster = open_site(site, context)
+    cluster = Cluster(read_site(site, context.project.folder))
     findings = list(_findings(cluster))
     troubled = {finding.what for finding in findings if finding.level is Level.TROUBLE}
     if troubled - {gpu.name for gpu in cluster.site.gpus}:
@@ -124,7 +229,7 @@ def examine_site(site: Path | None, context: Context) -> Findings:
 
 
 def _findings(cluster: Cluster) -> Iterator[Finding]:
-    site, root = cluster.site, cluster.shared.root
+    site, root = cluster.site, cluster.root
     try:
         settings = run_command(["scontrol", "show", "config"])
     except TrtMatrixError as error:
@@ -134,7 +239,7 @@ def _findings(cluster: Cluster) -> Iterator[Finding]:
     version = re.search(r"SLURM_VERSION\s*=\s*(\S+)", settings)
     yield Finding(level=Level.GOOD, what="Slurm", found=version[1] if version else "release not known")
     try:
-        cluster.shared.check()
+        cluster.check()
         free = gigabytes(shutil.disk_usage(root).free)
         found = f"{root}: {free} free; that nodes see it, the first job shows"
         yield Finding(level=Level.GOOD, what="shared folder", found=found)

@@ -15,7 +15,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
+from trtmatrix.common.border import BorderError, read_json
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.common.text import counted
 from trtmatrix.judge.entry import Stored, outcome_word
@@ -27,10 +30,9 @@ from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import CELLS, PlannedJob, Run
 from trtmatrix.slurm import commands
-from trtmatrix.slurm.cluster import Cluster
+from trtmatrix.slurm.cluster import Cluster, record_names
 from trtmatrix.slurm.commands import JobRefused, JobState, SlurmAway, Task
-from trtmatrix.slurm.shared import RunFolder, Submission, record_names
-from trtmatrix.slurm.tasks import claim_of, cut_tasks, run_line, sbatch_words, task_script
+from trtmatrix.slurm.tasks import BEGAN, claim_of, cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId, Exclusion
 from trtmatrix.suite.plan import Excluded, Launch
@@ -39,6 +41,42 @@ from trtprobe.files import write_json
 TRIES = 3  # of a cell whose tasks leave no record of it and say nothing against trying again
 SETTLE = 20  # looks at Slurm, one every few seconds, after which a file or job that is missing stays so
 GONE_SECONDS = 45.0  # how long an interrupted run waits until its jobs are gone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """One sbatch of a run, in a folder of its own; ``tasks``: the ids of each task's cells."""
+
+    folder: Path
+    tasks: Sequence[Sequence[str]]
+
+    @property
+    def name(self) -> str:
+        """The name of its jobs."""
+        return f"trtmatrix-{self.folder.parent.name}.{self.folder.name}"
+
+    @property
+    def job(self) -> str:
+        """The array's id; nothing as long as sbatch has not answered."""
+        with contextlib.suppress(OSError):
+            return (self.folder / "job").read_text().strip()
+        return ""
+
+    def codes(self) -> dict[int, int]:
+        """Return the exit code of each task that has ended by itself."""
+        found = {}
+        for file in self.folder.glob("*.exit"):
+            with contextlib.suppress(OSError, ValueError):
+                found[int(file.stem)] = int(file.read_text())
+        return found
+
+    def said(self, task: int) -> tuple[bool, str]:
+        """Return whether a task's script began, and the last that it says of itself, with its log."""
+        log, lines = self.folder / f"{task}.log", list[str]()
+        with contextlib.suppress(OSError):
+            lines = log.read_text(errors="replace").strip().splitlines()
+        ours = [line for line in lines if line.startswith(("trtmatrix: ", "[!!]", "slurmstepd"))]
+        return BEGAN in lines, f"{(ours or lines or ['nothing'])[-1][:300]} ({log})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,42 +107,61 @@ class End:
 
 
 @dataclass(kw_only=True)
-class Following:
-    """A run that is looked at.
+class Submitted:
+    """One command's cells on their way, in a folder whose logs stay when it is closed.
 
     ``tries``: the tasks that had each cell. ``missing``: how many looks in a row a task was neither listed
     nor said how it ended; ``idle``: how many none lived.
     """
 
-    run: RunFolder
+    folder: Path
     tries: dict[str, list[Task]] = field(default_factory=dict)
     ends: dict[Task, End] = field(default_factory=dict)
     missing: Counter[Task] = field(default_factory=Counter)
     idle: int = 0
 
+    def past(self) -> dict[str, list[str]] | None:
+        """Return each cell's records that were there before; None where it is closed."""
+        data = _read(self.folder / "run.json")
+        return None if data is None else data["past"]
+
+    def submissions(self) -> list[Submission]:
+        """Return what was submitted, in order."""
+        read = [(folder, _read(folder / "tasks.json")) for folder in self.folder.glob("[0-9]*")]
+        found = [Submission(folder=folder, tasks=data["tasks"]) for folder, data in read if data]
+        return sorted(found, key=lambda sent: int(sent.folder.name))
+
+    def add(self, tasks: Sequence[Sequence[str]]) -> Submission:
+        """Make the folder of the next submission."""
+        numbers = [int(folder.name) for folder in self.folder.glob("[0-9]*")]
+        folder = self.folder / str(max(numbers, default=-1) + 1)
+        folder.mkdir()
+        write_json(folder / "tasks.json", {"tasks": tasks})
+        return Submission(folder=folder, tasks=tasks)
+
     def living(self) -> dict[str, str]:
         """Return the arrays that have tasks which may live: name → job."""
-        names = {sent.name for sent, task in self._tasks() if (sent.name, task) not in self.ends}
-        return {sent.name: sent.job for sent in self.run.submissions() if sent.name in names}
+        return {
+            sent.name: sent.job for sent in self.submissions()
+            if any((sent.name, task) not in self.ends for task in range(len(sent.tasks)))
+        }  # fmt: skip
 
     def refresh(self) -> None:
         """Read anew what was submitted."""
         self.tries = {}
-        for sent, task in self._tasks():
-            for cell in sent.tasks[task]:
-                self.tries.setdefault(cell, []).append((sent.name, task))
-
-    def _tasks(self) -> list[tuple[Submission, int]]:
-        return [(sent, task) for sent in self.run.submissions() for task in range(len(sent.tasks))]
+        for sent in self.submissions():
+            for task, cells in enumerate(sent.tasks):
+                for cell in cells:
+                    self.tries.setdefault(cell, []).append((sent.name, task))
 
     def look(self, states: Mapping[Task, JobState]) -> None:
         """Note which tasks have ended: by Slurm's word, their exit code, or as nobody knows of them."""
-        codes, closed = {sent.name: sent.codes() for sent in self.run.submissions()}, self.run.past() is None
-        for sent, task in self._tasks():
+        closed, arrays = self.past() is None, [(sent, sent.codes()) for sent in self.submissions()]
+        for sent, codes, task in ((s, c, n) for s, c in arrays for n in range(len(s.tasks))):
             key = sent.name, task
             if key in self.ends:
                 continue
-            state, code = states.get(key), codes[sent.name].get(task)
+            state, code = states.get(key), codes.get(task)
             if state is not None and state.is_stuck and sent.job:
                 with contextlib.suppress(MachineryError):  # it is seen again at the next look
                     commands.run_command(["scancel", f"{sent.job}_{task}"])
@@ -122,11 +179,26 @@ class Following:
         self.idle = 0 if self.living() else self.idle + 1
 
 
+def open_run(root: Path, key: str) -> Submitted:
+    """Return the open run of a command, or a new one, which is not there before it submits something."""
+    new = root / "runs" / f"{key}.{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    files = sorted(root.glob(f"runs/{key}.*/run.json"))
+    return Submitted(folder=files[0].parent if files else new)
+
+
+def _read(file: Path) -> dict[str, Any] | None:
+    """Return a JSON object of ours; None where it is not there, or damaged."""
+    try:
+        return read_json(file)
+    except (OSError, BorderError):
+        return None
+
+
 class SlurmExecutor:
     """Runs launches on the cluster for one command."""
 
     def __init__(self, cluster: Cluster, context: Context, survey: Survey, options: Options) -> None:
-        self.site, self.shared, self.project = cluster.site, cluster.shared, context.project
+        self.site, self.cluster, self.project = cluster.site, cluster, context.project
         self.options = [
             f"--memory={options.memory}", f"--output-size={options.output_size}",
             f"--rebuilds={options.rebuilds}", f"--isolation={options.isolation.value}",
@@ -144,7 +216,7 @@ class SlurmExecutor:
         self.known = known_seconds(survey.cells, survey.stored)
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]
-        self.own = Following(run=self.shared.run(self.key))
+        self.own = open_run(self.cluster.root, self.key)
         self.poll = float(os.environ.get("TRTMATRIX_SLURM_POLL", "3"))
         self._told: set[str] = set()
         self._lost: Counter[CellId] = Counter()
@@ -170,8 +242,8 @@ class SlurmExecutor:
         self.state = run
         self.seconds = {cell: seconds[cell] for cell in self.known if cell in seconds}
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
-        past = self.own.run.past() or {}
-        there, ours = self.shared.local, self.project.local
+        past = self.own.past() or {}
+        there, ours = self.cluster.local, self.project.local
         self.past = {
             cell: set(past[str(cell)])
             if str(cell) in past
@@ -192,36 +264,33 @@ class SlurmExecutor:
 
     def _close(self, *, cancelled: bool = False) -> None:
         """Take what came of the run, and close it, unless another client has submitted more of it."""
-        with self.shared.lock():
+        with self.cluster.lock():
             self._collect(self.past)
             if cancelled or not self.own.living():
-                self.shared.close(self.own.run)
-        self.own = Following(run=self.shared.run(self.key))
+                with contextlib.suppress(FileNotFoundError):  # another client was sooner
+                    (self.own.folder / "run.json").rename(self.own.folder / "closed.json")
+        self.own = open_run(self.cluster.root, self.key)
 
     def _work(self, launches: Sequence[Launch]) -> None:
         """Go round until every cell has a record or a reason, and no job of ours runs any more."""
         waiting = list(launches)
-        while self._is_busy() and not self.state.stop.is_set():
+        while (self.open or self.own.living()) and not self.state.stop.is_set():
             for launch in list(waiting):
                 if all((cell.repro.id, cell.case.id) in self.state.prepared for cell in launch.cells):
                     waiting.remove(launch)
                     for cell in launch.cells:
                         loaded = self.state.repros[cell.repro.id]
-                        self.shared.stage_case(self.state.cases.folder(loaded, cell.case))
+                        self.cluster.stage_case(self.state.cases.folder(loaded, cell.case))
             if self._look():
                 self._collect(self.open)
-                if self.own.tries and self.own.run.past() is None and self.own.idle > 2:
+                if self.own.tries and self.own.past() is None and self.own.idle > 2:
                     for cell in list(self.open.values()):
                         self._give_up(cell, "another client of this command ended it")
                 for launch in (launch for launch in launches if launch not in waiting):
                     if idle := [cell for cell in launch.cells if self._is_idle(cell)]:
                         self._settle(launch, idle)
-            if self._is_busy():
+            if self.open or self.own.living():  # a task that lives may confirm what it has recorded
                 self.state.stop.wait(self.poll)
-
-    def _is_busy(self) -> bool:
-        """Whether cells are open, or a task lives that may confirm what it has recorded."""
-        return bool(self.open or self.own.living())
 
     def _look(self) -> bool:
         """Ask Slurm once for all that is followed; returns False where it does not answer."""
@@ -239,10 +308,10 @@ class SlurmExecutor:
     def _collect(self, cells: Iterable[CellId]) -> None:
         """Take the records that came of cells; a cell of which there is one is not open any more."""
         for cell in list(cells):
-            if not (new := record_names(self.shared.local, cell) - self.past[cell]):
+            if not (new := record_names(self.cluster.local, cell) - self.past[cell]):
                 continue
             self.past[cell] |= new
-            records = self.shared.take(cell, new, self.project)
+            records = self.cluster.take(cell, new, self.project)
             self.state.records += records
             ours = [r for r in records if self.claims[cell] == claim_of(cell, r.digests)]
             if ours and (found := self.open.pop(cell, None)):
@@ -258,11 +327,11 @@ class SlurmExecutor:
         """Submit the cells of a launch that nobody is at, as far as it is worth a try."""
         if time.monotonic() < self._pause:
             return
-        with self.shared.lock():
-            if self.own.run.past() is None:  # another client of this command may have begun meanwhile
+        with self.cluster.lock():
+            if self.own.past() is None:  # another client of this command may have begun meanwhile
                 if self.own.tries:
                     return
-                self.own = Following(run=self.shared.run(self.key))
+                self.own = open_run(self.cluster.root, self.key)
             self.own.refresh()
             todo, avoid, why = [], set[str](), ""
             for cell in filter(self._is_idle, idle):
@@ -285,7 +354,7 @@ class SlurmExecutor:
 
         ``why``: how the task ended that left them, where they were submitted before.
         """
-        own, gpu = self.own.run, self.site.gpu(launch.gpu.slug)
+        own, gpu = self.own, self.site.gpu(launch.gpu.slug)
         what = f"{launch.version.name} on {launch.gpu.name}"
         if why:
             self.note(f"again: {what}: {why}")
@@ -293,8 +362,8 @@ class SlurmExecutor:
         own.folder.mkdir(exist_ok=True)
         write_json(own.folder / "run.json", {"past": {**past, **(own.past() or {})}})
         tasks = cut_tasks(launch, self.seconds, self.site)
-        suite = self.shared.stage_suite(self.project)
-        python = str(make_own_environment(self.shared.root, self.site.python, self.note))
+        suite = self.cluster.stage_suite(self.project)
+        python = str(make_own_environment(self.cluster.root, self.site.python, self.note))
         sent = own.add([[str(cell.id) for cell in task] for task in tasks])
         folder = str(sent.folder)
         lines = [run_line(task, self.site, gpu, suite=suite, options=self.options) for task in tasks]
@@ -305,14 +374,14 @@ class SlurmExecutor:
         try:
             job = commands.submit(words, str(script))
         except JobRefused as error:
-            own.drop(sent)
+            (sent.folder / "tasks.json").unlink()  # its number stays taken: others may know it
             said = str(error).splitlines()[0]
             self.note(f"{what}: no other node: {said}" if why else f"{what}: {error}")
             for cell in launch.cells:
                 self._give_up(cell, why or said)
         except SlurmAway as error:
             if not error.unknown:
-                own.drop(sent)
+                (sent.folder / "tasks.json").unlink()
                 self._pause = time.monotonic() + 10 * self.poll
             self.note(f"{what}: {error}; it is tried again (fewer jobs at once: limits.tasks in slurm.yaml)")
         else:

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 from trtmatrix.plan.order import Seconds, split_launch
-from trtmatrix.slurm.shared import BEGAN
 from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CellId
 from trtmatrix.suite.plan import Launch
 
+BEGAN = "The task begins."  # what its script says first
 GUESSED_SECONDS = 10.0  # of a cell that was never run: between a small graph's second and a model's minute
 WORTH_SECONDS = 30.0  # at least worth a task: each waits in the queue and pays for its first Builder
 

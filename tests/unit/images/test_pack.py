@@ -14,7 +14,7 @@ from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.paths import Project
 from trtmatrix.images import pack
-from trtmatrix.images.pack import PackedImage, fetch_wheels, find_suite, images_of, open_target
+from trtmatrix.images.pack import PackedImage, fetch_wheels, find_suite, images_of
 from trtmatrix.launchers.wheels import without_passwords
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import ImageOrigin, Pin, Version
@@ -38,8 +38,8 @@ def test_images_that_versions_share_go_once() -> None:
     versions = [version("1", "a/b:1", pin), version("2", "a/b:2"), version("3", "c:1"), version("4", "d:1")]
     held = {"1": "sha256:1", "2": "sha256:1", "3": "sha256:3"}
     first, second = packed(held, *versions)
-    assert (first.names, first.versions, first.manifest) == (("a/b:1", "a/b:2"), ("1", "2"), "sha256:m")
-    assert (second.id, second.names, second.versions) == ("sha256:3", ("c:1",), ("3",))
+    assert (first.names, first.manifest) == (("a/b:1", "a/b:2"), "sha256:m")
+    assert (second.id, second.names) == ("sha256:3", ("c:1",))
 
 
 def test_an_image_that_no_run_would_find_again_is_refused() -> None:
@@ -109,18 +109,6 @@ def test_where_git_cannot_say_what_is_tracked_nothing_is_packed(
     with pytest.raises(UsageError, match="dubious ownership") as told:
         find_suite(checkout)
     assert f"safe.directory {checkout.folder}" in str(told.value)
-
-
-def test_a_target_may_have_what_a_disk_has_and_keeps_it(tmp_path: Path) -> None:
-    (tmp_path / "lost+found").mkdir()
-
-    def fail(folder: Path) -> None:
-        (folder / "files.tar").touch()
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(MachineryError, match="name another disk by --to"), open_target(tmp_path) as folder:
-        fail(folder)
-    assert [path.name for path in tmp_path.iterdir()] == ["lost+found"]
 
 
 def test_no_password_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,14 +110,14 @@ def test_a_setting_stands_before_what_is_found(
 
 
 REFUSED: list[tuple[dict[str, str], dict[str, Any], str, str]] = [
-    ({"TRTMATRIX_GPU_ACCESS": "runtime"}, dict(ANSWERS), "known are toolkit, cdi, nodes", "correct it"),
-    ({"TRTMATRIX_DRIVER_FOLDER": "/no/where"}, dict(ANSWERS), "no folder by an absolute path", "correct it"),
+    ({"TRTMATRIX_GPU_ACCESS": "runtime"}, dict(ANSWERS), "'runtime' of toolkit, cdi, nodes", "correct it"),
+    ({"TRTMATRIX_DRIVER_FOLDER": "/no/where"}, dict(ANSWERS), "'/no/where' is no folder", "correct it"),
     ({"TRTMATRIX_ENGINE": "podman", "DOCKER_HOST": "own"}, dict(ANSWERS),
      "podman was asked for, and what answers at unix:", ""),
-    ({}, {}, "Docker does not answer: ", ""),
+    ({}, {}, "no container engine answers at ", ""),
     ({}, {**ANSWERS, "/info": b"<html>"}, "Expecting value", ""),
     ({"DOCKER_HOST": "unix:///no/such.sock"}, {}, "no socket of an engine at unix:///no/such.sock",
-     "name another address, or unset it"),
+     "correct DOCKER_HOST"),
 ]  # fmt: skip
 
 

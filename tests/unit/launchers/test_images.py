@@ -5,16 +5,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import docker.errors
 from builders import make_cell, make_version
 from goldenfile import check_golden
 
-from trtmatrix.launchers.images import Images, Puller, explain_pull
+from trtmatrix.launchers.containers import Images, explain_pull
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import CPU
-from trtmatrix.suite.plan import Keep, Launch
+from trtmatrix.suite.plan import Engine, Keep, Launch
 
 VERSION = make_version("10.7.0")
 IMAGE = "example.org/tensorrt:10.7.0"
@@ -40,7 +41,7 @@ class StandInEngine:
         return type("Image", (), {"id": f"sha256:{image}"})()
 
     def pull(self, image: str, **how: object) -> Iterator[dict[str, Any]]:
-        assert how == {"stream": True, "decode": True, "platform": None}
+        assert how == {"stream": True, "decode": True, "platform": "linux/amd64"}
         self.pulls += 1
         yield {"id": "a1", "status": "Downloading", "progressDetail": {"current": 1, "total": 2}}
         time.sleep(0.1)
@@ -50,7 +51,8 @@ class StandInEngine:
 def test_launches_that_want_one_image_share_one_pull() -> None:
     engine: Any = StandInEngine()
     told = list[str]()
-    images = Images(puller=Puller(pull_note=lambda *what: told.append(str(what)), note=told.append))
+    progress: Any = SimpleNamespace(pull=lambda *what: told.append(str(what)), note=told.append)
+    images = Images(Engine(available=True), progress)
     with ThreadPoolExecutor(3) as threads:
         ids = list(threads.map(lambda _: images.make_ready(LAUNCH, engine), range(3)))
     assert (ids, engine.pulls) == ([f"sha256:{IMAGE}"] * 3, 1)
@@ -64,7 +66,8 @@ def test_images_that_go_are_two_at_a_time_and_each_goes_after_its_last_cell() ->
         replace(LAUNCH, version=replace(VERSION, origin=ImageOrigin(image=name)), cells=(make_cell(),))
         for name in ("a:1", "b:1", "c:1", "here:1")
     )
-    images = Images(puller=Puller(pull_note=lambda *_: None, note=told.append), keep=Keep.NONE)
+    progress: Any = SimpleNamespace(pull=lambda *_: None, note=told.append)
+    images = Images(Engine(available=True), progress, keep=Keep.NONE)
     images.expect([first, second, third, old, first])
     for each in (first, second, old):
         images.make_ready(each, engine)

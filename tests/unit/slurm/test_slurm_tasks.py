@@ -20,7 +20,6 @@ from trtmatrix.plan.order import find_changes
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import SlurmAway, submit
-from trtmatrix.slurm.shared import Shared
 from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
 from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell, Selection
@@ -164,7 +163,7 @@ def seen_on(node: str, driver: str, run: str = "1") -> Stored:
 
 def h200(*seen: Stored) -> Gpu:
     """The site's H200 after jobs have left these records."""
-    cluster = Cluster(site=parse_site(EXAMPLE), shared=Shared(Path("/shared"), print))
+    cluster = Cluster(parse_site(EXAMPLE))
     return cluster.host(seen).gpus[0]
 
 
