@@ -114,7 +114,7 @@ def test_doctor_plan_and_table_ask_the_runtime(project: Project) -> None:
 @pytest.mark.parametrize(("engine", "gone", "reason"), [
     ("apptainer", "apptainer", "neither apptainer nor singularity is in PATH"),
     ("pyxis", "enroot", "enroot is not in PATH"), ("pyxis", "", "this is no Slurm job"),
-    ("docker", "", ": Port out of range 0-65535"),
+    ("docker", "", "no container engine answers at tcp://host:999999: "),
 ])  # fmt: skip
 def test_a_runtime_that_is_not_here_is_told(project: Project, engine: str, gone: str, reason: str) -> None:
     (project.folder / "bin" / gone).unlink() if gone else None
@@ -146,9 +146,7 @@ def test_a_tar_of_docker_save_is_loaded_where_the_engine_lacks_it(project: Proje
     client.images.remove(tag)
     words = ("--engine=docker", *CHOSEN[1:], "--trt=onnxruntime-9", f"--image=onnxruntime-9={tar}")
     wrong = project.call("run", *words, TRTMATRIX_GPU_ACCESS="magic")
-    assert (wrong.code, "TRTMATRIX_GPU_ACCESS is magic: known are toolkit" in wrong.told) == (3, True), (
-        wrong.told
-    )
+    assert (wrong.code, "TRTMATRIX_GPU_ACCESS is 'magic' of toolkit" in wrong.told) == (3, True), wrong.told
     try:
         done = project.call("run", *words)
         assert (done.code, f"loading {tar}" in done.told) == (0, True), done.told
