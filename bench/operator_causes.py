@@ -13,8 +13,6 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -26,7 +24,7 @@ from onnx import ModelProto, NodeProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from trtmatrix.common.paths import default_cache
-from trtmatrix.operators.cases import open_suite
+from trtmatrix.operators.cases import open_suite, read_arrays
 from trtmatrix.operators.verdicts import find_wrong
 from trtmatrix.records.operators import Verdict, read_operator_records
 
@@ -120,20 +118,16 @@ def main() -> None:
     (record,) = (one for one in read_operator_records(Path("results")) if one.version == VERSION)
     models, same, near = Counter[str](), Counter[str](), Counter[str]()
     with ZipFile(suite.file) as archive:
-
-        def read(members: Mapping[str, str]) -> Arrays:
-            return {name: np.load(BytesIO(archive.read(file))) for name, file in members.items()}
-
         for row in (row for row in record.rows.values() if row.verdict is Verdict.WRONG):
             case = cases[row.name]
-            model, inputs = onnx.load_from_string(archive.read(case.model)), read(case.inputs)
+            model, inputs = onnx.load_from_string(archive.read(case.model)), read_arrays(archive, case.inputs)
             constants = {
                 tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer
             }
             cause = " + ".join(sorted({misread(node) for node in model.graph.node} - {""}))
             by_hand = compute_by_hand(model.graph.node[0], inputs | constants)
             outputs = compute(model, inputs) if by_hand is None else by_hand
-            found = find_wrong(case, suite.expected(case, archive), outputs)
+            found = find_wrong(case, read_arrays(archive, case.outputs), outputs)
             cause = cause or row.operator
             models[cause] += 1
             same[cause] += found == row.detail

@@ -83,19 +83,18 @@ class Suite:
     digest: str
     cases: tuple[Case, ...]
 
-    @staticmethod
-    def expected(case: Case, archive: ZipFile) -> dict[str, Array]:
-        """Return what must come out of a case, from the open archive."""
-        return {name: np.load(BytesIO(archive.read(file))) for name, file in case.outputs.items()}
-
     def write_case(self, case: Case, folder: Path) -> None:
         """Write a case as ``model.onnx``, ``inputs.npz`` and ``expected.npz``."""
         folder.mkdir(parents=True)
         with ZipFile(self.file) as archive:
             (folder / "model.onnx").write_bytes(archive.read(case.model))
-            for name, files in (("inputs", case.inputs), ("expected", case.outputs)):
-                arrays = {key: np.load(BytesIO(archive.read(file))) for key, file in files.items()}
-                np.savez(folder / f"{name}.npz", **arrays)
+            np.savez(folder / "inputs.npz", **read_arrays(archive, case.inputs))  # type: ignore[arg-type]
+            np.savez(folder / "expected.npz", **read_arrays(archive, case.outputs))  # type: ignore[arg-type]
+
+
+def read_arrays(archive: ZipFile, files: Mapping[str, str]) -> dict[str, Array]:
+    """Return a case's inputs or outputs by name, from the open archive."""
+    return {name: np.load(BytesIO(archive.read(file))) for name, file in files.items()}
 
 
 def open_suite(cache: Path) -> Suite:

@@ -20,7 +20,7 @@ from trtmatrix.common.paths import make_job_folder
 from trtmatrix.common.text import one_line
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.launcher import Ready
-from trtmatrix.operators.cases import Case, Suite
+from trtmatrix.operators.cases import Case, Suite, read_arrays
 from trtmatrix.operators.verdicts import judge, row_of
 from trtmatrix.prepare.case_pool import free_memory
 from trtmatrix.records.operators import BAD, OperatorRecord, Row, Verdict
@@ -263,7 +263,7 @@ class _Session:
                 if (place / f"{number}.npy").exists():
                     with opened(place / f"{number}.npy", ARRAY) as (stream, size):
                         outputs[name] = read_array(stream, size)
-            row = judge(case, self.suite.expected(case, self.archive), done, outputs)
+            row = judge(case, read_arrays(self.archive, case.outputs), done, outputs)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             row = row_of(case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
         file.unlink()
