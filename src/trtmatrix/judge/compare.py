@@ -188,13 +188,10 @@ def newest(stored: Iterable[Stored]) -> dict[CellId, list[Stored]]:
 
 
 def make_entries(
-    cells: Sequence[Cell],
-    stored: Iterable[Stored],
-    current: Mapping[CellId, Mapping[str, str]],
-    excluded: Iterable[Excluded],
-    executed: frozenset[str] = frozenset(),
+    cells: Sequence[Cell], stored: Iterable[Stored], current: Mapping[CellId, Mapping[str, str]],
+    excluded: Iterable[Excluded], executed: frozenset[str] = frozenset(),
     calibration: Calibration = NOT_CALIBRATED,
-) -> tuple[Entry, ...]:
+) -> tuple[Entry, ...]:  # fmt: skip
     """Return one entry a cell, INVALID where its controls say so. ``executed``: the runs of this call."""
     groups, reasons = newest(stored), {item.cell.id: item for item in excluded}
     entries = []

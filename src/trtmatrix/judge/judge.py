@@ -282,7 +282,7 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
                 words = f"c = {sign.c:.3g} of {sign.name} instead of 1"
                 return _invalid(f"it fails, but not by what was put in: {words}")
         words = _describe_error(signs, subject)
-        if not words and (member := forbidden_fit(build, subject, name)):
+        if not words and (member := _forbidden_fit(build, subject, noise, name)):
             words = f"as {member} computes, which was not allowed"
         return replace(outcome, reason="; ".join(filter(None, (outcome.reason, words))))
     return outcome
@@ -341,12 +341,10 @@ def _not_known(signs: Sequence[Sign], doubt: str) -> str:
     return f"unknown: the record has no signature of {hidden}, which is below the noise" if hidden else ""
 
 
-def forbidden_fit(build: Measured, subject: Subject, name: str) -> str:
+def _forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
     """Return the member that an output's error fits and that was not allowed, or nothing."""
-    if subject.noise is None:
-        return ""
-    member = fits(subject.noise, {name: build.outputs[name]})[name]
-    near = is_near(float(build.outputs[name]["rel_l2"]), subject.noise.outputs[name][member])
+    member = fits(noise, {name: build.outputs[name]})[name]
+    near = is_near(float(build.outputs[name]["rel_l2"]), noise.outputs[name][member])
     forbidden = near and member not in factors.POSSIBLE and not is_allowed(member, subject.precision)
     return member if forbidden else ""
 

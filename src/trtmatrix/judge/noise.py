@@ -117,14 +117,13 @@ def noise_troubles(noise: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(troubles)
 
 
-def fits(noise: Noise | None, outputs: Outputs) -> dict[str, str]:
+def fits(noise: Noise, outputs: Outputs) -> dict[str, str]:
     """Return the member of the ensemble whose error is nearest to each output's (by their quotient).
 
     Where members of several precisions are about as near (see FIT), float16 is told from the others by the
     output's values: a result that was kept in float16 has 10 bits.
     """
-    known = noise.outputs if noise else {}
-    found = {}
+    known, found = noise.outputs, {}
     for name, values in outputs.items():
         if not known.get(name) or "rel_l2" not in values:
             continue
