@@ -235,7 +235,7 @@ def _figure_words(lines: Sequence[PerformanceLine], measure: str, *, spread: boo
     speeds = SPEEDS if measure == "latency" else ()
     beyond = [x for x in lines if x.measure in speeds and (x.beyond_limit or x.more_engines)]
     mine = [*beyond, *(x for x in lines if x.measure == measure)]
-    line = max(mine, key=lambda x: (x.beyond_limit, x.more_engines, x.ratio or 0), default=None)
+    line = max(mine, key=lambda x: (x.beyond_limit, x in beyond, x.ratio or 0), default=None)
     if line is None or line.ratio is None or line.before is None or line.after is None:
         return "·"
     low, high = (end / line.before.median for end in (line.after.low, line.after.high))
