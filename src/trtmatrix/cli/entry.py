@@ -53,11 +53,12 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, Command] = {
     "run": Command("run everything that can be run here and print the tables",
-                   "controls files select show model run where", "--trt 10.7.0,10.8.0 --repro sdpa-scale"),
+                   "controls files select repros show model run where",
+                   "--trt 10.7.0,10.8.0 --repro sdpa-scale"),
     "table": Command("print the tables from stored records",
-                     "controls files select show model where", "--gpu H200 --full"),
+                     "controls files select repros show model where", "--gpu H200 --full"),
     "upgrade": Command(
-        "decide whether to move from one version to another", "upgrade files select model",
+        "decide whether to move from one version to another", "upgrade files select repros model",
         "--from 8.6.1 --to 10.8.0 --gpu L4 --code src/", "upgrade.command",
         "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code given with --code must change first, "
         "12 not\n enough evidence, 2 a mistake in the command or a model's inputs. With --api only the code "
@@ -74,7 +75,7 @@ COMMANDS: dict[str, Command] = {
         "Exit codes: 0 the suite was run or shown, whatever came of it; 3 a version could not be run,\n"
         " or trouble of this host left a case without a result; with a model: 1 an operator went wrong\n"
         " or is refused at one of the versions, or a node is known to fail."),
-    "report": Command("write the whole matrix as one page with filters", "files select where",
+    "report": Command("write the whole matrix as one page with filters", "files select repros where",
                       "-o report.html"),
     "bundle make": Command("write the archive of a failing cell", "files model",
                            "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4", "bugs.make"),
@@ -85,16 +86,16 @@ COMMANDS: dict[str, Command] = {
                       "--case sdpa-scale/sdpa-tf32", "bugs.bisect"),
     "minimise": Command("find the smallest graph that still fails in the same way", "files model",
                         "sdpa-scale/sdpa-tf32@10.7.0#nvidia-l4 --good 10.8.0", "bugs.minimise"),
-    "list": Command("list versions, repros and cases", "files select", "--repro sdpa-scale"),
-    "doctor": Command("show what this host has and what it can run", "files select where"),
-    "lock": Command("ask the registry which digests the image tags point to", "files select", "--update",
-                    "images.lock"),
-    "pack": Command("write everything that a host without a network needs", "files select",
+    "list": Command("list versions, repros and cases", "files select repros", "--repro sdpa-scale"),
+    "doctor": Command("show what this host has and what it can run", "files select repros where"),
+    "lock": Command("ask the registry which digests the image tags point to", "files select repros",
+                    "--update", "images.lock"),
+    "pack": Command("write everything that a host without a network needs", "files select repros",
                     "--trt 10.8.0 --to DIR", "images.pack"),
     "unpack": Command("check a pack and load it, on a host without a network", "", "DIR", "images.pack"),
     "merge": Command("add records that were made elsewhere", "files", "records/", "images.merge"),
     "prepare": Command("write the files of a case, to run it by hand", "files", "sdpa-scale/sdpa-tf32"),
-    "publish": Command("copy records measured here to where git tracks them", "files select where",
+    "publish": Command("copy records measured here to where git tracks them", "files select repros where",
                        "--gpu H200"),
     "schema": Command("print the JSON Schema of matrix.yaml, of the site's settings, or of models.yaml"),
 }  # fmt: skip
@@ -160,6 +161,7 @@ def _add_options(parser: argparse.ArgumentParser, kind: type, groups: Sequence[s
     """Add the options that are a command's own, and those of its groups; of two of a name its own."""
     places: dict[str, Any] = dict.fromkeys(["", "controls", "upgrade"], parser)
     places |= {name: parser.add_argument_group(GROUPS[name]) for name in groups if name in GROUPS}
+    places["repros"] = places.get("select")
     parser.add_argument("--traceback", action="store_true", help="show where an error came from")
     found = [*find_options(kind)]
     own = {names[0] for group, names, _ in found if not group}

@@ -42,7 +42,7 @@ class Selection:
 
     versions: tuple[str, ...] = names("--trt VERSION", "versions by name, or a product's name: 10.7.0,10.8.0 "
         "or onnxruntime", "select")  # fmt: skip
-    repros: tuple[str, ...] = names("--repro REPRO", "repros by name", "select")
+    repros: tuple[str, ...] = names("--repro REPRO", "repros by name", "repros")
     cases: tuple[str, ...] = names("--case CASE", "cases by name or pattern: 'sdpa-*' or "
         "sdpa-scale/explicit-tf32", "select")  # fmt: skip
     gpus: tuple[str, ...] = names("--gpu GPU", "GPUs by name, in this host or not: L4, 'NVIDIA H200'",
