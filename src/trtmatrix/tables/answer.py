@@ -232,54 +232,44 @@ def _news(
 
 
 def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version]) -> Iterator[News]:
+    """Yield for each bad state of a finding where it is, in how many cases, since when, and until when."""
     names = [v.name + (" r" if m.reported else "") for v, m in zip(columns, marks, strict=True)]
     for rank, state in enumerate(MUST_KNOW, start=3):
         at = [n for n, mark in enumerate(marks) if mark.state is state]
-        if at:
-            unexpected = any(marks[n].unexpected for n in at)
-            reported = all(marks[n].reported for n in at)
-            regressed = state is State.BAD and _last_ok(marks, at[0]) is not None
-            urgency = 1 if unexpected else 7 if reported else 2 if regressed else rank
-            word = f"{state.value}{'!' if unexpected else ''}{' r' if reported else ''}"
-            versions = join_some([names[n].removesuffix(" r" if reported else "") for n in at])
-            text = one_line(f"{repro.id} {versions}: {_told(marks, names, at)} ({repro.upstream})")
-            yield News(rank=urgency, word=word, text=text)
+        if not at:
+            continue
+        measured = [n for n in at if not marks[n].reported]
+        most = max((marks[n] for n in measured or at), key=lambda mark: len(mark.cases))
+        what = MUST_KNOW[state]
+        if state is State.ERROR:
+            causes = Counter(e.outcome.cause.value for e in most.cases if e.outcome and e.outcome.cause)
+            what += f": {', '.join(cause for cause, _ in causes.most_common(2))}"
+        upto = "up to " if len({(len(marks[n].cases), marks[n].known) for n in measured}) > 1 else ""
+        parts = [f"{upto}{len(most.cases)} of {counted(most.known, 'case')} {what}"]
+        if most.reported:
+            on = sorted({e.expectation.on for n in at for e in marks[n].cases if e.expectation} - {""})
+            where = f" on {', '.join(on)}" if on else ""
+            parts = [f"{counted(len(most.cases), 'case')} reported {what}{where}"]
+        if unexpected := sum(marks[n].unexpected for n in at):
+            parts.append(f"{unexpected} unexpected")
+        before = next((n for n in reversed(range(at[0])) if marks[n].state is not State.UNKNOWN), None)
+        was_ok = before is not None and marks[before].state is State.OK
+        parts += [f"was ok in {names[before]}"] if before is not None and was_ok else []
+        after = next((n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK), None)
+        if after is not None:
+            worse = [n for n in range(after, len(marks)) if marks[n].state in MUST_KNOW]
+            later = f", {marks[worse[0]].state.value} in {names[worse[0]]}" if worse else ""
+            parts.append(f"ok in {names[after]}{later}")
+        regressed = state is State.BAD and was_ok
+        urgency = 1 if unexpected else 7 if not measured else 2 if regressed else rank
+        word = f"{state.value}{'!' if unexpected else ''}{'' if measured else ' r'}"
+        versions = join_some([names[n].removesuffix("" if measured else " r") for n in at])
+        text = one_line(f"{repro.id} {versions}: {'; '.join(parts)} ({repro.upstream})")
+        yield News(rank=urgency, word=word, text=text)
     for name, mark in zip(names, marks, strict=True):
         if mark.unexpected and mark.state not in MUST_KNOW:
             text = f"{repro.id} {name}: {counted(mark.unexpected, 'case')} not as expected ({repro.upstream})"
             yield News(rank=1, word=f"{mark.state.value}!", text=one_line(text))
-
-
-def _last_ok(marks: Sequence[Mark], first: int) -> int | None:
-    """Return the version known last before another, where the finding was all right in it."""
-    before = next((n for n in reversed(range(first)) if marks[n].state is not State.UNKNOWN), None)
-    return before if before is not None and marks[before].state is State.OK else None
-
-
-def _told(marks: Sequence[Mark], names: Sequence[str], at: Sequence[int]) -> str:
-    """Return how many cases are in a bad state at some versions, since when, and until when."""
-    measured = [n for n in at if not marks[n].reported]
-    most = max((marks[n] for n in measured or at), key=lambda mark: len(mark.cases))
-    what = MUST_KNOW[most.state]
-    if most.state is State.ERROR:
-        causes = Counter(e.outcome.cause.value for e in most.cases if e.outcome and e.outcome.cause)
-        what += f": {', '.join(cause for cause, _ in causes.most_common(2))}"
-    upto = "up to " if len({(len(marks[n].cases), marks[n].known) for n in measured}) > 1 else ""
-    parts = [f"{upto}{len(most.cases)} of {counted(most.known, 'case')} {what}"]
-    if most.reported:
-        on = sorted({e.expectation.on for n in at for e in marks[n].cases if e.expectation} - {""})
-        where = f" on {', '.join(on)}" if on else ""
-        parts = [f"{counted(len(most.cases), 'case')} reported {what}{where}"]
-    if unexpected := sum(marks[n].unexpected for n in at):
-        parts.append(f"{unexpected} unexpected")
-    if (before := _last_ok(marks, at[0])) is not None:
-        parts.append(f"was ok in {names[before]}")
-    after = next((n for n in range(at[-1] + 1, len(marks)) if marks[n].state is State.OK), None)
-    if after is not None:
-        worse = [n for n in range(after, len(marks)) if marks[n].state in MUST_KNOW]
-        later = f", {marks[worse[0]].state.value} in {names[worse[0]]}" if worse else ""
-        parts.append(f"ok in {names[after]}{later}")
-    return "; ".join(parts)
 
 
 def _products(entries: Sequence[Entry]) -> Iterator[str]:
