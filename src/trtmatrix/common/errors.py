@@ -17,29 +17,22 @@ from types import FrameType
 
 
 class ExitCode(IntEnum):
-    """Exit codes of ``python -m trtmatrix``."""
+    """Exit codes of ``python -m trtmatrix``; where several apply, the first of these is returned."""
 
-    AS_EXPECTED = 0
-    SURPRISE = 1
+    INTERRUPTED = 130
     USAGE = 2
     MACHINERY = 3
-    NOTHING = 4
-    WORKAROUNDS = 10
     DONT = 11
     NOT_ENOUGH = 12
-    INTERRUPTED = 130
-
-
-#: Where several apply, the first of these is the one that is returned.
-PRECEDENCE = (
-    ExitCode.INTERRUPTED, ExitCode.USAGE, ExitCode.MACHINERY, ExitCode.DONT, ExitCode.NOT_ENOUGH,
-    ExitCode.WORKAROUNDS, ExitCode.SURPRISE, ExitCode.NOTHING, ExitCode.AS_EXPECTED,
-)  # fmt: skip
+    WORKAROUNDS = 10
+    SURPRISE = 1
+    NOTHING = 4
+    AS_EXPECTED = 0
 
 
 def combine_exit_codes(codes: set[ExitCode]) -> ExitCode:
     """Return the one exit code that stands for several."""
-    return next((code for code in PRECEDENCE if code in codes), ExitCode.AS_EXPECTED)
+    return next((code for code in ExitCode if code in codes), ExitCode.AS_EXPECTED)
 
 
 class TrtMatrixError(Exception):
@@ -156,13 +149,12 @@ def ending(hurry: threading.Event) -> Iterator[Callable[[], None]]:
     def interrupted() -> None:
         first = time.monotonic()
 
-        def again(*_: object) -> None:
-            if time.monotonic() - first > SAME_SECONDS:
+        def again(number: int, _: FrameType | None) -> None:
+            if number != signal.SIGHUP and time.monotonic() - first > SAME_SECONDS:
                 hurry.set()
 
-        signal.signal(signal.SIGINT, again)
-        signal.signal(signal.SIGTERM, again)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in SIGNALS:
+            signal.signal(number, again)
 
     try:
         yield interrupted
