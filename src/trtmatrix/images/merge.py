@@ -94,16 +94,14 @@ class Fate(str, Enum):
 class Incoming:
     """A record from elsewhere that may come in.
 
-    ``id``: its cell, with ``operators`` in the place of a repro and its case; ``run``: of operators when it
-    began; ``place``: where it lies in a tree of results; ``digest``: of its content; ``kept``: the digests of
-    its outputs; ``source``: where it was found, in words.
+    ``place``: where it lies in a tree of results; ``digest``: of its content; ``began``: when a run of
+    operators did; ``kept``: the digests of its outputs; ``source``: where it was found, in words.
     """
 
-    id: str
-    run: str
     place: Path
     file: Path
     digest: str
+    began: str
     kept: tuple[str, ...]
     source: str
 
@@ -189,13 +187,11 @@ def _read_source(context: Context, path: Path, scratch: Path, merged: Merged) ->
             merged.refused.append((name, problem))
             continue
         merged.sources[str(path)] += 1
-        if isinstance(record, Record):
-            told, run, kept = str(record.cell), record.run, tuple(kept_digests(record))
-        else:
-            told, run, kept = f"operators@{record.version}#{record.gpu}", _began(data), ()
-        place = _place_of(record)
+        began, kept = ("", kept_digests(record)) if isinstance(record, Record) else (_began(data), ())
         merged.incoming.append(
-            Incoming(id=told, run=run, place=place, file=file, digest=digest, kept=kept, source=name)
+            Incoming(
+                place=_place_of(record), file=file, digest=digest, began=began, kept=tuple(kept), source=name
+            )
         )
 
 
@@ -293,8 +289,8 @@ def _settle(results: Path, incoming: Sequence[Incoming], merged: Merged) -> None
     read = [_read(file) for file in here]
     contents, held, fits = [data for _, data, _ in read], {digest for *_, digest in read}, not here
     if place.name == operators.FILE:
-        newest, began = max(one.run for one in incoming), max(map(_began, contents), default="")
-        incoming, fits = [one for one in incoming if one.run == newest], newest > began
+        newest, began = max(one.began for one in incoming), max(map(_began, contents), default="")
+        incoming, fits = [one for one in incoming if one.began == newest], newest > began
         fate = Fate.OLDER if newest < began else fate
     new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
     if not new:
@@ -308,7 +304,7 @@ def _settle(results: Path, incoming: Sequence[Incoming], merged: Merged) -> None
         stays = f"{here[0]} stays as it is" if here else "none of them is taken in"
         first, *others = [*contents, *(_read(one.file)[1] for one in new.values())]
         differences = next((found for each in others if (found := [*find_differences(first, each)])), [])
-        merged.conflicts.extend(["", f"conflict: {incoming[0].id}, run {incoming[0].run}: {stays}"])
+        merged.conflicts.extend(["", f"conflict: {place}: {stays}"])
         merged.conflicts.extend(f"  came: {each.source}" for each in incoming)
         merged.conflicts.extend(f"  {line}" for line in differences[:SHOWN])
     merged.fates[fate] += 1

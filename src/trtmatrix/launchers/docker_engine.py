@@ -46,7 +46,7 @@ BUILD_LABELS = "io.trtmatrix.image."  # the start of the labels that docker/whee
 
 
 class EngineError(Exception):
-    """The engine cannot be asked, or a setting not be obeyed: why, and what mends that."""
+    """The engine cannot be asked: why, and what mends that."""
 
 
 def find_address() -> str:
@@ -91,12 +91,15 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
 
     ``offline``: one that is reached over a network is not asked.
     """
-    address = find_address()
+    known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
+    named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER) or None
     try:
-        info, images = _ask(address, offline=offline)
-        access, folder = _gpu_settings(info)
+        info, images = _ask(find_address(), offline=offline)
     except EngineError as error:
         return Engine(available=False, reason=error.args[0], remedy=error.args[1])
+    if (named and named not in known) or not Path(folder or "/").is_dir():
+        reason = f"{ACCESS} is {named!r} of {', '.join(known)}, or {DRIVER} {folder!r} is no folder"
+        return Engine(available=False, reason=reason, remedy="correct it, or unset it: nothing is guessed")
     registries = info.get("RegistryConfig") or {}
     indexes = (registries.get("IndexConfigs") or {}).items()
     plain = [host for host, each in indexes if not each.get("Secure", True)]
@@ -116,7 +119,8 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
         memory=int(info.get("MemTotal") or 0),
         insecure=(*(registries.get("InsecureRegistryCIDRs") or ()), *plain),
         proxied=bool(info.get("HttpProxy") or info.get("HttpsProxy") or registries.get("Mirrors")),
-        gpu_access=access if gpu_here else None, driver_folder=folder,
+        gpu_access=(known.get(named) or find_gpu_access(info)) if gpu_here else None,
+        driver_folder=folder or (DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None),
         rootless=bool(info.get("Rootless")) or "name=rootless" in (info.get("SecurityOptions") or []),
         unlimited=tuple(word for key, word in limits.items() if info.get(key) is False),
         ulimits={n: min(most, hard) if hard >= 0 else most for n, (hard, most) in own.items() if podman},
@@ -151,20 +155,6 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
         reason = f"{wanted} was asked for, and what answers at {address} is {name}"
         raise EngineError(reason, "unset DOCKER_HOST, or leave --engine out")
     return info, images
-
-
-def _gpu_settings(info: Mapping[str, Any]) -> tuple[GpuAccess | None, str | None]:
-    """Return how containers get the GPU, and the driver's folder: as set, else as found here.
-
-    :class:`EngineError` where a setting cannot be obeyed.
-    """
-    known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
-    named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER, "")
-    if (named and named not in known) or (folder and not Path(folder).is_dir()):
-        reason = f"{ACCESS} is {named!r} of {', '.join(known)}, or {DRIVER} {folder!r} is no folder"
-        raise EngineError(reason, "correct it, or unset it: nothing is guessed")
-    own = DRIVER_FOLDER if Path(DRIVER_FOLDER).is_dir() else None
-    return known[named] if named else find_gpu_access(info), folder or own
 
 
 def find_gpu_access(info: Mapping[str, Any]) -> GpuAccess | None:

@@ -114,7 +114,7 @@ def test_a_record_that_contradicts_one_here_is_shown_and_kept_out(there: Place, 
     for _ in range(2):
         code, text = here.merge(forged)
         assert code is ExitCode.SURPRISE
-        assert f"conflict: {CELL}, run r1: {here.results / WHERE / 'r1.json'} stays as it is" in text
+        assert f"conflict: {WHERE}/r1.json: {here.results / WHERE / 'r1.json'} stays as it is" in text
         assert f"came: {forged}" in text
         assert "measurements.outputs.y.sum_abs: 1.0 | 9.0" in text
         assert here.files() == before
@@ -129,7 +129,7 @@ def test_of_two_new_records_that_contradict_each_other_none_comes_in(there: Plac
     for sources in ((there.results, other), (other, there.results)):
         code, text = here.merge(*sources)
         assert code is ExitCode.SURPRISE
-        assert f"conflict: {CELL}, run r1: none of them is taken in" in text
+        assert f"conflict: {WHERE}/r1.json: none of them is taken in" in text
         assert list(here.files()) == [f"{WHERE}/r2.json"]
 
 
@@ -197,7 +197,7 @@ def test_what_operators_came_to_travels_as_cells_do_and_overwrites_nothing(there
     operators.write_record(there.results / "local", replace(OPERATORS, suite="t"))
     code, text = here.merge(there.results)
     assert (code, here.files()) == (ExitCode.SURPRISE, before)
-    assert "conflict: operators@10.7.0#nvidia-h200, run 2026-11-26T12:00:00Z: " in text
+    assert "conflict: nvidia-h200/10.7.0/operators.json.gz: " in text
     assert "suite: s | t" in text
 
 
