@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,7 @@ from trtmatrix.launchers.docker_engine import inspect_image
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.launchers.wheels import parse_lock
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
-from trtmatrix.plan.lockfile import Lock, LockedImage, LockedLayer, mirrored, parse_matrix_lock, pin_of
+from trtmatrix.plan.lockfile import Lock, LockedImage, mirrored, parse_matrix_lock, pin_of
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.plan import Launch, is_own
@@ -265,37 +265,9 @@ HEADER = """\
 """
 
 
-class _Flat(dict[str, Any]):
-    """Keys that are written on one line."""
-
-
-class _Writer(yaml.SafeDumper):
-    """Writes each text on one line, quoted where it has more than plain letters."""
-
-
-_Writer.add_representer(
-    _Flat, lambda writer, value: writer.represent_mapping("tag:yaml.org,2002:map", value, flow_style=True)
-)
-_Writer.add_representer(
-    str, lambda writer, value: writer.represent_scalar(
-        "tag:yaml.org,2002:str", value, style=None if value.isprintable() and value.isascii() else '"'
-    )
-)  # fmt: skip
-
-
 def format_matrix_lock(lock: Lock) -> str:
     """Return matrix.lock's text: the same for the same lock, whatever its order."""
-    return HEADER + yaml.dump(_plain(lock), Dumper=_Writer, sort_keys=False, width=float("inf"))
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - what YAML writes
-    """Return names in order."""
-    if is_dataclass(value):
-        found = {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-        return _Flat(found) if isinstance(value, LockedLayer) else found
-    if isinstance(value, dict):
-        return {name: _plain(inner) for name, inner in sorted(value.items())}
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+    return HEADER + yaml.safe_dump(asdict(lock), width=float("inf"))
 
 
 # --- Whether a run's images are those of the lock

@@ -45,10 +45,6 @@ SECONDS = 20
 BUILD_LABELS = "io.trtmatrix.image."  # the start of the labels that docker/wheels/build gives an image
 
 
-class EngineError(Exception):
-    """The engine cannot be asked: why, and what mends that."""
-
-
 def find_address() -> str:
     """Return the engine's address: DOCKER_HOST, else Docker's socket, else Podman's where that is there.
 
@@ -93,10 +89,9 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     """
     known = {access.name.lower(): access for access in GpuAccess if access is not GpuAccess.RUNTIME}
     named, folder = os.environ.get(ACCESS, ""), os.environ.get(DRIVER) or None
-    try:
-        info, images = _ask(find_address(), offline=offline)
-    except EngineError as error:
-        return Engine(available=False, reason=error.args[0], remedy=error.args[1])
+    if isinstance(answer := _ask(find_address(), offline=offline), Engine):
+        return answer
+    info, images = answer
     if (named and named not in known) or not Path(folder or "/").is_dir():
         reason = f"{ACCESS} is {named!r} of {', '.join(known)}, or {DRIVER} {folder!r} is no folder"
         return Engine(available=False, reason=reason, remedy="correct it, or unset it: nothing is guessed")
@@ -127,18 +122,18 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
     )  # fmt: skip
 
 
-def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return what the engine says of itself and of its images.
+def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str, Any]]] | Engine:
+    """Return what the engine says of itself and of its images, or why it may not be asked or is not meant.
 
-    :class:`EngineError` where it may not be asked, or is another than is meant. Source:
-    https://docs.docker.com/reference/api/engine/.
+    Source: https://docs.docker.com/reference/api/engine/.
     """
     import docker.errors
     import requests.exceptions
 
     if offline and not address.startswith(("unix://", "/")):
         reason = f"--offline: DOCKER_HOST is {address}, which is reached over the network"
-        raise EngineError(reason, "unset DOCKER_HOST, or name a socket of this host")
+        remedy = "unset DOCKER_HOST, or name a socket of this host"
+        return Engine(available=False, reason=reason, remedy=remedy)
     try:
         client = open_client(SECONDS)
         info, images = client.info(), client.api.images()
@@ -149,11 +144,11 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
             remedy = "sudo usermod -aG docker $USER, then log in again"
         elif "No such file" in str(error):
             reason = f"no socket of an engine at {address}"
-        raise EngineError(reason, remedy) from error
+        return Engine(available=False, reason=reason, remedy=remedy)
     name, wanted = PODMAN if PODMANS_OWN in info else DOCKER, os.environ.get(ENGINE, "")
     if wanted in {"docker", "podman"} and wanted != name.lower():
         reason = f"{wanted} was asked for, and what answers at {address} is {name}"
-        raise EngineError(reason, "unset DOCKER_HOST, or leave --engine out")
+        return Engine(available=False, reason=reason, remedy="unset DOCKER_HOST, or leave --engine out")
     return info, images
 
 
