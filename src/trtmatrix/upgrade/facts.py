@@ -105,12 +105,13 @@ def make_engines(before: Version, after: Version) -> tuple[FactLine, ...]:
         )
     elif new < old:
         plugins = f"build again: the ABI is kept upwards only, and {before.name} is newer"
+    pages = [COMPATIBILITY, *([PORTABILITY] if FIRST_COMPATIBLE <= old <= new else [])]
     return (
         _read_line(
             "plans", f"plan files of {before.name} must be built again: by default a plan is loaded only by "
             "the version that built it", COMPATIBILITY,
         ),
-        _read_line("version-compatible plans", _tell_compatible(before, after), COMPATIBILITY, PORTABILITY),
+        _read_line("version-compatible plans", _tell_compatible(before, after), *pages),
         _read_line(
             "timing caches", "begin with an empty one: what it holds is specific to TensorRT's version, CUDA "
             "and the device", TIMING,
