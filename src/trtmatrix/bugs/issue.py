@@ -22,7 +22,7 @@ from trtmatrix.judge.record import RAN
 from trtmatrix.suite.model import Control, Evidence, Product, Verdict, release_of
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 
-FORMS = Path(__file__).with_name("forms")
+FORM, CAPTURE = (Path(__file__).with_name("forms") / name for name in ("nvidia.md", "capture.md"))
 
 CAPTURE_FROM = "10.14"
 """The first release whose reports are asked for an API capture."""
@@ -82,20 +82,16 @@ def render_issue(
         "DESCRIPTION": _description(found, facts, library, subject), "LATEST": _latest(found),
         "FRAMEWORKS": plain(on_cpu) or "Not tried.",
         "COMMANDS": _commands(found, facts, archive, trtexec, script),
-        "CAPTURE": _read_form("capture") if capture else "",
+        "CAPTURE": CAPTURE.read_text(encoding="utf-8") if capture else "",
     }  # fmt: skip
     where = f"GPU {facts['gpu']}" if facts.get("gpu") else "the CPU"
     kind = KINDS.get(found.manner.kind) or found.manner.what.capitalize()
     title = " ".join(f"{kind} failure of {library} when running {subject} on {where}".split())
-    form = re.sub("@([A-Z_]+)@", lambda place: places[place[1]], _read_form("nvidia"))
+    form = re.sub("@([A-Z_]+)@", lambda place: places[place[1]], FORM.read_text(encoding="utf-8"))
     text = printable(f"Title: {title}\n\n{form}")
     if script and len(text) > MOST_CHARACTERS:
         return render_issue(found, facts, archive, trtexec, "")
     return text[:MOST_CHARACTERS]
-
-
-def _read_form(name: str) -> str:
-    return (FORMS / f"{name}.md").read_text(encoding="utf-8")
 
 
 def _latest(found: Found) -> str:

@@ -59,10 +59,8 @@ class Kind(str, Enum):
     NOT_FINITE = "not finite"
     ZEROS = "zeros"
     """Outputs that are zero all over where the reference is not."""
-    LIMIT = "own limit"
-    """A measurement of the case's own is above its limit; ``what`` names it."""
-    REMARK = "remark"
-    """Right, but not compiled as the case wants it."""
+    OWN = "own measure"
+    """A measurement of the run's own is above its limit, or what it saw is not wanted; ``what`` names it."""
     WRONG = "wrong numbers"
 
 
@@ -129,10 +127,8 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
     kind, what, outputs = Kind.WRONG, "", wrong
     if unexpected := unexpected_in(build):
         kind, outputs = Kind.NOT_FINITE, [*unexpected]
-    elif own:
-        kind, what, outputs = Kind.LIMIT, ", ".join(own), []
-    elif judge_build(build, subject).verdict is not Verdict.FAIL:
-        kind, what, outputs = Kind.REMARK, build.remark, []
+    elif own or judge_build(build, subject).verdict is not Verdict.FAIL:
+        kind, what, outputs = Kind.OWN, ", ".join(own) or build.remark, []
     elif zeros:
         kind, outputs = Kind.ZEROS, zeros
     looked_at = [values for name, values in build.outputs.items() if name in (outputs or build.outputs)]
@@ -143,8 +139,8 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
 def same_manner(wanted: Manner, found: Manner | None) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
-    The same are: how it ended with the same error; NaN; zeros; the same measurements above their limits; the
-    same remark; wrong numbers whose relative error is at most ``WEAKER`` times smaller, and at most
+    The same are: how it ended with the same error; NaN; zeros; the same measure of the
+    run's own; wrong numbers whose relative error is at most ``WEAKER`` times smaller, and at most
     ``STRONGER`` times larger or up to ``PLAIN``. Of garbage any other is the same that is off by ``LEAST`` at
     least. Names of outputs do not count: a smaller graph has others.
     """

@@ -154,7 +154,7 @@ def why_no_script(recipe: Recipe | None, manner: Manner) -> str:
     """Return why one graph, built once, cannot show a failure; nothing where it can."""
     if recipe is None:
         return "the run needs more than one engine of one graph"
-    if manner.kind in {Kind.LIMIT, Kind.REMARK}:
+    if manner.kind is Kind.OWN:
         return f"what fails is measured by the run itself: {manner.what}"
     if recipe.keep_fp32 or (recipe.marked and recipe.precision == "fp16-flag"):
         return "single layers are kept in float32, or inner tensors are made outputs in float16"

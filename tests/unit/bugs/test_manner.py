@@ -94,14 +94,14 @@ def test_every_published_failure_has_a_manner_and_nothing_else_has() -> None:
             assert found.words
             assert same_manner(found, found) == ""
     assert {repro for repro, _ in kinds} >= {"controls", "sdpa-scale", "streams", "flash-attention"}
-    assert {kind for repro, kind in kinds if repro == "streams"} == {Kind.LIMIT}
+    assert {kind for repro, kind in kinds if repro == "streams"} == {Kind.OWN}
     assert {kind for repro, kind in kinds if repro in {"sdpa-scale", "controls"}} == {Kind.WRONG}
-    assert kinds["flash-attention", Kind.REMARK]
+    assert kinds["flash-attention", Kind.OWN]
 
 
 BASE = Manner(kind=Kind.WRONG, errors=(0.5,), words="y: wrong")
 SMALL = replace(BASE, errors=(0.01,))
-LIMIT = Manner(kind=Kind.LIMIT, what="wrong", errors=(0.3,))
+LIMIT = Manner(kind=Kind.OWN, what="wrong", errors=(0.3,))
 ENDED = Manner(kind=Kind.ENDED, what="build failed", words="Error Code 10: no implementation for node a")
 
 CHANGED: list[tuple[Manner, dict[str, Any]]] = [
