@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,11 +57,9 @@ class ReportOptions(PublishOptions):
     def command(self, session: str) -> str:
         """Return the command that asks for the same cells."""
         selected, words = self.project.selection, list[str]()
-        for name, values in (
-            ("trt", selected.versions), ("repro", selected.repros), ("gpu", selected.gpus),
-            ("case", selected.cases), ("runtime", selected.runtimes),
-        ):  # fmt: skip
-            words += [f"--{name}", ",".join(values)] if values else []
+        for each in fields(selected):
+            if values := getattr(selected, each.name):
+                words += [each.metadata["names"][0], ",".join(values)]
         words += ["--executor", self.executor] if self.executor == "slurm" else []
         return f"nox -s {session}" + (f" -- {shlex.join(words)}" if words else "")
 
@@ -96,7 +94,7 @@ class RunOptions(TableOptions):
 def run_command(options: RunOptions) -> ExitCode:
     """Run what can be run here, print the tables; an interrupted run prints what is there by then."""
     check_outputs(options.output, SUFFIXES)
-    context, cluster = _open(options, options.model, options.how.memory)
+    context, cluster = _open(options, options.how.memory)
     survey, host = take_survey(context, options.pull, cluster), context.engine
     if host != "auto" and not survey.host.engine.available:  # cells of other runtimes may still run
         engine = survey.host.engine
@@ -141,7 +139,7 @@ def run_codes(selection: Selection, gpus: Sequence[Gpu], result: Result) -> set[
 def table_command(options: TableOptions) -> ExitCode:
     """Print the tables from stored records."""
     check_outputs(options.output, SUFFIXES)
-    context, survey, entries = _stored_entries(options, options.model)
+    context, survey, entries = _stored_entries(options)
     show(options, context, survey, entries)
     return _shown_code(entries)[0]
 
@@ -394,18 +392,16 @@ def show(
 # --- What several commands do first, and last
 
 
-def _open(
-    options: PublishOptions, model: ModelOptions | None = None, memory: int = 0
-) -> tuple[Context, Cluster | None]:
+def _open(options: PublishOptions, memory: int = 0) -> tuple[Context, Cluster | None]:
     """Read the project; where a model was named, its repro stands in place of the others.
 
     Also the cluster whose GPUs are meant, with its images in the context; none where this host's are.
     """
     context = open_context(options.project)
-    if model is not None and model != ModelOptions():
-        context = open_model(context, model)
+    if isinstance(options, TableOptions) and options.model != ModelOptions():
+        context = open_model(context, options.model)
         for told in notes_of(context):
-            print(f"{model.model and model.model.name}: {told}", file=sys.stderr)
+            print(f"{options.model.title}: {told}", file=sys.stderr)
     if options.executor != "slurm":
         return context, None
     from trtmatrix.slurm.cluster import open_cluster
@@ -413,11 +409,9 @@ def _open(
     return open_cluster(options.site, memory, context)
 
 
-def _stored_entries(
-    options: PublishOptions, model: ModelOptions | None = None
-) -> tuple[Context, Survey, tuple[Entry, ...]]:
+def _stored_entries(options: PublishOptions) -> tuple[Context, Survey, tuple[Entry, ...]]:
     """Return what stored records show of the selected cells, and what is here; nothing is run."""
-    context, cluster = _open(options, model)
+    context, cluster = _open(options)
     survey = take_survey(context, Pull.NEVER, cluster)
     return context, survey, entries_of(context, survey, survey.stored)
 
