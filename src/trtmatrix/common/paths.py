@@ -71,16 +71,12 @@ def probe_folder() -> Path:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[str]:
-    """Make a folder on this host's own disk, not in a cache that may be shared; those of dead owners go."""
-    base = Path(os.environ.get("SLURM_TMPDIR") or tempfile.gettempdir())
-    _remove_leftovers(base, "trtmatrix-scratch.*")
-    folder = Path(tempfile.mkdtemp(prefix="trtmatrix-scratch.", dir=base))
+    """Make a folder on this host's own disk, not in a cache that may be shared; it goes with its block."""
+    folder = tempfile.mkdtemp(prefix="trtmatrix-scratch.", dir=os.environ.get("SLURM_TMPDIR"))
     try:
-        (folder / "owner").write_text(own_identity())
-        (folder / "scratch").mkdir()
-        yield str(folder / "scratch")
+        yield folder
     finally:
-        remove_tree(folder)
+        remove_tree(Path(folder))
 
 
 def make_job_folder(cache: Path, name: str) -> Path:
@@ -93,7 +89,10 @@ def make_job_folder(cache: Path, name: str) -> Path:
     """
     jobs = Path(os.environ.get("TRTMATRIX_SCRATCH") or cache) / "jobs"
     jobs.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(jobs, "*")
+    for owner in jobs.glob("*/owner"):
+        with contextlib.suppress(OSError):  # another user's, or its own run is removing it just now
+            if is_dead(owner.read_text()):
+                remove_tree(owner.parent)
     folder = jobs / name
     folder.mkdir(mode=0o700)
     try:
@@ -104,13 +103,6 @@ def make_job_folder(cache: Path, name: str) -> Path:
         remove_tree(folder)
         raise
     return folder
-
-
-def _remove_leftovers(base: Path, pattern: str) -> None:
-    for owner in base.glob(f"{pattern}/owner"):
-        with contextlib.suppress(OSError):  # another user's, or its own run is removing it just now
-            if is_dead(owner.read_text()):
-                remove_tree(owner.parent)
 
 
 @contextlib.contextmanager
