@@ -153,7 +153,7 @@ def is_shared(record: Record) -> bool:
 
     Older records were made alone.
     """
-    position = record.worker.get("position")
+    position = record.data.get("worker", {}).get("position")
     builds = record.data.get("builds") or [record.data]
     engines = (engine for build in builds for engine in (build.get("engine") or {}).get("engines", ()))
     first = not isinstance(position, int) or position <= 0

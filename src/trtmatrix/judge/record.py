@@ -148,12 +148,6 @@ class Record:
         return noise
 
     @property
-    def worker(self) -> Mapping[str, Any]:
-        """Which process of the probe ran it, and what that took; older records do not tell."""
-        worker: Mapping[str, Any] = self.data.get("worker", {})
-        return worker
-
-    @property
     def engines(self) -> int:
         """How many engines were built and run."""
         return max(len(self.builds), self.processes)
