@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -126,14 +125,11 @@ def make_empty(folder: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it, as far as that can be done."""
-    if path.is_dir() and not path.is_symlink():
-        try:
+    """Remove a file, or a folder with all in it, as far as that can be done and as deep as Python goes."""
+    with contextlib.suppress(OSError, RecursionError):
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(str(path), ignore_errors=True)
-        except RecursionError:  # deeper than Python goes
-            subprocess.run(["rm", "-rf", "--", str(path)], stderr=subprocess.DEVNULL, check=False)  # noqa: S607
-    else:
-        with contextlib.suppress(OSError):
+        else:
             path.unlink()
 
 

@@ -28,9 +28,10 @@ def environment() -> Dict[str, str]:
 
 def observed() -> Dict[str, Any]:
     """Return what is known before the product is imported."""
+    driver = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", _read("/proc/driver/nvidia/version"))
     return {
         "python": platform.python_version(), "machine": platform.machine(),
-        "cuda": os.environ.get("CUDA_VERSION"), "driver": _kernel_driver(),
+        "cuda": os.environ.get("CUDA_VERSION"), "driver": driver.group(1) if driver else None,
         **{name: package_version(name) for name in ("torch", "torch_tensorrt", "numpy")},
     }  # fmt: skip
 
@@ -66,12 +67,6 @@ def _cudnn_version(path: str) -> Optional[str]:
     number = int(get())
     major = 10000 if number >= 90000 else 1000
     return "%d.%d.%d" % (number // major, number % major // 100, number % 100)
-
-
-@lru_cache(maxsize=64)
-def _kernel_driver() -> Optional[str]:
-    match = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", _read("/proc/driver/nvidia/version"))
-    return match.group(1) if match else None
 
 
 def _read(path: str) -> str:

@@ -71,6 +71,8 @@ class Worker:
         self.only = ""
         """The repro of the cells that the process may serve; any where it is empty."""
         self.done: Optional[Dict[str, Any]] = None
+        self.why = ""
+        """Why the process says that it ends after the cell; nothing where it goes on, or has not said."""
         self.answer = Answer()
         self.started = time.monotonic()
         self.channel, theirs = open_channels()
@@ -86,7 +88,7 @@ class Worker:
             self.taken |= "taken" in message
             done = message.get("done")
             if isinstance(done, dict) and "ended" in done:
-                self.done, self.only = done, str(done.get("only") or "")
+                self.done, self.only, self.why = done, str(done.get("only") or ""), str(done["ended"])
 
     @property
     def is_over(self) -> bool:
@@ -102,17 +104,12 @@ class Worker:
         A process that says that it ends has ended when this returns, or is to be cut off.
         """
         self.hear()  # whatever comes after the cell before is nobody's
-        self.taken, self.done = False, None
+        self.taken, self.done, self.why = False, None, ""
         self.answer = Answer(order.spec.get("builds", 1), limits.largest)
         message = {"spec": order.spec, "folder": str(order.folder), "dangerous": order.dangerous}
         self.channel.send(message, tail.writing)
         tail.hand_over()
         return self.follow(tail, lambda: bool(self.done) and not self.why, limits.check)
-
-    @property
-    def why(self) -> str:
-        """Why the process says that it ends after the cell; nothing where it goes on, or has not said."""
-        return str((self.done or {}).get("ended", ""))
 
     def follow(
         self, tail: Optional[Tail], until: Callable[[], bool], check: Callable[[], Optional[Cut]]

@@ -48,15 +48,17 @@ class Child:
                 self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         return self.code
 
-    def kill(self) -> None:
-        """Kill the whole session's group, then whatever escaped it."""
+    def kill(self, *, wait: bool = True) -> None:
+        """Kill the whole session's group; ``wait`` for its end, then kill whatever escaped it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        if self.code is None:
-            os.kill(self.pid, signal.SIGKILL)  # it may not have made its session yet
+        with contextlib.suppress(ProcessLookupError):
+            if self.code is None:
+                os.kill(self.pid, signal.SIGKILL)  # it may not have made its session yet
+        if wait:
             while self.poll() is None:
                 time.sleep(0.001)
-        kill_descendants()
+            kill_descendants()
 
 
 def _be_child(work: Callable[[], int], keep: int, unset: Sequence[str]) -> None:

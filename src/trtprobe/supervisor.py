@@ -14,6 +14,7 @@ import importlib
 import os
 import shutil
 import signal
+from collections import Counter
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
@@ -57,7 +58,18 @@ def main(argv: List[str]) -> int:
         if "operators" in job.job:
             run_operators(job, host, args.cases, args.out)
         else:
-            _run_all(job, host, args.cases, args.repros, args.out)
+            pool = Pool(job, args.out)
+            for index in count():
+                cell = job.cell(index, pool.prepare)
+                if cell is None:
+                    break
+                paths = {
+                    "repro": str(args.repros / cell["repro_file"]),
+                    "files": str(args.cases / cell["files"]),
+                }
+                supervise(job, pool, host, cell, index, paths)
+            pool.close()
+            shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
     except Stopped:
         kill_descendants()
         return 1
@@ -80,19 +92,6 @@ def _preload(product: str) -> None:
         importlib.import_module(modules.get(product, "numpy"))
     except Exception as error:
         print("not preloaded: %s" % error, flush=True)
-
-
-def _run_all(job: Job, host: Channel, cases: Path, repros: Path, out: Path) -> None:
-    """Run each cell as it comes."""
-    pool = Pool(job, out)
-    for index in count():
-        cell = job.cell(index, pool.prepare)
-        if cell is None:
-            break
-        paths = {"repro": str(repros / cell["repro_file"]), "files": str(cases / cell["files"])}
-        supervise(job, pool, host, cell, index, paths)
-    pool.close()
-    shutil.rmtree(str(out / FOLDER), ignore_errors=True)
 
 
 def supervise(
@@ -153,6 +152,7 @@ def make_record(
     detail = last.detail
     if processes > 1 and last.ended not in {ends.RAN, ends.BUILT}:
         detail = "process %d of %d: %s" % (len(exits), processes, detail)
+    logs = ["--- process %d\n%s\n" % (i, one.log.rstrip("\n")) for i, one in enumerate(exits, 1)]
     record = {
         "schema": SCHEMA, "cell": cell["cell"], "run": cell["run"], "product": product,
         "ended": last.ended, "detail": detail.encode("utf-8", "backslashreplace").decode("utf-8")[:4000],
@@ -160,30 +160,19 @@ def make_record(
         "observed": first.get("observed", {}), "environment": first.get("environment", {}),
         "unset": {name: os.environ[name] for name in observe.UNSET if name in os.environ},
         "engine": first.get("engine", {}), "measurements": measurements,
-        "kept": first.get("kept", {}) if last.ended == ends.RAN else {}, "log": _log(exits),
+        "kept": first.get("kept", {}) if last.ended == ends.RAN else {},
+        "log": exits[0].log if len(exits) == 1 else "".join(logs)[-LOG_CHARACTERS:],
         "worker": exits[0].worker,
     }  # fmt: skip
     if "builds" in first:
         record["builds"] = first["builds"]
     if processes > 1:
         record["processes"] = len(exits)
-        scalars = dict(measurements["scalars"])
-        counts = [process.result.get("counts", {}) for process in exits]
-        for name in dict.fromkeys(name for one in counts for name in one):
-            scalars[name] = sum(one.get(name, 0.0) for one in counts)
-        measurements["scalars"] = scalars
+        counts: Counter[str] = Counter()
+        for process in exits:
+            counts.update(process.result.get("counts", {}))
+        measurements["scalars"] = {**measurements["scalars"], **counts}
     return record
-
-
-def _log(exits: List[Exit]) -> str:
-    """Return the tail of what was printed; where several processes did, each one's under its number."""
-    if len(exits) == 1:
-        return exits[0].log
-    room = LOG_CHARACTERS // len(exits)
-    return "".join(
-        "--- process %d\n%s\n" % (number, process.log[-room:].rstrip("\n"))
-        for number, process in enumerate(exits, 1)
-    )
 
 
 def now() -> str:

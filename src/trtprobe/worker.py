@@ -19,7 +19,7 @@ import sysconfig
 import time
 import warnings
 from pathlib import Path
-from types import FunctionType, MappingProxyType
+from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import numpy as np
@@ -34,24 +34,13 @@ from trtprobe.processes import flush, has_children
 
 WATCHED = (
     "builtins", "ctypes", "gc", "io", "json", "math", "os", "posix", "random", "shutil", "signal", "socket",
-    "struct", "subprocess", "tempfile", "threading", "time", "numpy", "numpy.linalg", "numpy.random",
-    "numpy.lib", "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder",
-    "json.encoder", "numpy.core._methods", "numpy.core.fromnumeric", "numpy.core.numeric",
-    "numpy._core._methods", "numpy._core.fromnumeric", "numpy._core.numeric",
+    "struct", "subprocess", "threading", "time", "numpy", "numpy.linalg", "numpy.random", "numpy.lib",
+    "numpy.fft", "tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder", "json.encoder",
 )  # fmt: skip
 """Modules whose names must stay bound to what they were, with all of this package."""
 
 OWNERS = ("tensorrt", "tensorrt_rtx_bindings", "onnxruntime", "json.decoder", "json.encoder")
 """Modules whose classes are watched too, as are this package's."""
-
-INSIDE = ("__func__", "fget", "__wrapped__", "_implementation")
-"""Where a method, a property, functools' and NumPy's wrappers have a function inside."""
-
-REBOUND = {"tempfile": ("_name_sequence", "tempdir")}
-"""Names that a module binds anew by itself."""
-
-STEADY = {"trt", "ort", "logger", "messages", "major"}
-"""What a backend never binds anew."""
 
 STREAMS = ("stdin", "stdout", "stderr", "excepthook", "displayhook")
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -106,16 +95,9 @@ STATE: Mapping[str, Callable[[], Any]] = {
 class Traces:
     """A process as it was before its first cell, or when it had opened its product."""
 
-    def __init__(self, backend: Optional[Backend] = None) -> None:
+    def __init__(self) -> None:
         self._state = {name: read() for name, read in STATE.items()}
-        self._names, self._backend = list(_namespaces()), backend
-        own = {} if backend is None else vars(backend)
-        self._names.append(("the backend", own, {name: own[name] for name in STEADY if name in own}))
-        self._bodies = [
-            ("%s.%s" % (owner, name), function, function.__code__)
-            for owner, _, was in self._names if owner.startswith(("trtprobe", "numpy"))
-            for name, thing in was.items() for function in _functions_of(thing)
-        ]  # fmt: skip
+        self._names = [(owner, space, dict(space)) for owner, space in _namespaces()]
         self._modules, self._tops = set(sys.modules), set(map(_package, sys.modules))
         self._randoms = random.getstate(), np.random.get_state()
         self._memory, self._files = anonymous_memory(), _open_files()
@@ -145,20 +127,12 @@ class Traces:
         warnings.filters[:] = filters  # type: ignore[index] # a list
 
     def _rebound(self) -> Iterator[Tuple[str, str]]:
-        """Yield the watched names that are bound to something else, or not at all."""
+        """Yield the watched names that are bound to something else, or not at all; new ones of a class."""
         missing = object()
         for owner, space, was in self._names:
-            now = space.get
-            for name, value in was.items():
-                if now(name, missing) is not value:
-                    yield owner, name
-            if isinstance(space, MappingProxyType) and len(space) != len(was):
-                yield owner, ", ".join(sorted(set(space) - set(was)))
-        for name, function, body in self._bodies:
-            if function.__code__ is not body:
-                yield name, "the body"
-        own = () if self._backend is None else vars(self._backend)
-        yield from (("the backend", name) for name in own if hasattr(type(self._backend), name))
+            changed = {name for name, value in was.items() if space.get(name, missing) is not value}
+            changed |= set(space) - set(was) if isinstance(space, MappingProxyType) else set()
+            yield from ((owner, name) for name in sorted(changed))
 
     def _foreign(self) -> List[str]:
         """Return the packages that were imported since, but for Python's own and parts of known ones."""
@@ -168,8 +142,8 @@ class Traces:
         return [name for name in names if not _is_pythons_own(sys.modules.get(name))]
 
 
-def _namespaces() -> Iterator[Tuple[str, Any, Dict[str, Any]]]:
-    """Yield the watched namespaces, of modules and of their own classes, each with what it holds now.
+def _namespaces() -> Iterator[Tuple[str, Mapping[str, Any]]]:
+    """Yield the watched namespaces, of modules and of their own classes.
 
     Classes are watched of this package and of the product: what they do is what is measured.
     """
@@ -177,25 +151,16 @@ def _namespaces() -> Iterator[Tuple[str, Any, Dict[str, Any]]]:
     classes: Dict[type, None] = {}
     for name in [*WATCHED, *ours]:
         space = vars(sys.modules[name]) if name in sys.modules else {}
-        steady = {word: thing for word, thing in space.items() if word not in REBOUND.get(name, ())}
-        yield name, space, steady
+        yield name, space
         if name in ours or name in OWNERS:
-            own = [thing for thing in steady.values() if isinstance(thing, type)]
-            bases = [base for thing in own for base in thing.__mro__]
+            bases = [base for thing in space.values() if isinstance(thing, type) for base in thing.__mro__]
             classes.update((base, None) for base in bases if _package(base.__module__) == _package(name))
     for kind in classes:
-        yield "%s.%s" % (kind.__module__, kind.__qualname__), vars(kind), dict(vars(kind))
+        yield "%s.%s" % (kind.__module__, kind.__qualname__), vars(kind)
 
 
 def _package(module: str) -> str:
     return str(module).split(".", maxsplit=1)[0]
-
-
-def _functions_of(thing: Any) -> Iterator[FunctionType]:
-    """Yield the Python functions behind a name: itself, what it wraps, what a property calls."""
-    for part in (thing, *(getattr(thing, name, None) for name in INSIDE)):
-        if isinstance(part, FunctionType):
-            yield part
 
 
 def _is_pythons_own(module: Any) -> bool:
@@ -229,7 +194,7 @@ def serve(channel: Channel, product: str, warm: bool, alone: bool) -> int:
         except Exception as error:  # a cell tells what fails
             print("not warmed up: %s" % error, flush=True)
     if not alone:
-        server.traces = Traces(server.opened)
+        server.traces = Traces()
         gc.collect()
         gc.freeze()  # what is there now stays, and need not be looked through after each cell
     channel.send({"ready": True})
@@ -253,7 +218,7 @@ class Server:
         """Return the product, opened on first use: that changes the process, and no cell did."""
         if self.opened is None:
             self.opened = open_backend(self.product)
-            self.traces = Traces(self.opened) if self.traces is not None else None
+            self.traces = Traces() if self.traces is not None else None
         return self.opened
 
     def tell(self, result: Dict[str, Any], *, final: bool = False) -> None:
@@ -304,6 +269,8 @@ class Server:
         if TORCH in changed and all(one.startswith("imported ") or one in TORCH_LEAVES for one in changed):
             self.traces.put_back()
             self.only, changed = order["spec"]["cell"].split("/")[0], []
+        own = {} if self.opened is None else vars(self.opened)  # ``timing`` says so that it has spoilt it
+        changed += ["the backend." + name for name in own if hasattr(type(self.opened), name)]
         changed += ["the working folder"] if after[0] != before[0] else []
         changed += ["where it prints"] if after[1:] != before[1:] else []
         changed += ["its connection"] if not self.channel.is_there() else []

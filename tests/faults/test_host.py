@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import make_case, make_cell, make_repro
+from builders import make_case
 from merges import Place, make_place
-from playing import make_a_plan
 from prepare.test_cases import loaded
 from projects import ROOT
 
@@ -113,16 +112,13 @@ def test_the_shell_s_umask_keeps_nobody_out_of_what_is_made(project: Place) -> N
     assert (project.folder / "page.html").stat().st_mode & 0o600 == 0o600
 
 
-@pytest.mark.parametrize("name", ["with:colon", os.fsdecode(b"no-utf8-\xff")])
-def test_a_path_that_jobs_cannot_name_is_refused(name: str, tmp_path: Path) -> None:
-    launches = make_a_plan([make_cell(make_repro(make_case()))]).launches
+def test_a_path_that_containers_cannot_have_is_refused(tmp_path: Path) -> None:
     here = Project(
         matrix=tmp_path / "matrix.yaml", repros=tmp_path, results=tmp_path / "results", cache=tmp_path
     )
-    check_paths(here, launches)
-    with pytest.raises(UsageError, match="--cache DIR") as raised:
-        check_paths(replace(here, cache=tmp_path / name), launches)
-    assert str(raised.value).isprintable() or "\n" in str(raised.value)
+    check_paths(here)
+    with pytest.raises(UsageError, match="--cache DIR"):
+        check_paths(replace(here, cache=tmp_path / "with:colon"))
 
 
 def test_a_hung_engine_is_not_waited_for_for_ever() -> None:

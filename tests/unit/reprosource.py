@@ -47,11 +47,11 @@ def write_project(folder: Path, matrix: str, monkeypatch: pytest.MonkeyPatch) ->
     return folder
 
 
-def parse(source: str = SOURCE, *cases: object, name: str = "a-b") -> Repro:
+def parse(source: str = SOURCE, *cases: object, name: str = "a_b") -> Repro:
     return parse_repro(source, "r.py", name, cases or (PLAIN,))
 
 
-def problems_of(source: str = SOURCE, *cases: object, name: str = "a-b") -> list[str]:
+def problems_of(source: str = SOURCE, *cases: object, name: str = "a_b") -> list[str]:
     with pytest.raises(ConfigError) as caught:
         parse(source, *cases, name=name)
     return caught.value.problems

@@ -105,12 +105,12 @@ def run_command(options: RunOptions) -> ExitCode:
 
         executor = SlurmExecutor(cluster, context, survey, how)
     if options.plan:
-        from trtmatrix.run.planned import plan_all, plan_text
+        from trtmatrix.run.planned import plan_all
 
         current = digests_now(context, survey)
         reasons = find_reasons(entries_of(context, survey, survey.stored), how, current)
         planned = plan_all(context, survey, reasons, how, executor)
-        print(json.dumps(asdict(planned), indent=1) if options.json else plan_text(planned))
+        print(json.dumps(asdict(planned), indent=1) if options.json else "\n".join(planned.lines))
         return ExitCode.AS_EXPECTED
     started = time.monotonic()
     try:

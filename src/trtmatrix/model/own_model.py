@@ -17,7 +17,7 @@ from pathlib import Path
 from pprint import pformat
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.options import flag, many, value
@@ -25,7 +25,7 @@ from trtmatrix.common.paths import whole_folder
 from trtmatrix.judge.compare import OWN_MODEL
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS, select_versions
-from trtmatrix.suite.keys import keys, parse_keys, schema_number
+from trtmatrix.suite.keys import keys, parse_keys
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.repro_files import LoadedRepro, read_repros, stored_repros
 
@@ -295,7 +295,7 @@ class Listed:
 class Listing:
     """The whole of models.yaml."""
 
-    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
+    schema: Literal[1]
     models: Annotated[tuple[Listed, ...], Field(min_length=1)]
 
 

@@ -112,23 +112,21 @@ def open_context(options: ProjectOptions) -> Context:
 
 def read_matrix(path: Path) -> Matrix:
     """Read matrix.yaml; :class:`ConfigError` where it is not there or has mistakes."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        advice = "run this in the project's folder, or name the file by --matrix"
-        raise ConfigError([f"{path}: cannot be read: {error}; {advice}"]) from error
-    return parse_matrix(text, str(path))
+    return parse_matrix(
+        _read(path, "run this in the project's folder, or name the file by --matrix"), str(path)
+    )
 
 
 def read_lock(path: Path) -> Lock:
     """Read matrix.lock; an empty one where there is none, :class:`ConfigError` where it has mistakes."""
+    return parse_matrix_lock(_read(path, REMEDY), str(path)) if path.exists() else Lock()
+
+
+def _read(path: Path, advice: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Lock()
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: cannot be read: {error}", f"{path}: {REMEDY}"]) from error
-    return parse_matrix_lock(text, str(path))
+        raise ConfigError([f"{path}: cannot be read: {error}; {advice}"]) from error
 
 
 def own_platform() -> str:
@@ -139,18 +137,13 @@ def own_platform() -> str:
 
 def _registry(options: ProjectOptions, matrix: Matrix) -> str:
     """Return the mirror that is set: by the command line, the environment, or matrix.yaml."""
-    settings = {
-        "--registry": options.registry,
-        "TRTMATRIX_REGISTRY": os.environ.get("TRTMATRIX_REGISTRY", ""),
-        "registry: in matrix.yaml": matrix.registry,
-    }
-    name, mirror = next(((name, value) for name, value in settings.items() if value), ("", ""))
+    mirror = options.registry or os.environ.get("TRTMATRIX_REGISTRY", "") or matrix.registry
     try:
-        if mirror:  # what no image's name can start with is told by the name of the setting that has it
+        if mirror:  # what no image's name can start with is told
             parse_reference(f"{mirror.rstrip('/')}/image:tag")
     except UsageError as error:
         raise UsageError(
-            f"{name} {shorten(mirror)}: names no registry\n"
+            f"the registry {shorten(mirror)} (--registry, TRTMATRIX_REGISTRY or matrix.yaml) is none\n"
             "  write HOST or HOST/PATH, without https:// and without a tag, such as my.mirror/nvidia"
         ) from error
     return mirror

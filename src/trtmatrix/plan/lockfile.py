@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import Field, Strict
 
 from trtmatrix.common.errors import ConfigError
-from trtmatrix.suite.keys import keys, parse_keys, schema_number
+from trtmatrix.suite.keys import keys, parse_keys
 from trtmatrix.suite.matrix import Image, ImageOrigin, Matrix, Pin, Version
 
 NGC = "nvcr.io/nvidia"  # where NVIDIA's images are: what a mirror stands for
@@ -20,9 +20,6 @@ REMEDY = (
 
 
 Digest = Annotated[str, Field(pattern="^sha256:[0-9a-f]{64}$")]
-Moment = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|[+]00:00)$")]
-Platform = Annotated[str, Field(pattern="^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$")]
-Filled = Annotated[str, Field(min_length=1)]
 
 
 @keys
@@ -62,16 +59,16 @@ class LockedImage:
     """
 
     digest: Digest
-    registry: Filled
-    resolved: Moment
-    platforms: Annotated[dict[Platform, LockedPlatform], Field(min_length=1)]
+    registry: str
+    resolved: str
+    platforms: Annotated[dict[str, LockedPlatform], Field(min_length=1)]
 
 
 @keys
 class Lock:
     """The whole of matrix.lock: images by name."""
 
-    schema: Annotated[Literal[1], BeforeValidator(schema_number)] = 1
+    schema: Literal[1] = 1
     images: dict[Image, LockedImage] = field(default_factory=dict)
 
 

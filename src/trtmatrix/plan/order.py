@@ -59,11 +59,11 @@ def order_launches(
     launches: Iterable[Launch], seconds: Seconds, is_here: Callable[[Launch], bool]
 ) -> list[Launch]:
     """Return launches in the order in which they start: what is here already, then the longest first."""
-    return sorted(launches, key=lambda launch: (not is_here(launch), -_total(launch.cells, seconds)))
 
+    def place(launch: Launch) -> tuple[bool, float]:
+        return not is_here(launch), -sum(seconds.get(cell.id, 1.0) for cell in launch.cells)
 
-def _total(cells: Iterable[Cell], seconds: Seconds) -> float:
-    return sum(seconds.get(cell.id, 1.0) for cell in cells)
+    return sorted(launches, key=place)
 
 
 def equal_boards(gpu: Gpu, boards: Iterable[Gpu]) -> tuple[Gpu, ...]:
@@ -77,16 +77,12 @@ def split_launch(launch: Launch, parts: int, seconds: Seconds) -> list[Launch]:
 
     The cells of one repro, which stand together, mostly stay so.
     """
-    parts, left = min(parts, len(launch.cells)), _total(launch.cells, seconds)
-    shares: list[list[Cell]] = [[]]
-    for cell in launch.cells:
-        taken, takes = _total(shares[-1], seconds), _total([cell], seconds)
-        wanted = left / (parts - len(shares) + 1)  # an equal share of what the shares before have left
-        if shares[-1] and len(shares) < parts and taken + takes / 2 > wanted:
-            left -= taken
-            shares.append([])
-        shares[-1].append(cell)
-    return [launch.of(share) for share in shares]
+    takes = [seconds.get(cell.id, 1.0) for cell in launch.cells]
+    shares, before, total = dict[int, list[Cell]](), 0.0, sum(takes) or 1.0
+    for cell, own in zip(launch.cells, takes, strict=True):
+        shares.setdefault(int(parts * (before + own / 2) / total), []).append(cell)  # where its middle is
+        before += own
+    return [launch.of(share) for share in shares.values()]
 
 
 def group_cases(cells: Iterable[Cell]) -> list[list[Cell]]:
@@ -186,23 +182,18 @@ def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> list
         before = str(record.digests.get(name, ""))
         if is_digest_of(before, now):
             continue
-        match name:
-            case "repro":
-                own = before[:HALF] != now[:HALF]
-                changes += [f"repro {cell.repro.id}"] if own else []
-                if before[HALF:] != now[HALF:] and (before or not own):
-                    changes.append("what repros are built with (trtmatrix.authoring)")
-            case "image":
-                old, new = (digest.partition(" ")[0].rpartition(":")[2][:12] for digest in (before, now))
-                changes.append(f"image of {cell.version.name} {old or '?'} → {new}")
-            case "runtime":
-                changes.append(f"runtime {before or '?'} → {now}")
-            case "case":
-                changes.append(f"parameters of {case}")
-            case "asked":
-                changes.append(f"defects, engines or time limit of {case}")
-            case _:
-                changes.append(name)
+        if name == "repro":
+            own = before[:HALF] != now[:HALF]
+            changes += [f"repro {cell.repro.id}"] if own else []
+            if before[HALF:] != now[HALF:] and (before or not own):
+                changes.append("what repros are built with (trtmatrix.authoring)")
+            continue
+        old, new = (digest.partition(" ")[0].rpartition(":")[2][:12] or "?" for digest in (before, now))
+        words = {
+            "image": f"image of {cell.version.name} {old} → {new}", "runtime": f"runtime {old} → {new}",
+            "case": f"parameters of {case}", "asked": f"defects, engines or time limit of {case}",
+        }  # fmt: skip
+        changes.append(words.get(name, name))
     boards: Sequence[Gpu | Seen] = () if not gpu.present else gpu.seen if gpu.remote else (gpu,)
     if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
         return changes

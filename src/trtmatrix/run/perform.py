@@ -18,11 +18,13 @@ from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
-from trtmatrix.launchers.wheels import find_wheelhouse, is_installed
+from trtmatrix.launchers.gpu import clocks
+from trtmatrix.launchers.wheels import InterpreterLauncher, find_wheelhouse, is_installed
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, entries_of
+from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.digest import digest_own_code
 from trtmatrix.suite.matrix import WheelsOrigin
 from trtmatrix.suite.model import CellId
@@ -126,7 +128,8 @@ def make_ready(
     known here: their own jobs tell. Raises :class:`UsageError` for what another command line can mend.
     """
     todo, engine = survey.plan.without(served), survey.host.engine
-    check_paths(context.project, todo)
+    if any(launch.image for launch in todo):
+        check_paths(context.project)
     tell_pins(context, todo, options)
     if engine.available and engine.is_daemon and any(launch.image for launch in todo):
         from trtmatrix.launchers.containers import remove_leftovers
@@ -144,18 +147,12 @@ def make_ready(
     return replace(looked, plan=replace(looked.plan, launches=launches))
 
 
-def check_paths(project: Project, launches: Iterable[Launch]) -> None:
-    """Refuse paths that jobs and engines cannot name: :class:`UsageError` says which, and what to do."""
-    in_containers = any(launch.image for launch in launches)
-    for path, remedy in (
-        (project.cache, "--cache DIR"), (project.repros, "--repros DIR"),
-        (project.results, "--results DIR"), (probe_folder(), "install trtmatrix elsewhere"),
-    ):  # fmt: skip
-        text = str(path.absolute())
-        if not text.isascii() and text != text.encode("utf-8", "replace").decode():
-            raise UsageError(f"{text!a}: a path that is not UTF-8 cannot be named to a job: {remedy}")
-        if in_containers and ":" in text:
-            raise UsageError(f"{text}: container engines take a path with a colon for two: {remedy}")
+def check_paths(project: Project) -> None:
+    """Refuse paths that engines take for two: :class:`UsageError` says which, and what to do."""
+    named = {"--cache DIR": project.cache, "--repros DIR": project.repros, "--results DIR": project.results}
+    for remedy, path in {**named, "install trtmatrix elsewhere": probe_folder()}.items():
+        if ":" in str(path.absolute()):
+            raise UsageError(f"{path.absolute()}: a container's path may have no colon: {remedy}")
 
 
 def tell_pins(context: Context, launches: Sequence[Launch], options: Options) -> None:
@@ -193,26 +190,15 @@ def is_here(project: Project, launch: Launch) -> bool:
     return not launch.lacks_image
 
 
-ENVIRONMENT_BYTES = 210_000_000  # of wheels: 123 MB of ONNX Runtime 1.31.1, 208 to 267 MB of TensorRT-RTX
-CASE_BYTES = 5_500_000  # what a prepared case and its kept outputs take: 1.6 GB of all 298 cases
-
-
 def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> str:
-    """Return the sentence with which a run begins; sizes of wheels and cases are as earlier ones had them."""
-    from trtmatrix.images.checks import gigabytes, image_words
+    """Return the sentence with which a run begins."""
+    from trtmatrix.images.checks import image_words
 
-    cache = context.project.cache
-    cells = [cell for launch in launches for cell in launch.cells]
     new = {x.version.name for x in launches if x.image is None and not is_here(context.project, x)}
-    cases = set() if (cache / "cases").is_dir() else {(cell.repro.id, cell.case.id) for cell in cells}
-    environments, images = len(new) * ENVIRONMENT_BYTES, [launch for launch in launches if launch.image]
-    fetched = [image_words(images, context.lock, engine, context.matrix.registry)] if images else []
-    fetched += [f"{counted(len(new), 'Python environment')}, about {gigabytes(environments)}"] if new else []
-    words = " and ".join(filter(None, fetched))
-    parts = [f"{counted(len(cells), 'test')} to run", f"to fetch: {words}" if words else "nothing to fetch"]
-    if kept := environments + len(cases) * CASE_BYTES:
-        parts.append(f"about {gigabytes(kept)} will be kept in {cache}")
-    return "; ".join(parts)
+    fetched = image_words(launches, context.lock, engine, context.matrix.registry)
+    environments = counted(len(new), "Python environment") if new else ""
+    words = " and ".join(filter(None, [fetched, environments])) or "nothing"
+    return f"{counted(sum(len(launch.cells) for launch in launches), 'test')} to run; to fetch: {words}"
 
 
 def execute(
@@ -239,10 +225,7 @@ def execute(
 
 def make_run(context: Context, survey: Survey, options: Options, progress: Progress) -> Run:
     """Return a run with the launchers that its plan needs: a new kind of launcher is added here."""
-    from trtmatrix.launchers.gpu import clocks
-    from trtmatrix.launchers.wheels import InterpreterLauncher
     from trtmatrix.prepare.case_pool import CasePool
-    from trtmatrix.prepare.cases import CaseCache
     from trtmatrix.run.tasks import Run, new_run_id, utc_now
 
     project, engine, launches = context.project, survey.host.engine, survey.plan.here

@@ -277,7 +277,7 @@ class Recorder:
         with contextlib.suppress(OSError, BorderError, KeyError):  # a launch may fail before a case is there
             digests["content"] = read_content(run.cases.folder(loaded, cell.case))
         board: dict[str, Any] = {"name": gpu.name} if gpu.present else {}
-        if gpu.present and gpu.is_board:
+        if gpu.index is not None or (gpu.present and (gpu.host or gpu.uuid_hash)):
             board |= {
                 "compute": gpu.compute, "variant": gpu.variant, "driver": gpu.driver,
                 "uuid_sha256": gpu.uuid_hash, "clocks": dict(self._clocks),

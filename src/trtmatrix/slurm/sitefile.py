@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from trtmatrix.common.errors import ConfigError, UsageError
-from trtmatrix.suite.keys import keys, parse_keys, schema_number
+from trtmatrix.suite.keys import keys, parse_keys
 from trtmatrix.suite.model import slug_of
 from trtmatrix.suite.plan import IMAGE_SUFFIXES
 
@@ -85,7 +85,7 @@ class Limits:
 class Site:
     """A cluster: the whole of slurm.yaml. See docs/slurm.md for what each key means."""
 
-    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
+    schema: Literal[1]
     shared: Folder
     runtime: Literal["pyxis", "apptainer", "docker"]
     gpus: Annotated[tuple[SiteGpu, ...], Field(min_length=1)]

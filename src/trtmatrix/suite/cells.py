@@ -67,13 +67,16 @@ def select_versions(matrix: Matrix, selection: Selection) -> tuple[Version, ...]
         if not found:
             raise UsageError(unlisted_version("--trt", name, [v.name for v in matrix.versions]))
         wanted.update(found)
-    runtimes = selection.runtimes
-    by_host = "host" in runtimes  # an interpreter may have any TensorRT
     return tuple(
         version for version in matrix.versions
         if (not wanted or version.name in wanted)
-        and (not runtimes or version.runtime in runtimes or (by_host and version.product is Product.TENSORRT))
+        and (not selection.runtimes or version.runtime in selection.runtimes or by_host(version, selection))
     )  # fmt: skip
+
+
+def by_host(version: Version, selection: Selection) -> bool:
+    """Whether an interpreter of this host is to run a version: it may have any TensorRT."""
+    return "host" in selection.runtimes and version.product is Product.TENSORRT
 
 
 def select_repros(repros: Sequence[Repro], selection: Selection) -> tuple[Repro, ...]:
@@ -88,13 +91,11 @@ def select_cases(repros: Iterable[Repro], selection: Selection) -> list[tuple[Re
     """Return the selected rows; a pattern is ``case`` or ``repro/case``, with ``*`` and ``?``."""
     rows = [(repro, case) for repro in repros for case in repro.cases]
     for pattern in selection.cases:
-        if not any(_matches(repro, case, pattern) for repro, case in rows):
+        if not any(_matches(*row, pattern) for row in rows):
             names = [case.id for _, case in rows] + [f"{repro.id}/{case.id}" for repro, case in rows]
             raise UsageError(nearest_names("--case", pattern, names))
-    return [
-        (repro, case) for repro, case in rows
-        if not selection.cases or any(_matches(repro, case, p) for p in selection.cases)
-    ]  # fmt: skip
+    patterns = selection.cases or ("*",)
+    return [row for row in rows if any(_matches(*row, pattern) for pattern in patterns)]
 
 
 def expand(

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version as Release
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Strict, Tag, model_validator
 from typing_extensions import Self
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.suite.keys import Document, NotInFile, Path, keys, near, parse_keys, schema_number
+from trtmatrix.suite.keys import Document, NotInFile, Path, keys, near, parse_keys
 from trtmatrix.suite.model import PART, Known, Product, is_release, release_of
 
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
@@ -40,20 +38,20 @@ def _number(value: str) -> str:
     return value
 
 
-def _wheel(value: str) -> str:
-    """Refuse what pip would not read as one requirement, options above all."""
-    try:
-        Requirement(value)
-    except InvalidRequirement as error:
-        if value.startswith("-") or not value.endswith(".whl"):
-            raise ValueError('no requirement such as "onnxruntime==1.31.1"') from error
+def _name(value: str) -> str:
+    if not PART.fullmatch(value) or not is_release(_PREFIX.sub("", value)):
+        raise ValueError(
+            "a version's name is a release number such as 10.7.0, maybe after small letters and -"
+        )
     return value
 
 
 Image = Annotated[str, AfterValidator(_image), Field(json_schema_extra={"pattern": IMAGE})]
 Number = Annotated[str, AfterValidator(_number), Field(json_schema_extra={"pattern": NUMBER})]
-Wheels = Annotated[tuple[Annotated[str, AfterValidator(_wheel)], ...], Field(min_length=1)]
-Name = Annotated[str, Field(json_schema_extra={"pattern": f"^{PART.pattern}$"})]
+Wheels = Annotated[tuple[Annotated[str, Field(pattern=r"^[^-\s]")], ...], Field(min_length=1)]
+"""Requirements or files as pip takes them, and no options."""
+_Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": f"^{PART.pattern}$"})]
+_PREFIX = re.compile(r"^[a-z-]*")
 
 
 @keys
@@ -156,37 +154,25 @@ class WheelsOrigin:
     wheels: Wheels
 
 
-@keys
-class InterpreterOrigin:
-    """A Python interpreter of the host that can import the product."""
-
-    interpreter: Annotated[str, Field(min_length=1)]
-
-
 def repository_of(image: str) -> str:
     """Return an image's name without tag and digest: ``host:5000/a/b:1`` gives ``host:5000/a/b``."""
     head, slash, last = image.partition("@")[0].rpartition("/")
     return head + slash + last.partition(":")[0]
 
 
-Origin = ImageOrigin | WheelsOrigin | InterpreterOrigin
+Origin = ImageOrigin | WheelsOrigin
 
 
 def _origin_kind(value: object) -> str | None:
     """Return which type of origin a value is, in the brackets that no key of a file has; None: not one."""
-    has = value.__contains__ if isinstance(value, dict) else partial(hasattr, value)
-    named = [name for name in ("image", "wheels", "interpreter") if has(name)]
+    named = [name for name in ("image", "wheels") if isinstance(value, dict) and name in value]
     return f"({named[0]})" if len(named) == 1 else None
 
 
 _Origin = Annotated[
-    Annotated[ImageOrigin, Tag("(image)")]
-    | Annotated[WheelsOrigin, Tag("(wheels)")]
-    | Annotated[InterpreterOrigin, Tag("(interpreter)")],
+    Annotated[ImageOrigin, Tag("(image)")] | Annotated[WheelsOrigin, Tag("(wheels)")],
     Discriminator(
-        _origin_kind,
-        custom_error_type="origin",
-        custom_error_message="write one of image, wheels and interpreter, and no other of them",
+        _origin_kind, custom_error_type="origin", custom_error_message="write either image or wheels"
     ),
 ]
 
@@ -195,7 +181,7 @@ _Origin = Annotated[
 class Version:
     """One pinned release of a product and where it comes from: a column."""
 
-    version: Name
+    version: _Name
     product: Product = Product.TENSORRT
     addition: Annotated[bool, Strict()] = False
     note: str = ""
@@ -208,6 +194,14 @@ class Version:
     driver: Driver | None = None
     compute: Compute | None = None
 
+    @model_validator(mode="after")
+    def _named_by_product(self) -> Self:
+        named, ours = _PREFIX.findall(self.version)[0].rstrip("-"), self.product.value
+        products = {product.value for product in Product}
+        if named in products if self.product is Product.TENSORRT else named != ours:
+            raise ValueError(f"version: a version of {named or ours} is named so: {named or ours}-<release>")
+        return self
+
     @property
     def name(self) -> str:
         """The column's name."""
@@ -219,11 +213,9 @@ class Version:
         return release_of(self.version)
 
     @property
-    def runtime(self) -> Literal["container", "wheels", "host"]:
+    def runtime(self) -> Literal["container", "wheels"]:
         """What starts its cells."""
-        if isinstance(self.origin, ImageOrigin):
-            return "container"
-        return "wheels" if isinstance(self.origin, WheelsOrigin) else "host"
+        return "container" if isinstance(self.origin, ImageOrigin) else "wheels"
 
     def facts(self) -> dict[str, Fact]:
         """The facts that a run in the image can check, by name."""
@@ -235,7 +227,7 @@ class Version:
 class Matrix:
     """The whole of matrix.yaml. ``registry``: what stands for ``nvcr.io/nvidia``, a mirror; empty: itself."""
 
-    schema: Annotated[Literal[1], BeforeValidator(schema_number)]
+    schema: Literal[1]
     sources: Mapping[str, Source]
     versions: Annotated[tuple[Version, ...], Field(min_length=1)]
     registry: Annotated[str, Field(json_schema_extra={"pattern": REGISTRY})] = ""
@@ -250,34 +242,18 @@ def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
     return parse_keys(Matrix, text, file, _cross_check)
 
 
-_NAME = re.compile(r"(?:([a-z-]+)-)?(?=[0-9])")
-
-
 def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
-    """Yield what no single key shows: a name that stands twice or is another product's, an unknown source."""
+    """Yield what no single key shows: a name that stands twice, an unknown source."""
     value = document.value if isinstance(document.value, dict) else {}
     sources, entries = value.get("sources"), value.get("versions")
     known = list(sources) if isinstance(sources, dict) else []
     first: dict[str, int] = {}
     for i, entry in enumerate(entries if isinstance(entries, list) else ()):
         facts = entry if isinstance(entry, dict) else {}
-        name, path = facts.get("version"), ("versions", i, "version")
-        if isinstance(name, str):
-            if name in first:
-                yield path, f"{name!r} stands twice (first on line {first[name]}): remove one"
-            first.setdefault(name, document.line_of(path))
-            product, named = facts.get("product", Product.TENSORRT.value), _NAME.match(name)
-            if not PART.fullmatch(name):
-                yield path, f"{shorten(name)} must match [a-z0-9.-]+: it is part of every cell's id"
-            elif named is None or not is_release(name[named.end() :]):
-                yield path, f"{shorten(name)} must end in a release number such as 10.7.0"
-            elif product != Product.TENSORRT.value and named[1] != product:
-                yield path, f"a version of {product} is named {product}-<release>"
-            elif product == Product.TENSORRT.value and named[1] in {p.value for p in Product}:
-                words = (
-                    f"{name!r} is the name of a version of {named[1]}: write product: {named[1]} beside it"
-                )
-                yield path, words
+        name, path = str(facts.get("version")), ("versions", i, "version")
+        if name in first:
+            yield path, f"{name!r} stands twice (first on line {first[name]}): remove one"
+        first.setdefault(name, document.line_of(path))
         for key, fact in facts.items():
             source = fact.get("source") if isinstance(fact, dict) else None
             if isinstance(source, str) and source not in known:

@@ -183,11 +183,6 @@ class Gpu:
         """Whether cells can be run on it: it is in this host, or a site's nodes have it."""
         return self.remote or self.index is not None
 
-    @property
-    def is_board(self) -> bool:
-        """Whether it is one board, of which all is known, not a model that may be several."""
-        return self.index is not None or bool(self.host or self.uuid_hash)
-
     def is_seen(self, name: object, variant: object, driver: object) -> bool:
         """Whether a board with these facts is what cells would run on."""
         ours = self.seen if self.remote else (self,)

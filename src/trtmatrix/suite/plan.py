@@ -6,10 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from packaging.version import Version as Release
-
-from trtmatrix.suite.cells import Cell, Selection
-from trtmatrix.suite.matrix import Driver, ImageOrigin, InterpreterOrigin, Version
+from trtmatrix.suite.cells import Cell, Selection, by_host
+from trtmatrix.suite.matrix import Driver, ImageOrigin, Version
 from trtmatrix.suite.model import CellId, Exclusion, Gpu, Product, release_of
 
 
@@ -155,7 +153,9 @@ class Launch:
         return replace(self, cells=tuple(cells))
 
     def on(self, board: Gpu) -> Launch:
-        """Return the same launch on an equal board."""
+        """Return the same launch on an equal board; itself where it needs none."""
+        if not board.present:
+            return self
         cells = tuple(replace(cell, gpu=board) for cell in self.cells)
         return replace(self, gpu=board, cells=cells)
 
@@ -197,7 +197,7 @@ def make_plan(cells: Sequence[Cell], host: Host, selection: Selection, pull: Pul
     for group in groups.values():
         launch = Launch(version=group[0].version, gpu=group[0].gpu, cells=tuple(group))
         origin = launch.version.origin
-        if _of_this_host(launch.version, selection):
+        if by_host(launch.version, selection):
             launch = replace(launch, python=host_python(launch.version, host))
         elif isinstance(origin, ImageOrigin) and host.engine.held(origin) is None:
             launch = replace(launch, build=origin.build is not None, pull=origin.build is None)
@@ -224,15 +224,12 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> Reason 
             return Exclusion.NO_GPU, "TensorRT needs an NVIDIA GPU and its driver"
         who = "slurm.yaml" if host.gpus[0].remote else "this host"
         return Exclusion.OTHER_GPU, f"{who} has {', '.join(dict.fromkeys(board.name for board in host.gpus))}"
-    if _of_this_host(version, selection):
-        if gpu.remote:
-            return Exclusion.NO_INTERPRETER, "an interpreter of this host has no GPU of a site's nodes"
-        if host_python(version, host) is None:
-            found = ", ".join(sorted(host.interpreters)) or "none"
-            words = f"TensorRT in the host's interpreters: {found} (--python PATH adds one)"
-            return Exclusion.NO_INTERPRETER, words
-        if version.product is Product.TENSORRT:
+    if by_host(version, selection):
+        if host_python(version, host) is not None:
             return None
+        found = ", ".join(sorted(host.interpreters)) or "none"
+        words = f"TensorRT in the host's interpreters: {found} (--python PATH adds one)"
+        return Exclusion.NO_INTERPRETER, words
     if selection.runtimes and version.runtime not in selection.runtimes:
         return Exclusion.OTHER_RUNTIME, f"{version.name} is of runtime {version.runtime}"
     if isinstance(version.origin, ImageOrigin):
@@ -242,16 +239,8 @@ def exclude(cell: Cell, host: Host, selection: Selection, pull: Pull) -> Reason 
     return (Exclusion.NOT_HERE, absent) if absent else None
 
 
-def _of_this_host(version: Version, selection: Selection) -> bool:
-    """Whether an interpreter of this host would run a version."""
-    asked = "host" in selection.runtimes and version.product is Product.TENSORRT
-    return asked or isinstance(version.origin, InterpreterOrigin)
-
-
 def host_python(version: Version, host: Host) -> str | None:
     """Return the host interpreter whose library is this version's, as far as both are written; or None."""
-    if isinstance(version.origin, InterpreterOrigin):
-        return version.origin.interpreter
     ours = version.library.value.split(".")
     for library, python in host.interpreters.items():
         if all(mine == theirs for mine, theirs in zip(ours, library.split("."), strict=False)):
@@ -303,20 +292,12 @@ def is_driver_enough(rule: Driver, gpu: Gpu) -> bool:
 
 
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
-    """Return each kind of exclusion with its count and one of its details, the commonest first.
-
-    Of drivers that are too old it is that of the version that needs most: with that all of them run.
-    """
-
-    def needed_driver(item: Excluded) -> Release:
-        rule = item.cell.version.driver
-        return release_of(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
-
+    """Return each kind of exclusion with its count and the detail of its last cell, the commonest first."""
     counts: dict[Exclusion, list[Excluded]] = {}
     for item in excluded:
         counts.setdefault(item.why, []).append(item)
     ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
-    return [(why, len(items), max(items, key=needed_driver).detail) for why, items in ordered]
+    return [(why, len(items), items[-1].detail) for why, items in ordered]
 
 
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")

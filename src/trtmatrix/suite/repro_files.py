@@ -17,7 +17,7 @@ from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite import keys
 from trtmatrix.suite.digest import Code, bound_name, digest_authoring, digest_code, digest_own_code
 from trtmatrix.suite.keys import Document, check_keys, in_order, near, problem_at
-from trtmatrix.suite.model import PART, Basis, Control
+from trtmatrix.suite.model import PART, Basis
 from trtmatrix.suite.repros import BEYOND, Case, Expectation, Facts, Repro, Scalar, Twin
 
 T = TypeVar("T")
@@ -53,13 +53,7 @@ class LoadedRepro:
 
 def read_repros(folder: Path) -> list[LoadedRepro]:
     """Load ``<folder>/*.py`` in order of name; :class:`ConfigError` lists every mistake in all."""
-    loaded = _read_all(folder, read_repro)
-    files = {item.repro.id: item.file for item in reversed(loaded)}
-    doubles = [item for item in loaded if files[item.repro.id] != item.file]
-    if doubles:
-        words = "{0.file}:1: {1} is the repro {0.repro.id} too: rename one"
-        raise ConfigError([words.format(item, files[item.repro.id].name) for item in doubles])
-    return loaded
+    return _read_all(folder, read_repro)
 
 
 def read_facts(folder: Path) -> dict[str, Facts]:
@@ -122,20 +116,16 @@ def read_repro(file: Path) -> LoadedRepro:
     sys.modules[module.__name__] = module  # dataclasses look their module up
     try:  # no compiled copy of it is written or read
         exec(compile(file.read_bytes(), str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a repro
+        raw_cases = list(module.cases())
     except (Exception, SystemExit) as error:
-        del sys.modules[module.__name__]
         raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
     functions = {name for name, value in vars(module).items() if callable(value)}
-    if missing := [name for name in ("cases", "prepare", "run") if name not in functions]:
+    if missing := [name for name in ("prepare", "run") if name not in functions]:
         raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
     if {"emulate", "noise"} <= functions:
         raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
-    try:
-        raw_cases = list(module.cases())
-    except (Exception, SystemExit) as error:
-        raise ConfigError([f"{_place(error, file)}: cases() raised {error!r}"]) from error
     repro = parse_repro(
-        source, str(file), file.stem.replace("_", "-"), raw_cases,
+        source, str(file), file.stem, raw_cases,
         noise=getattr(module, "NOISE", None), emulates="emulate" in functions,
     )  # fmt: skip
     return LoadedRepro(repro=repro, file=file, module=module, source=source)
@@ -150,59 +140,53 @@ def _place(error: BaseException, file: Path) -> str:
 
 @cache
 def _parse_facts(source: str, file: str) -> Document:
-    """Read the literal FACTS of a repro without executing it, with the line of every key."""
+    """Read the literal FACTS of a repro without executing it."""
     line = 1
     try:
         bound = [node for node in ast.parse(source).body if bound_name(node) == "FACTS"]
-        if not bound or not isinstance(bound[0], (ast.Assign, ast.AnnAssign)) or bound[0].value is None:
+        literal = bound and getattr(bound[0], "value", None)
+        if not literal:
             raise ConfigError([f"{file}:1: no FACTS = {{...}}: see README.md, 'add a repro'"])
-        literal, line = bound[0].value, bound[0].value.lineno
-        value = ast.literal_eval(literal)
+        line, value = literal.lineno, ast.literal_eval(literal)
     except SyntaxError as error:
         raise ConfigError([f"{file}:{error.lineno or 1}: not valid Python: {error.msg}"]) from error
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         words = f"FACTS must be a literal (no names, calls or sums): {error}"
         raise ConfigError([f"{file}:{line}: {words}"]) from error
-    lines, doubles = dict[keys.Path, int](), list[str]()
-
-    def note_lines(node: ast.expr, path: keys.Path) -> None:
-        lines[path] = node.lineno
-        if isinstance(node, (ast.List, ast.Tuple)):
-            for i, item in enumerate(node.elts):
-                note_lines(item, (*path, i))
-        if isinstance(node, ast.Dict):
-            for key, value in zip(node.keys, node.values, strict=True):
-                if isinstance(key, ast.Constant):
-                    inner = (*path, key.value if isinstance(key.value, int) else str(key.value))
-                    if inner in lines:
-                        doubles.append(f"{file}:{key.lineno}: FACTS: the key {key.value!r} stands twice")
-                    note_lines(value, inner)
-
-    note_lines(literal, ("FACTS",))
-    if doubles:
-        raise ConfigError(doubles)
-    return Document(file=file, value=value, lines=lines)
+    return Document(file=file, value=value, lines={("FACTS",): line})
 
 
 def parse_repro(
-    source: str, file: str, repro_id: str, raw_cases: Sequence[object], *,
+    source: str, file: str, stem: str, raw_cases: Sequence[object], *,
     noise: object = None, emulates: bool = False,
 ) -> Repro:  # fmt: skip
     """Check FACTS and the cases of one repro; :class:`ConfigError` lists all mistakes.
 
-    ``noise``: the module's NOISE, where it has one; ``emulates``: the module has emulate().
+    ``stem``: its file's name, which makes its id. ``noise``: the module's NOISE, where it has one;
+    ``emulates``: the module has emulate().
     """
-    document = _parse_facts(source, file)
+    document, repro_id = _parse_facts(source, file), stem.replace("_", "-")
     facts, problems = check_keys(Facts, document, ("FACTS",))
-    cases, wrong_cases = _parse_cases(raw_cases, file, f"{repro_id}:", noise if emulates else None)
-    problems += wrong_cases
-    if not PART.fullmatch(repro_id):
-        problems.append(f"{file}:1: the file's name makes the repro's: use small letters, digits and _")
-    problems += [f"{file}:1: {text}" for text in _check_noise(noise, emulates, () if wrong_cases else cases)]
+    cases, wrong = _parse_cases(raw_cases, file, f"{repro_id}:", noise if emulates else None)
+    if "-" in stem or not PART.fullmatch(repro_id):
+        wrong.append("the file's name makes the repro's: use small letters, digits and _")
+    params = {name for case in cases for name in case.params}
+    names = noise if isinstance(noise, tuple) else ()
+    if emulates != (noise is not None) or (
+        emulates and not {"precision"} <= {*names} <= {*params, "precision"}
+    ):
+        wrong.append('emulate() and NOISE = (..., "precision"), params that it depends on, go together')
     if facts is not None:  # a case that is wrong is there all the same
         found = _check_facts(facts, [str(raw.get("id")) for raw in raw_cases if isinstance(raw, dict)])
         problems += [problem_at(document, ("FACTS", *path), text) for path, text in found]
-        problems += [f"{file}:1: case {text}" for text in _check_cases(facts, cases)]
+        for case in cases:
+            unknown = sorted({*case.defects} - {*facts.defects})
+            wrong += [
+                f"case {case.id}: defects: FACTS has no {x!r}{near(x, [*facts.defects])}" for x in unknown
+            ]
+            if case.defects and not case.noise_key:
+                wrong.append(f"case {case.id}: defects: nothing emulates them: write emulate() and NOISE")
+    problems += [f"{file}:1: {text}" for text in wrong]
     if problems or facts is None:
         raise ConfigError(in_order(problems, file))
     return Repro(**vars(facts), id=repro_id, cases=tuple(cases))
@@ -213,15 +197,15 @@ def _parse_cases(
 ) -> tuple[list[Case], list[str]]:
     """Return the cases that are right in themselves, and what is wrong with the others."""
     cases: dict[str, Case] = {}
-    problems = [] if raw_cases else [f"{file}:1: cases() yields no case"]
+    problems = [] if raw_cases else ["cases() yields no case"]
     for i, raw in enumerate(raw_cases):
         name = raw.get("id", "?") if isinstance(raw, dict) else "?"
         case, wrong = check_keys(Case, Document(file=file, value=raw), (f"cases()[{i}] ({name})",))
-        problems += wrong
+        problems += [text.removeprefix(f"{file}:1: ") for text in wrong]
         if case is None:
             continue
         if case.id in cases:
-            problems.append(f"{file}:1: cases()[{i}]: the id {case.id!r} stands twice: rename one")
+            problems.append(f"cases()[{i}]: the id {case.id!r} stands twice: rename one")
         given = isinstance(raw, dict) and "builds" in raw
         several = case.precision == "fp16-flag" and case.processes == 1 and not given
         cases[case.id] = replace(
@@ -254,39 +238,3 @@ def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path
             said = claim.reported if isinstance(claim, Twin) else claim.basis is Basis.REPORTED
             if said and not claim.source:
                 yield (name, i, "source"), "is missing: what is reported names who says so"
-
-
-def _check_cases(facts: Facts, cases: Sequence[Case]) -> Iterator[str]:
-    """Yield a case's id with what is wrong with its defects or builds."""
-    for case in cases:
-        for name in case.defects:
-            if name not in facts.defects:
-                hint = near(name, list(facts.defects))
-                yield f"{case.id}: defects: {name!r} is not among FACTS['defects']{hint}"
-        if case.defects and not case.noise_key:
-            yield f"{case.id}: defects: nothing emulates them: write emulate() and NOISE, give a precision"
-        if case.defect and case.defect not in case.defects:
-            yield f"{case.id}: defect: {case.defect!r} is not among the case's defects: add it there"
-        if case.defect and case.control is not Control.NEGATIVE:
-            yield f'{case.id}: defect: only a negative control has one put in: "control": "negative"'
-        if case.processes > 1 and case.builds > 1:
-            yield f"{case.id}: builds: several processes build once each: leave out builds, or processes"
-
-
-def _check_noise(noise: object, emulates: bool, cases: Sequence[Case]) -> Iterator[str]:
-    if noise is None:
-        if emulates:
-            yield 'emulate() needs NOISE = (..., "precision"): the params that it depends on'
-        return
-    if not emulates:
-        yield "NOISE without emulate(): write emulate(), or leave NOISE out"
-    names = noise if isinstance(noise, (tuple, list)) else ()
-    if not all(isinstance(name, str) for name in names) or not 0 < len(set(names)) == len(names):
-        yield f'NOISE must be a tuple of different names such as ("batch", "precision"), not {noise!r}'
-        return
-    if "precision" not in names:
-        yield 'NOISE lacks "precision": every noise depends on it'
-    params = sorted({name for case in cases for name in case.params})
-    for name in names if params else ():
-        if name not in params:
-            yield f"NOISE: no case has the param {name!r}{near(name, params)}"

@@ -120,9 +120,13 @@ class Case:
     tolerance: Mapping[str, Annotated[_Number, Field(ge=0)]] = field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _whole_tolerance(self) -> Self:
+    def _whole(self) -> Self:
         if self.tolerance and set(self.tolerance) != {"atol", "rtol"}:
             raise ValueError("tolerance: has two keys, atol and rtol: write 0.0 for one that does not matter")
+        if self.defect and (self.defect not in self.defects or self.control is not Control.NEGATIVE):
+            raise ValueError("defect: put in on purpose: name it in defects, with control: negative")
+        if self.processes > 1 and self.builds > 1:
+            raise ValueError("builds: several processes build once each: leave out builds, or processes")
         return self
 
     @property

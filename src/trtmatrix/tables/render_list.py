@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from tabulate import tabulate
 
 from trtmatrix.judge.entry import Standing
-from trtmatrix.suite.matrix import ImageOrigin, Version, WheelsOrigin
+from trtmatrix.suite.matrix import ImageOrigin, Version
 from trtmatrix.suite.model import Product
 from trtmatrix.suite.repros import Case, Repro
 
@@ -21,7 +21,7 @@ def origin_text(version: Version) -> str:
     origin = version.origin
     if isinstance(origin, ImageOrigin):
         return origin.image + (" (built here)" if origin.build else "")
-    return ", ".join(origin.wheels) if isinstance(origin, WheelsOrigin) else origin.interpreter
+    return ", ".join(origin.wheels)
 
 
 def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> str:

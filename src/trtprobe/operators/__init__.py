@@ -10,7 +10,6 @@ gets the outputs, ``<index>/<place>.npy``, then ``<index>.record.json``, in any 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import resource
@@ -74,15 +73,6 @@ class Process:
         self.task, self.tail = tasks.pop(0), tail
         self.deadline = time.monotonic() + float(self.task["seconds"])
         return True
-
-    def kill(self) -> None:
-        """Kill it with its session, without waiting for its end: a context takes a while to go."""
-        self.channel.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.child.pid, signal.SIGKILL)
-        with contextlib.suppress(ProcessLookupError):
-            if self.child.code is None:
-                os.kill(self.child.pid, signal.SIGKILL)
 
 
 class Operators:
@@ -153,11 +143,6 @@ class Operators:
             elif self.alone and process.served:
                 self.end(process)  # a fresh one takes its place
 
-    def is_needed(self, process: Process) -> bool:
-        """Whether a process that has served a task alone is of use for others: where there are too few."""
-        served = sum(1 for other in self.processes if other.served and other is not process)
-        return bool(self.tasks) and served < self.workers
-
     def listen(self) -> None:
         """Wait a moment for what processes say and print, and take it."""
         heard: Dict[int, Callable[[], Any]] = {}
@@ -182,9 +167,11 @@ class Operators:
             elif "unusable" in message:
                 process.unusable = str(message["unusable"])
             elif "done" in message and process.task is not None:
-                alone = process.task["alone"]
+                served = sum(1 for other in self.processes if other.served and other is not process)
+                # One that has served a task alone is of use for others where there are too few.
+                spent = process.task["alone"] and not (self.tasks and served < self.workers)
                 self.record(process, message["done"])
-                if message["done"].get("trouble") or (alone and not self.is_needed(process)):
+                if message["done"].get("trouble") or spent:
                     self.end(process)
 
     def look(self) -> None:
@@ -200,10 +187,8 @@ class Operators:
             memory = code == -signal.SIGKILL and oom_kills() > self.oom_kills
             self.oom_kills += memory
             if code is None:
-                words = (
-                    HUNG,
-                    "not done after %g s" % (process.task["seconds"] if process.task else WARM_SECONDS),
-                )
+                limit = process.task["seconds"] if process.task else WARM_SECONDS
+                words = HUNG, "not done after %g s" % limit
             elif memory:
                 words = MEMORY, "the kernel killed it: the memory of the container or host is full"
             else:
@@ -239,9 +224,10 @@ class Operators:
             raise Stopped("the host has hung up")
 
     def end(self, process: Process) -> None:
-        """End a process; another may be started at once."""
+        """End a process, and do not wait: a context takes a while to go. Another may be started at once."""
         self.processes.remove(process)
-        process.kill()
+        process.channel.close()
+        process.child.kill(wait=False)
         self.dying.append(process)
 
 

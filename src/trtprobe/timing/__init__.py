@@ -5,21 +5,24 @@ reason.
 
 End to end is what the host sees: inputs in pinned memory are copied to the GPU, the engine is run, outputs
 are copied back into pinned memory, and the host waits for them. With a CUDA graph all of this is captured
-once and launched each time; trtexec's --useCudaGraph captures the run alone, without the copies.
+once and launched each time; trtexec's --useCudaGraph captures the run alone, without the copies. Names and
+signatures: https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__GRAPH.html.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import time
+from functools import partial
 from typing import Any, Callable, Dict, Mapping, Sequence, Tuple
 
 import numpy as np
 
 from trtprobe.backends.base import LEAST, SLOW_SECONDS, sum_up, time_runs
 from trtprobe.backends.gpu_engine import RUNS, SECONDS, WARM_SECONDS
-from trtprobe.cuda import Memory, Stream
-from trtprobe.timing.graphs import Graph, Pinned
+from trtprobe.cuda import Cuda, Memory, Stream
 
 WINDOWS = 10
 """Throughput is that of so many windows, each of many runs, which together take about ``SECONDS``."""
@@ -182,7 +185,8 @@ def make_largest(
     much of it.
     """
     made = {name: np.asarray(array) for name, array in inputs.items()}
-    values = {name for name in profile if name in made and is_on_host(engine, name)}
+    host = engine.backend.trt.TensorLocation.HOST  # it is values that decide shapes
+    values = {n for n in profile if n in made and engine.engine.get_tensor_location(n) == host}
     shapes = {name: tuple(most[-1]) for name, most in profile.items() if name in made and name not in values}
     size = sum(int(np.prod(shape, dtype=np.float64)) * made[name].itemsize for name, shape in shapes.items())
     if size > MOST_BYTES:
@@ -195,15 +199,71 @@ def make_largest(
     return made
 
 
-def is_on_host(engine: Any, name: str) -> bool:
-    """Whether TensorRT reads an input on the host: it is values that decide shapes."""
-    location: Any = engine.engine.get_tensor_location(name)
-    return bool(location == engine.backend.trt.TensorLocation.HOST)
-
-
 def _fit_axis(array: np.ndarray, axis: int, wanted: int) -> np.ndarray:
     size = array.shape[axis]
     if not size and wanted:
         return np.zeros((*array.shape[:axis], wanted, *array.shape[axis + 1 :]), array.dtype)
     fitted: np.ndarray = np.take(array, np.arange(wanted) % max(1, size), axis)
     return fitted
+
+
+THREAD_LOCAL = 1
+"""CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: what other threads do does not spoil a capture; trtexec's mode."""
+
+
+class Pinned:
+    """Page-locked host memory, freed with the object."""
+
+    def __init__(self, cuda: Cuda, size: int) -> None:
+        self.cuda, self.size, self.address = cuda, ctypes.c_size_t(size), ctypes.c_void_p()
+        cuda.call("cuMemHostAlloc", ctypes.byref(self.address), self.size, 0)
+
+    def __del__(self) -> None:
+        if self.address:
+            self.cuda.lib.cuMemFreeHost(self.address)
+
+    def copy_to(self, memory: Memory, stream: Stream) -> Callable[[], None]:
+        """Return what puts a copy to device memory on a stream; its arguments are made ready."""
+        target = ctypes.c_uint64(memory.pointer)
+        return partial(self.cuda.call, "cuMemcpyHtoDAsync_v2", target, self.address, self.size, stream.handle)
+
+    def copy_from(self, memory: Memory, stream: Stream) -> Callable[[], None]:
+        """Return what puts a copy from device memory on a stream."""
+        source = ctypes.c_uint64(memory.pointer)
+        return partial(self.cuda.call, "cuMemcpyDtoHAsync_v2", self.address, source, self.size, stream.handle)
+
+
+class Graph:
+    """What was put on a stream, captured and instantiated; destroyed with the object."""
+
+    def __init__(self, cuda: Cuda, stream: Stream, put_on_stream: Callable[[], None]) -> None:
+        """Capture; the capture is ended also where that fails, which is raised.
+
+        Nothing is collected meanwhile: memory of the GPU that is freed spoils a capture.
+        """
+        self.cuda, self.graph, self.executable = cuda, ctypes.c_void_p(), ctypes.c_void_p()
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            cuda.call("cuStreamBeginCapture_v2", stream.handle, THREAD_LOCAL)
+            try:
+                put_on_stream()
+            except Exception:
+                cuda.lib.cuStreamEndCapture(stream.handle, ctypes.byref(self.graph))
+                raise
+            cuda.call("cuStreamEndCapture", stream.handle, ctypes.byref(self.graph))
+        finally:
+            if collects:
+                gc.enable()
+        executable = ctypes.byref(self.executable)
+        cuda.call("cuGraphInstantiateWithFlags", executable, self.graph, ctypes.c_uint64(0))
+
+    def __del__(self) -> None:
+        if self.executable:
+            self.cuda.lib.cuGraphExecDestroy(self.executable)
+        if self.graph:
+            self.cuda.lib.cuGraphDestroy(self.graph)
+
+    def launch(self, stream: Stream) -> None:
+        """Put the graph on a stream; returns at once."""
+        self.cuda.call("cuGraphLaunch", self.executable, stream.handle)

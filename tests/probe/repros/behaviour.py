@@ -239,18 +239,6 @@ def leave_forked(trt: Any) -> None:
         Path(os.environ["HOME"], "waited").touch()
 
 
-def leave_wrapped(trt: Any) -> None:
-    wrapped = sys.modules["trtprobe.cell"]._compiled.__wrapped__
-    wrapped.__code__ = (lambda _path, _modified, _size: None).__code__
-
-
-def leave_core(trt: Any) -> None:
-    name = next(name for name in ("numpy._core.fromnumeric", "numpy.core.fromnumeric") if name in sys.modules)
-    functions = [getattr(sys.modules[name], word) for word in ("amax", "amin")]
-    most, least = (getattr(function, "__wrapped__", function) for function in functions)
-    getattr(most, "_implementation", most).__code__ = getattr(least, "_implementation", least).__code__
-
-
 KEPT: List[Any] = sys.__dict__.setdefault("kept_by_a_cell", [])
 LEFT: Dict[str, Callable[[Any], Any]] = {
     "torch": leave_torch,
@@ -274,9 +262,6 @@ LEFT: Dict[str, Callable[[Any], Any]] = {
     "backend": lambda trt: setattr(type(trt), "build", None),
     "instance": lambda trt: setattr(trt, "build", None),
     "measure": lambda _: setattr(sys.modules["trtprobe.answer"], "measure_all", lambda *_: {}),
-    "code": lambda trt: setattr(type(trt).measure, "__code__", type(trt).count.__code__),
-    "wrapped": leave_wrapped,
-    "core": leave_core,
     "encoder": lambda _: setattr(json.JSONEncoder, "extra", 1),
     "module": leave_module,
     "thread": lambda _: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(),

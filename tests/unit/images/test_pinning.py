@@ -113,10 +113,10 @@ def test_another_platform_s_lock_is_none_and_a_digest_in_the_name_is_one() -> No
 def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
     value: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match=r"--registry .*names no registry"):
+    with pytest.raises(UsageError, match=r"the registry .* is none"):
         open_context(ProjectOptions(registry=value))
     monkeypatch.setenv("TRTMATRIX_REGISTRY", value)
-    with pytest.raises(UsageError, match=r"TRTMATRIX_REGISTRY .*names no registry"):
+    with pytest.raises(UsageError, match=r"the registry .* is none"):
         open_context(ProjectOptions())
     monkeypatch.delenv("TRTMATRIX_REGISTRY")
     (folder / "matrix.yaml").write_text(f'{{"registry": "{value}",{MATRIX[1:]}')

@@ -461,8 +461,8 @@ def test_all_mistakes_are_told_at_once_with_line_and_suggestion() -> None:
     told = str(raised.value)
     for line, words in (
         (3, "unknown key; perhaps you meant 'file'"), (3, "is missing: write file here"),
-        (4, "'fp8' is not one of 'tf32', 'fp32' or 'fp16'"), (4, "greater than or equal to 1"),
-        (5, '1:3:5 without quotes is no text to YAML but 3785: write "1:3:5"'), (5, "must be a list"),
+        (4, "must be 'tf32', 'fp32' or 'fp16' (found 'fp8')"), (4, "greater than or equal to 1"),
+        (5, '1:3:5 without quotes is no text to YAML but 3785: write "1:3:5"'), (5, "must be a valid list"),
     ):  # fmt: skip
         found = [row for row in told.splitlines() if row.startswith(f"models.yaml:{line}:")]
         assert any(words in row for row in found), words

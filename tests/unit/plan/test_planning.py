@@ -39,7 +39,7 @@ from trtmatrix.plan.order import (
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, recorded_gpus, take_survey
 from trtmatrix.records.store import write_record
 from trtmatrix.run.perform import Options, announce, find_reasons
-from trtmatrix.run.planned import plan_all, plan_text
+from trtmatrix.run.planned import plan_all
 from trtmatrix.suite.cells import Cell, Selection, expand
 from trtmatrix.suite.matrix import Build, ImageOrigin, Pin
 from trtmatrix.suite.model import NO_GPU, Cause, Exclusion, Gpu, Product
@@ -60,7 +60,7 @@ def printed(*cells: Cell, excluded: tuple[Excluded, ...] = ()) -> str:
 def of_plan(plan: Plan) -> str:
     survey, context = surveyed(plan)
     reasons = {cell.id: "no record" for cell in survey.cells}
-    return plan_text(plan_all(context, survey, reasons, Options())) + "\n"
+    return "\n".join(plan_all(context, survey, reasons, Options()).lines) + "\n"
 
 
 def surveyed(plan: Plan, *cells: Cell, stored: Sequence[Stored] = (), **given: Any) -> tuple[Survey, Context]:
@@ -72,7 +72,7 @@ def surveyed(plan: Plan, *cells: Cell, stored: Sequence[Stored] = (), **given: A
     return survey, Context(**{"project": project, **plain, **given})
 
 
-def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
+def test_the_plan_is_in_the_order_of_the_run() -> None:
     cells = [make_cell(REPRO, case, version) for version in ("10.7.0", "10.8.0") for case in REPRO.cases]
     short, far, long = (
         Launch(version=cells[n].version, gpu=H200, cells=tuple(cells[n:m]), pull=pull, python="python3")
@@ -85,7 +85,6 @@ def test_the_plan_is_in_the_order_of_the_run_and_counts_equal_boards() -> None:
         "10.7.0 on NVIDIA H200: run 1 cell in python3",
         "10.7.0 on NVIDIA H200: pull, then run 3 cells in python3",
     ]
-    assert text.count("on any of 2 equal boards; the command names the first") == 3
 
 
 def test_controls_that_go_along_or_are_not_run_and_reasons_are_counted() -> None:
@@ -107,7 +106,7 @@ def test_what_is_served_needs_no_lock() -> None:
     survey, context = surveyed(Plan(launches=launches, excluded=(), boards=(H200,)))
     with pytest.raises(UsageError, match=r"--locked refuses[^\n]*\n  10.8.0: "):
         plan_all(context, survey, {cells[1].id: "no record"}, Options(locked=True))
-    assert plan_all(context, survey, {}, Options(locked=True)).seconds == 0
+    assert plan_all(context, survey, {}, Options(locked=True)).cells == {}
 
 
 def test_an_image_that_several_versions_want_is_had_once() -> None:
@@ -132,12 +131,7 @@ def test_the_first_run_says_what_it_fetches(monkeypatch: pytest.MonkeyPatch, tmp
     context = open_context(ProjectOptions(selection=selection))
     survey = take_survey(context, Pull.NAMED)
     first = announce(context, survey.plan.launches, survey.host.engine)
-    assert first == (
-        "7 tests to run; to fetch: 1 Python environment, about 210 MB; "
-        f"about 248 MB will be kept in {tmp_path}/cache"
-    )
-    (tmp_path / "cache" / "cases").mkdir(parents=True)
-    assert "about 210 MB will be kept" in announce(context, survey.plan.launches, survey.host.engine)
+    assert first == "7 tests to run; to fetch: 1 Python environment"
 
 
 def test_a_gpu_whose_records_disagree_has_no_known_compute_capability() -> None:
