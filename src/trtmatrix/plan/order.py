@@ -80,7 +80,8 @@ def split_launch(launch: Launch, parts: int, seconds: Seconds) -> list[Launch]:
     takes = [seconds.get(cell.id, 1.0) for cell in launch.cells]
     shares, before, total = dict[int, list[Cell]](), 0.0, sum(takes) or 1.0
     for cell, own in zip(launch.cells, takes, strict=True):
-        shares.setdefault(int(parts * (before + own / 2) / total), []).append(cell)  # where its middle is
+        place = int(parts * (before + own / 2) / total)  # where its middle is; what takes no time has none
+        shares.setdefault(min(place, parts - 1), []).append(cell)
         before += own
     return [launch.of(share) for share in shares.values()]
 

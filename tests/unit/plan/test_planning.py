@@ -224,7 +224,9 @@ def test_what_is_here_starts_first_and_then_the_longest() -> None:
 
 
 @settings(max_examples=50)
-@given(st.lists(st.floats(0.1, 50), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 4))
+@given(
+    st.lists(st.just(0.0) | st.floats(0.1, 50), min_size=1, max_size=40), st.integers(1, 9), st.integers(1, 4)
+)
 def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, repros: int) -> None:
     owners = [make_repro(make_case("x"), id=f"repro{n}") for n in range(repros)]
     cells = [make_cell(owners[n * repros // len(times)], make_case(f"c{n}")) for n in range(len(times))]
