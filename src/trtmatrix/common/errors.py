@@ -1,6 +1,6 @@
 """How a command ends: fatal errors, each with its exit code, and signals.
 
-SIGTERM and a hang-up interrupt a command as Ctrl-C does.
+SIGTERM and a hang-up interrupt a command as Ctrl-C does, and are never lost.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -81,18 +83,22 @@ def shorten(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
+AGAIN_SECONDS = 0.05
+"""So soon an interruption is sent again that was swallowed: what swallowed it has come back by then."""
 SAME_SECONDS = 2.0
 """So soon after a first signal a second one is no person's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def hear_signals() -> None:
-    """Have signals raise :class:`KeyboardInterrupt` in the main thread.
+    """Have signals raise :class:`KeyboardInterrupt` in the main thread, and again where that was swallowed.
 
     Ctrl-C or a hang-up that is ignored (nohup) stays so. One that comes right after another is not heard: it
-    would cut short what the first has begun to end.
+    would cut short what the first has begun to end. What is raised in a finalizer or in a callback of a fork,
+    such as logging's, goes nowhere but to ``sys.unraisablehook``
+    (https://docs.python.org/3/library/signal.html, "Note on Signal Handlers and Exceptions").
     """
-    heard = -math.inf
+    before, heard = sys.unraisablehook, -math.inf
 
     def interrupt(number: int, _: FrameType | None) -> None:
         nonlocal heard
@@ -100,6 +106,18 @@ def hear_signals() -> None:
             heard = time.monotonic()
             raise HungUp if number == signal.SIGHUP else KeyboardInterrupt
 
+    def again(unraisable: sys.UnraisableHookArgs) -> None:
+        nonlocal heard
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            before(unraisable)
+            return
+        heard = -math.inf
+        number = signal.SIGHUP if issubclass(unraisable.exc_type, HungUp) else signal.SIGTERM
+        timer = threading.Timer(AGAIN_SECONDS, os.kill, (os.getpid(), number))
+        timer.daemon = True
+        timer.start()
+
+    sys.unraisablehook = again
     for number in SIGNALS:
         if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)

@@ -38,8 +38,18 @@ submit(lambda: (time.sleep(0.3), signal.pthread_kill(threading.get_ident(), sign
 try: finish([submit(time.sleep, 30)])
 except KeyboardInterrupt: os._exit(os.write(1, b"ended whole\\n") - 12)
 """
-
-
+DEAF = """
+import os, signal, time
+from trtmatrix.common.errors import hear_signals
+class Deaf:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000): pass
+hear_signals()
+Deaf()  # what is raised in a finalizer goes nowhere
+try: time.sleep(15)
+except KeyboardInterrupt: print("ended whole")
+"""
 STARTING = """
 import os, signal, subprocess
 from trtmatrix.common.processes import run_to_end
@@ -59,7 +69,7 @@ if run_to_end(["sh", "-c", "sleep 60 & wait"], {}, 1.0, shown=True)[0] == 124: p
 """
 
 
-@pytest.mark.parametrize("program", [TWICE, ELSEWHERE, STARTING, TOO_LONG])
+@pytest.mark.parametrize("program", [TWICE, ELSEWHERE, DEAF, STARTING, TOO_LONG])
 def test_a_signal_is_always_heard_and_what_was_started_ends_whole(program: str) -> None:
     words = [sys.executable, "-c", program]  # what is left would hold its standard error open
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=20)
