@@ -3,7 +3,8 @@
 The job's folder holds ``job.json``, the cells, to which the host adds, and ``heartbeat``, a file that the
 host touches every second. The supervisor ends by itself: each process at its time limit, all of it when
 there are no more cells or the heartbeat stops. Where the folder holds ``scratch``, a list of folders that
-are the job's alone, these are emptied after each process.
+are the job's alone, these are emptied after each process. Where the job asks for it, the surface of the
+bindings is read in the end.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from trtprobe.operators import run_operators
 from trtprobe.plans import FOLDER
 from trtprobe.pool import Exit, Order, Pool
 from trtprobe.processes import become_subreaper, hide, kill_descendants
+from trtprobe.surface import ask_surface
 
 LOG_CHARACTERS = 1 << 16
 
@@ -70,6 +72,9 @@ def main(argv: List[str]) -> int:
                 supervise(job, pool, host, cell, index, paths)
             pool.close()
             shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
+            surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None
+            if surface is not None:
+                deliver(host, "surface.json", surface)
     except Stopped:
         kill_descendants()
         return 1

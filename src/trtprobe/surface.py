@@ -3,7 +3,8 @@
 Nothing is called that opens a GPU: all of it stands in the docstrings that pybind11 writes. Members are
 listed only at the class that defines them; private names and addresses are left out.
 
-``python trtprobe surface MODULE`` imports bindings and prints their surface. It needs no NumPy.
+``python trtprobe surface MODULE`` imports bindings and prints their surface; the supervisor calls it
+after the last cell, so it disturbs none. It needs no NumPy.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 SCHEMA = 1
 
@@ -27,6 +30,22 @@ LEFTOVERS = {"attr", "value", "lib", "CURDIR", "find_lib", "try_load", "common_e
 """What the package's own ``__init__`` leaves behind, which is no API."""
 
 NOTE_LENGTH = 200
+
+
+SECONDS = 60.0
+"""More than the import takes from a cold disk; then it is given up, until the next run asks again."""
+
+
+def ask_surface(module: str) -> Optional[Dict[str, Any]]:
+    """Return the surface of a module, read in another process; failing is told and no trouble."""
+    command = [sys.executable, "-B", str(Path(__file__).resolve().parent), "surface", module]
+    try:
+        printed = subprocess.check_output(command, timeout=SECONDS, stdin=subprocess.DEVNULL)
+        surface: Dict[str, Any] = json.loads(printed.splitlines()[-1].decode())
+    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
+        print("the surface of %s was not read: %s" % (module, error), flush=True)
+        return None
+    return surface
 
 
 def main(argv: List[str]) -> int:

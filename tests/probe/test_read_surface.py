@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bench.surfaces import PYTHON, read_bindings
 
-from tests.probe.jobs import PROBE
+from tests.probe.jobs import PROBE, Job, Step
 from tests.probe.pythons import find_pythons
 from trtmatrix.api.section import find_surface
 from trtprobe.surface import read_surface
@@ -122,6 +122,15 @@ def test_it_needs_no_numpy(tmp_path: Path) -> None:
     command = [sys.executable, "-B", str(PROBE), "surface", "bindings"]
     said = subprocess.run(command, check=True, env={"PYTHONPATH": str(tmp_path)}, capture_output=True).stdout
     assert list(json.loads(said)["classes"]) == ["Builder"]
+
+
+def test_the_supervisor_leaves_a_surface_where_asked_to(python: Path, driver: Path, tmp_path: Path) -> None:
+    """Under each Python; the stand-in for TensorRT is no pybind11 module, and is read all the same."""
+    job = Job(tmp_path, [Step(does="pass")], surface="tensorrt")
+    assert job.run(python, driver) == 0, job.log()
+    assert job.record()["ended"] == "ran"
+    surface = json.loads((job.out / "surface.json").read_text())
+    assert (surface["version"], "Builder" in surface["classes"]) == ("10.7.0", True)
 
 
 @pytest.mark.usefixtures("driver")  # which fails or is left out where nothing can be compiled

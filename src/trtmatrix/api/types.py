@@ -46,10 +46,11 @@ class ApiClass:
 
 @dataclass(frozen=True, kw_only=True)
 class Origin:
-    """Where a surface was read: a wheel's file name with its SHA-256; when (a date)."""
+    """Where a surface was read: a wheel's file name with its SHA-256, or an image's digest; when (a date)."""
 
     wheel: str = ""
     sha256: str = ""
+    image: str = ""
     python: str = ""
     extracted: str = ""
 
@@ -177,7 +178,7 @@ class ApiSection:
     """What changes for code. ``changes``: the difference of the two surfaces; ``uses``: those found in code.
 
     ``code``: the folders that were scanned (empty: none was named), ``files`` how many files were looked at,
-    ``unread``: file → why it, or a part of it, could not be read. ``surfaces``: which wheels the
+    ``unread``: file → why it, or a part of it, could not be read. ``surfaces``: which wheels or images the
     surfaces come from; ``lacking``: why there is no difference to show, or nothing.
     """
 

@@ -94,6 +94,8 @@ def find_place(recorded: Mapping[str, Any], *, image: str = "", trust: bool = Tr
                 "this failure was seen outside of containers: the archive would run as you, with all that "
                 "you may do. Read it; then add --trust, or --image IMAGE to run it in a container"
             )
+        if not re.fullmatch(r"\d[\w.+-]{0,60}", str(recorded.get("library", "0"))):
+            raise UsageError(f"{recorded['library']!r} is no version of ONNX Runtime")
         if recorded.get("product") != Product.ONNXRUNTIME.value or "library" not in recorded:
             raise MachineryError("the failure was seen in an interpreter of a host: run the archive by hand")
         wheels = (f"onnxruntime=={recorded['library']}", "numpy")

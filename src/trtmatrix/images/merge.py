@@ -37,7 +37,7 @@ from trtmatrix.suite.repro_files import stored_repros
 SHOWN = 8  # differences of two records that are shown
 RECORDS, OUTPUTS = "records", "outputs"
 """The folders of a pack beside its SHA256SUMS: records, kept outputs by digest."""
-RESERVED = frozenset({"local"})
+RESERVED = frozenset({"local", "surfaces"})
 """Folders of the results that hold something else than a GPU's records."""
 
 
@@ -218,7 +218,7 @@ def _list_records(path: Path, scratch: Path, merged: Merged) -> dict[str, tuple[
         merged.folders.append(folder / OUTPUTS)
     files = {}
     for place, inner, names in os.walk(root):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
         for name in sorted(names):
             if name == operators.FILE or (name.endswith(".json") and not name.startswith(".")):
                 parts = Path(place, name).relative_to(root).parts

@@ -35,7 +35,7 @@ from trtmatrix.prepare.cases import find_change, read_content, read_noise_file
 from trtmatrix.records.store import keep_outputs, write_record
 from trtmatrix.run.tasks import CELLS, Run, Task, TaskQueue
 from trtmatrix.suite.cells import Cell
-from trtmatrix.suite.model import Cause, Verdict
+from trtmatrix.suite.model import Cause, Product, Verdict
 from trtmatrix.suite.plan import Isolation
 from trtprobe.channel import SOCKET, Channel, near, sealed_size
 from trtprobe.files import write_json
@@ -91,10 +91,10 @@ class Worker:
     def _run_probe(self, folder: Path) -> Ended:
         """Start the probe and wait for its end; returns how it ended, also where it had to be ended."""
         run, launch = self.state, self.ready.launch
-        worker = run.isolation is Isolation.WORKER
+        worker, surface = run.isolation is Isolation.WORKER, self._asks_surface()
         write_json(folder / "job" / "job.json", {
             "product": launch.version.product.value, "output_bytes": run.output_bytes,
-            "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value,
+            "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value, "surface": surface,
         })  # fmt: skip
         self._feed(folder / "job")
         intake = Intake(folder, run.output_bytes)
@@ -120,7 +120,29 @@ class Worker:
             return Ended(code=-1, log=str(error))
         finally:
             intake.close()
+        if surface:
+            self._keep_surface(folder / "out" / "surface.json")
         return ended
+
+    def _asks_surface(self) -> str:
+        """Return the module whose API is to be read inside the image, of a release whose API is not known."""
+        version = self.ready.launch.version
+        if version.product is not Product.TENSORRT:
+            return ""
+        from trtmatrix.api.section import find_surface, read_surfaces
+
+        return "" if find_surface(version.name, read_surfaces(self.state.local.parent)) else "tensorrt"
+
+    def _keep_surface(self, left: Path) -> None:
+        from trtmatrix.api.section import keep_surface
+
+        name = self.ready.launch.version.name
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                keep_surface(left, self.state.local.parent, name, self.ready.digests.get("image", ""))
+                self.state.progress.note(f"{name}: its API was read inside the image")
+            except (NotADirectoryError, ValueError) as error:
+                self.state.progress.note(f"{name}: its API that was read inside could not be kept: {error}")
 
     def _feed(self, job: Path) -> None:
         """Write each task that can be run now, and the end once nothing more will come."""
@@ -305,7 +327,7 @@ NOT_THE_CELL = "trouble of this host, not of the cell: "
 LEAST_ROOM = 1 << 24  # bytes on the disk of a cell's outputs below which it cannot be expected to end well
 
 
-NAMES = re.compile(r"\d{1,9}\.(?:started|record)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
+NAMES = re.compile(r"(?:\d{1,9}\.(?:started|record)|surface)\.json|\d{1,9}/(?!\.)[^/\x00-\x1f\x7f]+\.npy")
 MOST = 4096  # files that are taken of one cell
 
 

@@ -59,7 +59,7 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
     if before.product is Product.TENSORRT:
         gpu = choose_gpu(context.selection.gpus, find_gpus().gpus, read_records(context.project.results))
         word = context.selection.gpus[0] if context.selection.gpus else gpu.name
-        api = make_api_section(options.before, options.after, options.code)
+        api = make_api_section(options.before, options.after, options.code, options.project.results)
     selection = replace(context.selection, versions=tuple(alike), gpus=(word,) if word else ())
     narrowed = replace(context, selection=selection)
     survey = take_survey(narrowed, Pull.NEVER)
@@ -228,7 +228,7 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
         raise UsageError(
             f"{options.before} and {options.after}: a difference takes two versions of one product"
         )
-    section = make_api_section(options.before, options.after, options.code)
+    section = make_api_section(options.before, options.after, options.code, options.project.results)
     if section.lacking:
         raise UsageError(section.lacking)
     whys = ("it does not parse", "it cannot be read")

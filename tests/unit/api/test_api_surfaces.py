@@ -1,10 +1,15 @@
-"""Surfaces: kept whole in the package, found by version."""
+"""Surfaces: kept whole in the package, found by version, read inside images."""
+
+from pathlib import Path
 
 import pytest
 from bench.surfaces import format_store
+from playing import RIGHT, Playing, always, cells_of, perform
 
-from trtmatrix.api.section import STORE, find_surface, parse_store, read_store
+from trtmatrix.api.section import STORE, find_surface, parse_store, read_store, read_surfaces
 from trtmatrix.api.types import Surface
+from trtmatrix.common.errors import ConfigError
+from trtmatrix.launchers.launcher import Ended, Poll, Ready
 
 SURFACES = read_store()
 
@@ -47,3 +52,48 @@ def test_the_package_has_every_release_that_was_named_and_says_whence() -> None:
 def test_a_column_finds_its_surface(asked: str, found: str | None) -> None:
     surface = find_surface(asked)
     assert (surface.version if surface else None) == found
+
+
+class Leaving(Playing):
+    """A probe that leaves a surface, whole or not, where it is asked for one."""
+
+    def __init__(self, left: str) -> None:
+        super().__init__(always(RIGHT))
+        self.left = left
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        ended = super().run(ready, folder, poll)
+        if self.starts[-1]["surface"]:
+            (folder / "out" / "surface.json").write_text(self.left)
+        return ended
+
+
+WHOLE = (
+    '{"schema": 1, "version": "9.3.0.post12", "origin": {"python": "3.10"}, "names": {}, '
+    '"classes": {"A": {"bases": ["B"]}}}'
+)
+
+
+def test_a_surface_that_nobody_has_is_asked_for_once_and_kept(tmp_path: Path) -> None:
+    asked = []
+    for version in ("9.3.0", "9.3.0", "10.7.0", "onnxruntime-1.31.1"):
+        launcher = Leaving(WHOLE)
+        done = perform(tmp_path, launcher, cells_of("a", "b", versions=[version]), confirm=False)
+        assert {record.ended for record in done.records} == {"ran"}
+        asked.append(launcher.starts[0]["surface"])
+    assert asked == ["tensorrt", "", "", ""]
+    kept = find_surface("9.3.0", read_surfaces(tmp_path))
+    assert kept is not None
+    assert kept.classes["A"].bases == ("B",)
+    assert (kept.origin.image, kept.origin.python, len(kept.origin.extracted)) == ("i", "3.10", 10)
+
+
+def test_a_surface_that_cannot_be_used_is_told_of_and_the_cells_stand(tmp_path: Path) -> None:
+    done = perform(tmp_path, Leaving(WHOLE[:-3]), cells_of("a", versions=["9.3.0"]), confirm=False)
+    assert [record.ended for record in done.records] == ["ran"]
+    folder = tmp_path / "local" / "surfaces"
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "9.3.0.json").write_text(WHOLE[:-3])
+    with pytest.raises(ConfigError, match=r"9\.3\.0\.json: (?s:.*)\n  remove the file"):
+        read_surfaces(tmp_path)
