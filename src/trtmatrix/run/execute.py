@@ -9,24 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from trtmatrix.common.errors import HungUp, MachineryError, ending, explain_trouble
 from trtmatrix.judge.compare import sample_cells
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan import order
 from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.tasks import CELLS, Executor, Run, TaskQueue, Turns, finish
+from trtmatrix.run.tasks import CELLS, WAKE_SECONDS, Executor, Run, TaskQueue, by_turns, finish
 from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
 
 CASES = "cases prepared"
-TASK_SECONDS = 0.02  # how often a launch that cannot start without a task looks for one
-INSTALLATIONS = 2  # environments that are made side by side
+INSTALLATIONS = 2  # environments that are made side by side; pulls and builds come one after another
 ON_CPU = 2  # launches that run side by side on the CPU: building and measuring are mostly single-threaded
 CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
 
@@ -44,25 +43,21 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
     run.sampled = sample_cells((cell.id for launch in launches for cell in launch.cells), os.urandom(16))
     here = [launch for launch in launches if not launch.gpu.remote]
     away = [launch for launch in launches if launch.gpu.remote]
-    # Where each cell has a container of its own, they come one after another.
-    split_cpu = run.isolation is not Isolation.CONTAINER
-    schedule = Schedule(here, plan.boards, seconds, split_cpu=split_cpu, together=run.interleaved)
-    if run.interleaved:
-        for group in schedule.groups:
-            group.turns = Turns(len(group.expected), lambda task: task.case in run.prepared)
+    groups = group_launches(here, plan.boards, run)
     if run.images is not None:
         run.images.expect(here)
     run.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
-    boards = [(group, board) for group in schedule.groups for board in group.boards]
-    with ending(run.hurry) as interrupted, ThreadPoolExecutor(2 + len(boards)) as threads:
+    most = 2 + len(here) + sum(len(group.free) for group in groups)
+    with ending(run.hurry) as interrupted, ThreadPoolExecutor(most) as threads:
         try:
             futures = [threads.submit(_prepare_cases, launches, run)]
-            for group, board in boards:
-                run_one = partial(_run_launch, run, group.turns)
-                futures.append(threads.submit(schedule.work, group, board, run_one))
             if executor and away:
                 futures.append(threads.submit(executor.run, away, run, seconds))
-            _start_making_ready(here, schedule, run)
+            ready = {id(launch): made for launch, made in zip(here, make_ready(here, run), strict=True)}
+            for group in groups:
+                for launch in group.launches:
+                    words = group, launch, ready[id(launch)], seconds, run, threads
+                    futures.append(threads.submit(_run_launch, *words))
             finish(futures)
         except BaseException as error:
             person = isinstance(error, KeyboardInterrupt) and not isinstance(error, HungUp)
@@ -71,8 +66,6 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
             run.stop.set()  # first of all: whatever else fails, what runs is ended
             if isinstance(error, KeyboardInterrupt):
                 interrupted()
-            schedule.stop()
-            if isinstance(error, KeyboardInterrupt):
                 with contextlib.suppress(OSError):  # the same signal may have ended who reads it
                     run.progress.note(f"interrupted: ending what runs{'' if person else ' here'}")
             if isinstance(error, OSError):
@@ -101,170 +94,137 @@ def _prepare_cases(launches: Sequence[Launch], run: Run) -> None:
         run.progress.step(CASES, f"{wanted.loaded.repro.id}/{wanted.case.id}")
 
 
-def _start_making_ready(launches: Sequence[Launch], schedule: Schedule, run: Run) -> None:
-    """Make launches ready in threads, while others run: what is here at once, pulls, builds, wheels.
+def make_ready(launches: Sequence[Launch], run: Run) -> list[Future[Ready]]:
+    """Start to make launches ready while others run, in their order: what is here, pulls, builds, wheels.
 
-    Pulls and builds come one after another, installations a few at a time. The threads are left behind by a
-    run that is interrupted: a pull cannot be called off; the engine ends it with this process.
+    The threads are left behind by a run that is interrupted: a pull cannot be called off; the engine ends it
+    with this process.
     """
+    slots = {how: threading.Semaphore() for how in ("here", "pull", "build")}
+    slots["install"] = threading.Semaphore(INSTALLATIONS)
 
-    def work(waiting: list[Launch], lock: threading.Lock) -> None:
-        while not run.stop.is_set():
-            with lock:
-                if not waiting:
-                    return
-                launch = waiting.pop(0)
-            ready = None
-            try:
+    def work(launch: Launch, slot: threading.Semaphore, ready: Future[Ready]) -> None:
+        with slot:
+            if not run.stop.is_set():
                 try:
-                    ready = run.launcher_of(launch).make_ready(launch)
-                except MachineryError as error:  # its cells are left out
-                    run.progress.note(f"{launch.version.name}: {error}")
-                    run.leave_out(launch, str(error).partition("\n")[0])
-                    run.progress.more(CELLS, -len(launch.cells))
-                    if run.images is not None:
-                        run.images.ended(launch)
-                schedule.put(launch, ready)
-            except BaseException as error:  # noqa: BLE001 - handed to the threads that wait
-                schedule.stop(error)
+                    ready.set_result(run.launcher_of(launch).make_ready(launch))
+                except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+                    ready.set_exception(error)
 
-    queues: dict[str, list[Launch]] = {}
+    futures = []
     for launch in launches:
         how = "pull" if launch.pull else "build" if launch.build else "install"
-        queues.setdefault("here" if run.is_here(launch) else how, []).append(launch)
-    for how, queue in queues.items():
-        lock = threading.Lock()
-        for _ in range(min(INSTALLATIONS if how == "install" else 1, len(queue))):
-            threading.Thread(target=work, args=(queue, lock), daemon=True).start()
-
-
-def _run_launch(run: Run, turns: Turns | None, ready: Ready) -> None:
-    tasks = run.tasks_of(ready.launch)
-    run.progress.more(CELLS, len(tasks) - len(ready.launch.cells))
-    if turns is not None:
-        turns.join(tasks)
-    queue = TaskQueue(
-        tasks, can_run=lambda task: task.case in run.prepared, confirm=run.tasks_to_confirm, turns=turns
-    )
-    # A warm worker has started by the time that the first case is there.
-    if run_tasks(ready, queue, run, early=run.isolation is not Isolation.CONTAINER) and run.images:
-        run.images.ended(ready.launch)
-
-
-def run_tasks(ready: Ready, queue: TaskQueue, run: Run, *, early: bool = False) -> bool:
-    """Run all tasks of a queue; a probe that died is started again for those that it left.
-
-    ``early``: the first start waits for no task. Returns whether all were run, before the run was to stop.
-    """
-    recorder = Recorder(ready, run)
-    try:
-        while not queue.is_done:
-            if early or queue.has_some:
-                worker = Worker(ready, queue, recorder, run)
-                worker.run()
-                early &= bool(worker.fed)
-            elif run.stop.wait(TASK_SECONDS):
-                return False
-    except Stopped:
-        return False
-    return True
+        slot, ready = slots["here" if run.is_here(launch) else how], Future[Ready]()
+        threading.Thread(target=work, args=(launch, slot, ready), daemon=True).start()
+        futures.append(ready)
+    return futures
 
 
 @dataclass(kw_only=True, eq=False)
 class Group:
-    """The launches of one model of GPU, or of the CPU, in order; each of ``boards`` takes one at a time.
+    """The launches of one model of GPU, or of the CPU, and the boards that they take. For many threads.
 
-    ``expected``: launches that are not ready yet; ``split``: one of so many cells for each board may be run
-    on several, none where it is 0. ``turns``: its launches run at once on the same board, task by task.
+    ``split``: one of so many cells for each of several boards may be run on these, none where it is 0.
+    ``queue``: all run at once on one board, task by task.
+    ``coming``: launches that have not asked for a board yet; ``waiting``: those that wait for one.
     """
 
-    boards: tuple[Gpu, ...]
-    expected: list[Launch]
+    launches: list[Launch]
+    free: list[Gpu]
     split: int
-    ready: list[Ready] = field(default_factory=list)
-    busy: int = 0
-    turns: Turns | None = None
+    queue: TaskQueue | None = None
+    coming: int = 0
+    waiting: int = 0
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def take(self, launch: Launch, stop: threading.Event) -> list[Gpu]:
+        """Wait for a board, and take those beside it that no other launch comes for; none once it stops."""
+        with self.changed:
+            self.coming, self.waiting = self.coming - 1, self.waiting + 1
+            while not self.free and not stop.is_set():
+                self.changed.wait(WAKE_SECONDS)
+            self.waiting -= 1
+            others = self.waiting + (0 if launch.gpu.present else self.coming)
+            parts = min(len(self.free) - others, len(launch.cells) // self.split) if self.split else 1
+            taken = [] if stop.is_set() else self.free[: max(1, parts)]
+            self.free = self.free[len(taken) :]
+            return taken
+
+    def give_back(self, board: Gpu) -> None:
+        """Take back a board."""
+        with self.changed:
+            self.free.append(board)
+            self.changed.notify()
 
 
-class Schedule:
-    """Gives each board of this host what it runs next. For many threads."""
-
-    def __init__(
-        self, launches: Sequence[Launch], boards: Iterable[Gpu], seconds: order.Seconds, *, split_cpu: bool,
-        together: bool = False,
-    ) -> None:  # fmt: skip
-        """Sort the launches into groups; their order stays. ``split_cpu``: one may be run in parts there.
-
-        ``together``: all launches of a group run at once, on one board.
-        """
-        boards = tuple(boards)
-        by_slug: dict[str, list[Launch]] = {}
-        for launch in launches:
-            by_slug.setdefault(launch.gpu.slug if launch.gpu.present else "", []).append(launch)
-        on_cpu = by_slug.pop("", [])
-        self.groups = [
-            Group(boards=order.equal_boards(mine[0].gpu, boards), expected=mine, split=1)
-            for mine in by_slug.values()
-        ]
-        if on_cpu:
-            count = ON_CPU if split_cpu else min(ON_CPU, len(on_cpu))
+def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> list[Group]:
+    """Return the launches by the boards that they can run on; their order stays."""
+    split_cpu = run.isolation is not Isolation.CONTAINER  # else each cell's container comes after another
+    by_slug: dict[str, list[Launch]] = {}
+    for launch in launches:
+        by_slug.setdefault(launch.gpu.slug if launch.gpu.present else "", []).append(launch)
+    groups = []
+    for slug, mine in by_slug.items():
+        free, split = [*order.equal_boards(mine[0].gpu, boards)], 1
+        if not slug:
+            free = [mine[0].gpu] * (ON_CPU if split_cpu else min(ON_CPU, len(mine)))
             split = CPU_CELLS if split_cpu else 0
-            self.groups.append(Group(boards=(on_cpu[0].gpu,) * count, expected=on_cpu, split=split))
-        for group in self.groups if together else ():
-            group.boards, group.split = group.boards[:1] * len(group.expected), 0
-        self._seconds = seconds
-        self._place = {id(launch): number for number, launch in enumerate(launches)}
-        self._group = {id(launch): group for group in self.groups for launch in group.expected}
-        self._changed = threading.Condition()
-        self._stopped = False
-        self._error: BaseException | None = None
+        group = Group(launches=mine, free=free, split=split, coming=len(mine))
+        if run.interleaved:
+            group.free, group.split = free[:1] * len(mine), 0
+            tasks = by_turns(run.tasks_of(each.on(free[0])) for each in mine)
+            group.queue = TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm, in_turn=True)
+        groups.append(group)
+    return groups
 
-    def put(self, launch: Launch, ready: Ready | None) -> None:
-        """Say that a launch is ready, or that it never will be (None)."""
-        with self._changed:
-            group = self._group[id(launch)]
-            group.expected = [other for other in group.expected if other is not launch]
-            if ready is None and group.turns is not None:
-                group.turns.leave()
-            if ready is not None:
-                group.ready.append(ready)
-                group.ready.sort(key=lambda item: self._place[id(item.launch)])
-            self._changed.notify_all()
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """Give out nothing any more; every board raises the ``error``, where there is one."""
-        with self._changed:
-            self._stopped, self._error = True, error or self._error
-            self._changed.notify_all()
+def _run_launch(
+    group: Group, launch: Launch, making: Future[Ready], seconds: order.Seconds, run: Run,
+    threads: ThreadPoolExecutor,
+) -> None:  # fmt: skip
+    """Run a launch once it is ready and has a board; in parts, where other boards would be idle."""
+    ready = None
+    while ready is None and not run.stop.is_set():
+        try:
+            ready = making.result(WAKE_SECONDS)
+        except NotYet:
+            continue
+        except MachineryError as error:  # its cells are left out
+            run.progress.note(f"{launch.version.name}: {error}")
+            run.leave_out(launch, str(error).partition("\n")[0])
+            run.progress.more(CELLS, -len(launch.cells))
+            with group.changed:
+                group.coming -= 1
+            if group.queue is not None:
+                group.queue.drop(launch.version.name)
+            if run.images is not None:
+                run.images.ended(launch)
+            return
+    if ready is None or not (boards := group.take(launch, run.stop)):
+        return
+    parts = order.split_launch(launch, len(boards), seconds)
+    for board in boards[len(parts) :]:
+        group.give_back(board)
+    there = [replace(ready, launch=part.on(board)) for part, board in zip(parts, boards, strict=False)]
+    finish([threads.submit(_run_part, group, each, run) for each in there])
+    if run.images is not None and not run.stop.is_set():
+        run.images.ended(launch)
 
-    def work(self, group: Group, board: Gpu, run_launch: Callable[[Ready], None]) -> None:
-        """Run one launch after another on a board, until its group has no more."""
-        while (ready := self._take(group)) is not None:
-            try:
-                run_launch(replace(ready, launch=ready.launch.on(board)) if board.present else ready)
-            finally:
-                with self._changed:
-                    group.busy -= 1
 
-    def _take(self, group: Group) -> Ready | None:
-        """Return the next launch of a group once one is ready; None where none will be.
+def _run_part(group: Group, ready: Ready, run: Run) -> None:
+    """Run what a board has taken."""
+    tasks = run.tasks_of(ready.launch)
+    run.progress.more(CELLS, len(tasks) - len(ready.launch.cells))
+    run_tasks(ready, group.queue or TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm), run)
+    group.give_back(ready.launch.gpu)
 
-        Where boards are idle and no other launch comes for them, it is split: its other parts are next.
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._stopped or group.ready or not group.expected)
-            if self._error is not None:
-                raise self._error
-            if self._stopped or not group.ready:
-                return None
-            ready = group.ready.pop(0)
-            idle = len(group.boards) - group.busy - len(group.ready)
-            parts = min(idle, len(ready.launch.cells) // group.split) if group.split else 1
-            if parts > 1 and not (group.expected and not ready.launch.gpu.present):
-                first, *others = order.split_launch(ready.launch, parts, self._seconds)
-                self._place |= {id(other): -1 for other in others}
-                group.ready[:0] = [replace(ready, launch=other) for other in others]
-                ready = replace(ready, launch=first)
-                self._changed.notify_all()
-            group.busy += 1
-            return ready
+
+def run_tasks(ready: Ready, queue: TaskQueue, run: Run) -> None:
+    """Run all tasks of a version, or until the run is to stop; a probe that died is started for the others.
+
+    A warm worker has started by the time that the first case is there.
+    """
+    recorder = Recorder(ready, run)
+    with contextlib.suppress(Stopped):
+        while not queue.is_done(ready.launch.version.name):
+            Worker(ready, queue, recorder, run).run()

@@ -47,7 +47,7 @@ class Session:
         self._context = replace(context, controls=False, selection=selection)
         self._queue = TaskQueue(closed=False)
         self._threads = ThreadPoolExecutor(1)
-        self._serving: Future[bool] | None = None  # runs the probe as long as there are trials
+        self._serving: Future[None] | None = None  # runs the probe as long as there are trials
 
     def __enter__(self) -> Session:
         """Look at what is here and which records there are; the first trial starts the container."""
@@ -106,7 +106,7 @@ class Session:
             reasons = {item.detail or item.why.value for item in plan.excluded} or {"nothing to run it with"}
             raise MachineryError(f"{self.version} cannot be run here: {'; '.join(sorted(reasons))}")
         boards = [board for board in plan.boards if board.slug == launches[0].gpu.slug]
-        return launches[0].on(boards[0]) if boards and launches[0].gpu.present else launches[0]
+        return launches[0].on(boards[0]) if boards else launches[0]
 
     def _measure(self, loaded: LoadedRepro, cell: Cell, results: Path | None) -> Record:
         """Run one cell in the open process, which the first one starts, and return its record."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -70,6 +71,11 @@ class Task:
         return self.cell.repro.id, self.cell.case.id
 
     @property
+    def version(self) -> str:
+        """The name of its cell's version."""
+        return self.cell.version.name
+
+    @property
     def runs(self) -> tuple[int, int]:
         """How many engines a process builds, and how many processes there are one after another.
 
@@ -113,92 +119,50 @@ def finish(futures: Iterable[Future[Any]]) -> None:
             future.result()
 
 
-class Turns:
-    """Lets launches take turns on one board, one task at a time: A B A B. For many threads.
-
-    So what drifts, such as a clock or a temperature, meets all of them alike. Nothing runs before each
-    launch has joined, or will never come. ``can_run``: whether a task's case is prepared.
-    """
-
-    def __init__(self, launches: int, can_run: Callable[[Task], bool]) -> None:
-        self._missing, self._can_run = launches, can_run
-        self._places: dict[Task, tuple[int, str, str, int]] = {}
-        self._current: Task | None = None
-        self._lock = threading.Lock()
-
-    def join(self, tasks: Sequence[Task]) -> None:
-        """Take a launch's tasks: every visit of a cell comes after an equal number of visits elsewhere."""
-        visits: dict[CellId, int] = {}
-        with self._lock:
-            self._missing -= 1
-            for task in tasks:
-                visits[task.cell.id] = number = visits.get(task.cell.id, -1) + 1
-                self._places[task] = (number, *task.case, self._missing)
-
-    def more(self, tasks: Sequence[Task]) -> None:
-        """Take tasks that come after all others."""
-        with self._lock:
-            self._places |= {task: (1 << 30, *task.case, 0) for task in tasks}
-
-    def leave(self) -> None:
-        """Say that a launch will never join."""
-        with self._lock:
-            self._missing -= 1
-
-    def is_next(self, task: Task) -> bool:
-        """Whether it is a task's turn, which lasts until it has ended."""
-        with self._lock:
-            if self._current is None and not self._missing:
-                ready = filter(self._can_run, self._places)
-                self._current = min(ready, key=self._places.__getitem__, default=None)
-            return task is self._current
-
-    def ended(self, task: Task) -> None:
-        """Take back a task that has ended, or will not be run."""
-        with self._lock:
-            self._places.pop(task, None)
-            self._current = None if self._current is task else self._current
+def by_turns(launches: Iterable[Sequence[Task]]) -> list[Task]:
+    """Return the tasks of all launches: a visit of a cell comes after an equal number of visits elsewhere."""
+    visits, places = Counter[CellId](), dict[Task, tuple[int, str, str, int]]()
+    for place, tasks in enumerate(launches):
+        for task in tasks:
+            places[task] = (visits[task.cell.id], *task.case, place)
+            visits[task.cell.id] += 1
+    return sorted(places, key=places.__getitem__)
 
 
 class TaskQueue:
     """Hands out tasks that can be run now, and takes back how they ended. For many threads.
 
     A task is in one place: it waits, it runs, or it is in doubt. ``can_run``: whether a task's case is
-    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``turns``: in which it
-    has joined, where launches take turns. ``closed``: whether nothing will be added.
+    prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``closed``: whether
+    nothing will be added. ``in_turn``: one task at a time is handed out, in their order; so versions take
+    turns on one board, A B A B, and what drifts, such as a clock or a temperature, meets all of them alike.
     """
 
     def __init__(
-        self, tasks: Iterable[Task] = (), *, can_run: Callable[[Task], bool] = lambda _: True,
+        self, tasks: Iterable[Task] = (), can_run: Callable[[Task], bool] = lambda _: True,
         confirm: Callable[[Sequence[tuple[Task, int]]], list[Task]] = lambda _: [],
-        turns: Turns | None = None, closed: bool = True,
+        *, in_turn: bool = False, closed: bool = True,
     ) -> None:  # fmt: skip
-        self._waiting, self._confirm, self._turns, self._closed = list(tasks), confirm, turns, closed
-        self._can_run = turns.is_next if turns else can_run
+        self._waiting, self._can_run, self._confirm = list(tasks), can_run, confirm
+        self._in_turn, self._closed = in_turn, closed
         self._running: list[Task] = []
         self._doubted: list[tuple[Task, int]] = []
         self._lock = threading.Lock()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing waits, nothing runs that might be doubted, and nothing will come."""
+    def is_done(self, version: str) -> bool:
+        """Whether of a version nothing waits, nothing runs that might be doubted, and nothing will come."""
         with self._lock:
-            return self._closed and not (self._waiting or self._running or self._doubted)
+            left = (*self._waiting, *self._running, *(task for task, _ in self._doubted))
+            return self._closed and not any(task.version == version for task in left)
 
-    @property
-    def has_some(self) -> bool:
-        """Whether a task can be run now."""
-        with self._lock:
-            return bool(self._doubted and not self._waiting) or any(map(self._can_run, self._waiting))
-
-    def take(self, most: int | None = None) -> list[Task]:
-        """Return the tasks that can be run now; those in doubt come after all others."""
+    def take(self, version: str, most: int | None = None) -> list[Task]:
+        """Return a version's tasks that can be run now; those in doubt come after all others."""
         with self._lock:
             if self._doubted and not self._waiting and not self._running:
                 self._waiting, self._doubted = self._confirm(self._doubted), []
-                if self._turns:
-                    self._turns.more(self._waiting)
-            taken = [task for task in self._waiting if self._can_run(task)][:most]
+            ready = [] if self._in_turn and self._running else list(filter(self._can_run, self._waiting))
+            ready = ready[:1] if self._in_turn else ready
+            taken = [task for task in ready if task.version == version][:most]
             gone = set(taken)
             self._waiting = [task for task in self._waiting if task not in gone]
             self._running += taken
@@ -208,8 +172,6 @@ class TaskQueue:
         """Take back a task; ``engines``: how many must be built alone before its verdict is believed."""
         with self._lock:
             self._running.remove(task)
-            if self._turns:
-                self._turns.ended(task)
             if engines:
                 self._doubted.append((task, engines))
 
@@ -219,14 +181,14 @@ class TaskQueue:
             self._running = [task for task in self._running if task not in tasks]
             self._waiting = [*tasks, *self._waiting]
 
-    def drop(self) -> list[Task]:
-        """Return all that is left, running or waiting, and hand out nothing of it any more."""
+    def drop(self, version: str) -> list[Task]:
+        """Return all that is left of a version, running or waiting; nothing of it is handed out any more."""
         with self._lock:
-            left = [*self._running, *self._waiting]
-            self._waiting, self._running, self._doubted = [], [], []
-            for task in left:
-                if self._turns:
-                    self._turns.ended(task)
+            left = [task for task in (*self._running, *self._waiting) if task.version == version]
+            self._running = [task for task in self._running if task.version != version]
+            self._waiting = [task for task in self._waiting if task.version != version]
+            self._doubted = [item for item in self._doubted if item[0].version != version]
+            self._closed = True
             return left
 
     def add(self, task: Task) -> None:
@@ -245,7 +207,7 @@ class Run:
     """One run. ``records`` and ``not_ready`` (cells whose launch could not be made ready) come of it.
 
     ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``interleaved``: these
-    are built one a visit, and all launches of a board take turns (:class:`Turns`). ``confirm``: failures are
+    are built one a visit, and all launches of a board take turns. ``confirm``: failures are
     run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation.
     ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
@@ -282,6 +244,10 @@ class Run:
     records: list[Record] = field(default_factory=list)
     not_ready: list[Excluded] = field(default_factory=list)
 
+    def is_prepared(self, task: Task) -> bool:
+        """Whether the files of a task's case are there."""
+        return task.case in self.prepared
+
     def launcher_of(self, launch: Launch) -> Launcher:
         """Return what starts a launch."""
         return self.launchers["host" if launch.python else launch.version.runtime]
@@ -306,8 +272,8 @@ class Run:
         Of several visits of a cell it is the last that is tried again.
         """
         doubted = list({task.cell.id: (task, engines) for task, engines in doubted}.values())
-        version, run = doubted[0][0].cell.version.name, new_run_id(self.clock())
-        self.progress.note(f"{version}: {counted(len(doubted), 'verdict')} to be confirmed")
+        versions, run = {task.version: None for task, _ in doubted}, new_run_id(self.clock())
+        self.progress.note(f"{', '.join(versions)}: {counted(len(doubted), 'verdict')} to be confirmed")
         self.progress.more(CELLS, len(doubted))
         return [
             Task(cell=task.cell, run=run, rebuilds=engines, confirms=task.run, alone=True)

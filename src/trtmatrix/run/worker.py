@@ -17,8 +17,6 @@ import re
 import shutil
 import socket
 import time
-from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +39,6 @@ from trtprobe.channel import SOCKET, Channel, near, sealed_size
 from trtprobe.files import write_json
 
 OVERDUE_SECONDS = 30.0  # a cell that is so much over its time limit has taken the probe's supervisor down
-RECORDERS = 2  # records of one worker that are stored side by side: what takes long is compressing outputs
 
 
 class Stopped(Exception):
@@ -53,39 +50,32 @@ class Overdue(Exception):
 
 
 class Worker:
-    """One start of the probe over what a queue gives.
-
-    Nothing that the probe waits for waits for a record to be stored: that is done by threads.
-    """
+    """One start of the probe over what a queue gives."""
 
     def __init__(self, ready: Ready, queue: TaskQueue, recorder: Recorder, run: Run) -> None:
         self.ready, self.queue, self.recorder, self.state = ready, queue, recorder, run
-        launch = ready.launch
-        self._name = f"{run.id}-{launch.version.name}-{launch.gpu.slug}-{os.urandom(3).hex()}"
+        self.version = ready.launch.version.name
+        self._name = f"{run.id}-{self.version}-{ready.launch.gpu.slug}-{os.urandom(3).hex()}"
         self.fed: list[Task] = []  # by index: the probe runs them in this order
         self._next = 0  # the first index whose record has not been seen
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
         self._closed = False
         self._cause: Cause | None = None  # why it had to be ended
-        self._pending: deque[tuple[Task, Future[tuple[Record, int]]]] = deque()
-        self._threads = ThreadPoolExecutor(RECORDERS)
         # The engine's flag is for the whole container: it is no news once a record has told of a kill.
         self._told_of_memory = False
 
     def run(self) -> None:
         """Run the probe to its end, and record what it could not; :class:`Stopped` where the run ended.
 
-        The job's folder is removed on every path, and what came out is stored.
+        The job's folder is removed on every path.
         """
         folder = make_job_folder(self.state.cache, self._name)
         try:
-            with self._threads:  # on the way out it waits until what came out is stored
-                ended = self._run_probe(folder)
+            ended = self._run_probe(folder)
         finally:
             remove_tree(folder)
             self.state.progress.now(self._name)
-            self._take_recorded(wait=True)
         self._settle(ended)
 
     def _run_probe(self, folder: Path) -> Ended:
@@ -106,7 +96,6 @@ class Worker:
             self._collect(folder / "out")
             if time.monotonic() > self._due:
                 raise Overdue
-            self._take_recorded(wait=False)
             self._feed(folder / "job")
 
         try:
@@ -115,7 +104,7 @@ class Worker:
             return Ended(code=-1, log="it was ended: a cell was long over its time limit")
         except MachineryError as error:
             self._collect(folder / "out")  # what had come out is no less true
-            run.progress.note(f"{launch.version.name}: {error}")
+            run.progress.note(f"{self.version}: {error}")
             self._cause = Cause.LAUNCHER_FAILED
             return Ended(code=-1, log=str(error))
         finally:
@@ -149,39 +138,29 @@ class Worker:
         if self._closed:
             return
         single = self.state.isolation is Isolation.CONTAINER
-        for task in self.queue.take(1 if single else None):
+        for task in self.queue.take(self.version, 1 if single else None):
             loaded = self.state.repros[task.cell.repro.id]
             files = self.state.cases.folder(loaded, task.cell.case).name
             write_json(job / f"{len(self.fed)}.cell.json", task.message(loaded, files))
             self.fed.append(task)
-        if (single and self.fed) or self.queue.is_done:
+        if (single and self.fed) or self.queue.is_done(self.version):
             (job / "end").touch()
             self._closed = True
 
     def _collect(self, out: Path) -> None:
-        """Hand each record that has appeared to the recorder; they appear in order."""
+        """Store each record that has appeared; they appear in order."""
         while self._next < len(self.fed):
             index, task = self._next, self.fed[self._next]
-            try:
-                data = read_json(out / f"{index}.record.json")
-                self._told_of_memory |= bool(data.get("oom_kills"))
-                stored = self._threads.submit(self.recorder.store, task, data, out / str(index))
-            except FileNotFoundError:
+            if not os.path.lexists(file := out / f"{index}.record.json"):
                 if index > self._started and os.path.lexists(out / f"{index}.started.json"):
                     self._started = index
                     self.state.progress.now(self._name, str(task.cell.id))
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
                 return
-            except BorderError as error:
-                stored = self._threads.submit(self.recorder.store, task, error, out / str(index))
             self._started, self._next, self._due = index, index + 1, math.inf
-            self._pending.append((task, stored))
-
-    def _take_recorded(self, *, wait: bool) -> None:
-        """Give back to the queue what is stored; raises what went wrong with a record."""
-        while self._pending and (wait or self._pending[0][1].done()):
-            task, recorded = self._pending.popleft()
-            self._take(task, *recorded.result())
+            record, engines = self.recorder.store(task, file, out / str(index))
+            self._told_of_memory |= bool(record.data.get("oom_kills"))
+            self._take(task, record, engines)
 
     def _take(self, task: Task, record: Record, engines: int) -> None:
         self.state.records.append(record)
@@ -191,11 +170,12 @@ class Worker:
         """Record the task that took the probe down; what else is left goes back to the queue.
 
         All that is left fails where the probe cannot be started. One whose engine went away while it ran is
-        started again for what is left. One that ended before there was anything to do is no trouble yet.
+        started again for what is left.
         """
-        failed_to_start = self._cause is Cause.LAUNCHER_FAILED or (self.fed and not self.queue.is_done)
-        if self._started < 0 and failed_to_start:
-            for task in self.queue.drop():
+        if self._started < 0 and (
+            self._cause is Cause.LAUNCHER_FAILED or not self.queue.is_done(self.version)
+        ):
+            for task in self.queue.drop(self.version):
                 detail = f"the probe did not start: {ended.log[-1500:]}"
                 self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail)[0])
             return
@@ -226,15 +206,14 @@ class Recorder:
         groups = newest(item for item in run.stored if item.record.cell in ours)
         self._before = {cell: [item.record for item in items] for cell, items in groups.items()}
 
-    def store(self, task: Task, data: dict[str, Any] | BorderError, folder: Path) -> tuple[Record, int]:
-        """Write a cell's record; ``folder`` holds its outputs, and is removed.
+    def store(self, task: Task, file: Path, folder: Path) -> tuple[Record, int]:
+        """Write a cell's record, read from ``file``; ``folder`` holds its outputs, and is removed.
 
-        What it left is a stranger's: whatever cannot be read or judged (``data``: why) costs this cell alone.
+        What it left is a stranger's: whatever cannot be read or judged costs this cell alone.
         """
         cell, run = task.cell, self.state
         try:
-            if isinstance(data, BorderError):
-                raise data
+            data = read_json(file)
             case = run.cases.folder(run.repros[cell.repro.id], cell.case)
             trouble, out = find_change(case), folder.parent
             if not trouble and data.get("ended") in (Cause.CRASHED, Cause.BUILD_FAILED, Cause.PROBE_FAILED):
@@ -244,47 +223,41 @@ class Recorder:
                 elif free < LEAST_ROOM:
                     trouble = f"the disk of {out} has {free:,} bytes left"
             if trouble:
-                return self.fail(task, Cause.LAUNCHER_FAILED, NOT_THE_CELL + trouble)
+                words = f"trouble of this host, not of the cell: {trouble}"
+                return self.fail(task, Cause.LAUNCHER_FAILED, words)
             noise = read_noise_file(case)
             complete = {**data, **self._host_facts(task), "noise": noise}
             kept = complete.pop("kept", {})
             record = record_from(complete)
             if ensemble := read_noise(record.noise):
-                noise["fits"] = fits(
-                    ensemble, record.builds[0].outputs
-                )  # the record is a view of these very objects
-            found = self._assess(cell, record)
+                # The record is a view of these very objects.
+                noise["fits"] = fits(ensemble, record.builds[0].outputs)
+            found, engines = self._judge(cell, record)
             right = {found.verdict, expected_verdict(cell)} == {Verdict.PASS}
             if kept and task.keep and (cell.case.keep or cell.case.control or not right):
                 complete["kept"] = keep_outputs(run.cache, folder, kept)
-            record = write_record(run.local, record)
-            run.progress.step(CELLS, f"{cell.id}: {found.word}")
-            return record, self._engines_wanted(cell, record, found)
+            record = self._keep(cell, record)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             said = str(error) if isinstance(error, (BorderError, RecordError)) else repr(error)
             return self.fail(task, Cause.PROBE_FAILED, f"what the cell left cannot be used: {said[:1000]}")
         finally:
             remove_tree(folder)
+        run.progress.step(CELLS, f"{cell.id}: {found.word}")
+        return record, engines
 
     def fail(self, task: Task, cause: Cause, detail: str) -> tuple[Record, int]:
-        """Store the record of a task for which the probe left none that can be used.
-
-        It says so where this host has changed what the cell was given.
-        """
+        """Store the record of a task for which the probe left none that can be used."""
         run, cell = self.state, task.cell
-        if cause is not Cause.LAUNCHER_FAILED:
-            change = find_change(run.cases.folder(run.repros[cell.repro.id], cell.case))
-            cause, detail = (Cause.LAUNCHER_FAILED, NOT_THE_CELL + change) if change else (cause, detail)
         moment = run.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         run.progress.step(CELLS, f"{cell.id}: {cause.value}")
-        record = write_record(run.local, record_from({
+        record = record_from({
             "ended": cause.value, "detail": detail[:4000], "started": moment, "finished": moment,
             "attempts": 1, "observed": {}, "environment": {}, "engine": {}, "log": "",
             "measurements": {"outputs": {}, "scalars": {}}, **self._host_facts(task),
-        }))  # fmt: skip
-        if run.confirm and not task.alone and cause in FROM_THE_PROCESS:
-            return record, 1
-        return record, self._engines_wanted(cell, record, self._assess(cell, record))
+        })  # fmt: skip
+        _, engines = self._judge(cell, record)
+        engines = 1 if run.confirm and not task.alone and cause in FROM_THE_PROCESS else engines
+        return self._keep(cell, record), engines
 
     def _host_facts(self, task: Task) -> dict[str, Any]:
         """Return what the host adds to a record: whose it is, digests, the GPU as NVML sees it.
@@ -310,20 +283,21 @@ class Recorder:
             "digests": digests, "gpu": board, **({"confirms": task.confirms} if task.confirms else {}),
         }  # fmt: skip
 
-    def _assess(self, cell: Cell, record: Record) -> Entry:
-        comparable = (other for other in self._before.get(cell.id, ()) if are_comparable(record, other))
-        return assess(cell, [record, *comparable], self.state.calibration)
-
-    def _engines_wanted(self, cell: Cell, record: Record, found: Entry) -> int:
-        """Return how many engines must be built before what a record says, which is stored, is believed."""
+    def _judge(self, cell: Cell, record: Record) -> tuple[Entry, int]:
+        """Return what a cell shows, and how many engines must be built before the record is believed."""
         run = self.state
-        self._before.setdefault(cell.id, []).insert(0, record)
+        comparable = (other for other in self._before.get(cell.id, ()) if are_comparable(record, other))
+        found = assess(cell, [record, *comparable], run.calibration)
         sampled = cell.id in run.sampled and is_shared(record) and found.verdict is Verdict.PASS
         wanted = found.wanted or int(sampled)
-        return max(wanted, run.rebuilds) if wanted and run.confirm else 0
+        return found, max(wanted, run.rebuilds) if wanted and run.confirm else 0
+
+    def _keep(self, cell: Cell, record: Record) -> Record:
+        kept = write_record(self.state.local, record)
+        self._before.setdefault(cell.id, []).insert(0, kept)
+        return kept
 
 
-NOT_THE_CELL = "trouble of this host, not of the cell: "
 LEAST_ROOM = 1 << 24  # bytes on the disk of a cell's outputs below which it cannot be expected to end well
 
 
