@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def write_matrix(folder: Path, library: str) -> None:
-    column = ("onnxruntime-1.0", {"interpreter": sys.executable}, library)
+    column = ("onnxruntime-1.0", {"wheels": [f"onnxruntime=={onnxruntime.__version__}", "numpy"]}, library)
     (folder / "matrix.yaml").write_text(matrix_text(column))
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from trtmatrix.common.errors import ExitCode, HungUp, UsageError, combine_exit_codes
 from trtmatrix.common.options import flag, many, names, value
-from trtmatrix.common.paths import check_outputs, write_output
+from trtmatrix.common.paths import check_outputs, whole_folder, write_output
 from trtmatrix.judge.compare import exit_codes
 from trtmatrix.judge.entry import Entry
 from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
@@ -272,7 +272,8 @@ def prepare_command(options: PrepareOptions) -> ExitCode:
     if target.exists():
         raise UsageError(f"{target} is there already: name another folder by --to")
     made = CaseCache(context.project.cache).prepare(loaded, case)
-    shutil.copytree(made, target)
+    with whole_folder(target) as partial:
+        shutil.copytree(made, partial, dirs_exist_ok=True)
     command = shlex.join(["python", str(loaded.file), "--files", str(target)])
     print(f"{target}: run it by hand with\n  {command}")
     return ExitCode.AS_EXPECTED

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from trtmatrix import __version__
 from trtmatrix.common.errors import (
@@ -29,6 +29,9 @@ from trtmatrix.common.errors import (
 )
 from trtmatrix.common.options import find_options, make_options
 from trtmatrix.common.text import printable
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 GROUPS = {
     "files": "files and network", "select": "selection (comma-separated or repeated; default: all)",
@@ -173,24 +176,65 @@ def _add_options(parser: argparse.ArgumentParser, kind: type, groups: Sequence[s
 def main(argv: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
     os.umask(os.umask(0o077) & 0o077)  # what is made here can be used here, whatever the shell says
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+    outlets = _keep_streams()
     code = run(sys.argv[1:] if argv is None else argv)
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python would try again at its own end
-        if not isinstance(error, BrokenPipeError):  # who reads may go: the code stays what it is
-            print(f"trtmatrix: standard output cannot be written: {error.strerror}", file=sys.stderr)
-            code = combine_exit_codes({code, ExitCode.MACHINERY})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if lost := next((outlet for outlet in outlets if outlet.trouble), None):
+        what = "output" if lost.fileno() == 1 else "error"
+        print(f"trtmatrix: standard {what} cannot be written: {lost.trouble}", file=sys.stderr)
+        code = combine_exit_codes({code, ExitCode.MACHINERY})
     if file := os.environ.get("TRTMATRIX_EXIT_CODE_FILE"):
-        Path(file).write_text(str(int(code)))
+        try:
+            Path(file).write_text(str(int(code)))
+        except OSError as error:  # a traceback would end with 1, which reads as a surprise
+            print(f"trtmatrix: TRTMATRIX_EXIT_CODE_FILE: {error}", file=sys.stderr)
+            code = combine_exit_codes({code, ExitCode.MACHINERY})
     sys.exit(int(code))
+
+
+class _Outlet(io.FileIO):
+    """The standard output or error; who reads it may go, which changes nothing of the outcome."""
+
+    trouble = ""
+    """Why else something could not be written, as on a full disk."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            pass
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+        return memoryview(data).nbytes
+
+
+def _keep_streams() -> list[_Outlet]:
+    """Put streams in place of this process's own that no reader's end, and no sign that one lacks, breaks."""
+    for number in range(3):  # one that is closed would be given to the next file or pipe, and to processes
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    outlets = []
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name)
+        if stream is None:  # it was closed: nobody reads
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 - until the end
+        elif stream is getattr(sys, f"__{name}__"):
+            stream.flush()
+            outlets.append(_Outlet(number, "w", closefd=False))
+            kept = io.TextIOWrapper(
+                io.BufferedWriter(outlets[-1]), encoding=stream.encoding, errors="replace",
+                line_buffering=stream.line_buffering or stream.write_through,  # as PYTHONUNBUFFERED makes it
+            )  # fmt: skip
+            setattr(sys, name, kept)
+    return outlets
 
 
 def run(argv: Sequence[str]) -> ExitCode:
     """Return the exit code of one command line; errors of ours are printed without a traceback."""
+    hear_signals()
     try:
         command, options, given = parse(argv)
     except SystemExit as end:
@@ -200,7 +244,6 @@ def run(argv: Sequence[str]) -> ExitCode:
         from trtmatrix.common.offline import without_network
 
         network = without_network()
-    hear_signals()
     try:
         with network:
             return command(options)

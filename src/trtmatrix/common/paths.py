@@ -148,7 +148,8 @@ def write_output(file: Path, text: str) -> None:
 
 
 def check_writable(folders: Mapping[str, Path]) -> None:
-    """Make folders, by the options that name them; ``UsageError`` where one cannot be written to."""
+    """Make folders, by the options that name them; ``UsageError`` names those that cannot be written to."""
+    problems = []
     for option, folder in folders.items():
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -157,14 +158,22 @@ def check_writable(folders: Mapping[str, Path]) -> None:
         except OSError as error:
             if error.errno not in {errno.ENOSPC, errno.EDQUOT}:  # a full disk is told by what writes there
                 why = f"nothing can be written there: {error.strerror}; name another folder by {option}"
-                raise UsageError(f"{folder}: {why}") from error
+                problems.append(f"{folder}: {why}")
+    if problems:
+        raise UsageError("\n".join(problems))
 
 
 @contextlib.contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """Make a folder that takes its name at the end, and is gone where it does not come to that."""
+def whole_folder(target: Path, *, locked: bool = False) -> Iterator[Path]:
+    """Make a folder that takes its name at the end, and is gone where it does not come to that.
+
+    ``locked``: nobody else makes it now, so that what a killed process has left of it is removed.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=target.parent))
+    prefix = f".partial-{target.name}-"
+    for left in target.parent.glob(f"{prefix}*") if locked else ():
+        remove_tree(left)
+    partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
     try:
         yield partial
         publish_folder(partial, target)
@@ -245,11 +254,11 @@ T = TypeVar("T", str, list[str], dict[str, str])
 
 
 def recall(cache: Path, kind: str, content: str, compute: Callable[[], T]) -> T:
-    """Return what ``compute`` gives for a content, computed only where ``<cache>/known`` does not have it.
+    """Return what ``compute`` gives for a content, computed only where ``<cache>/recalled`` does not have it.
 
     What ``compute`` raises is raised each time. A folder that cannot be written is no error.
     """
-    path = cache / "known" / f"{kind}-{sha256(content.encode()).hexdigest()[:40]}.json"
+    path = cache / "recalled" / f"{kind}-{sha256(content.encode()).hexdigest()[:40]}.json"
     with contextlib.suppress(OSError, ValueError):
         return cast("T", json.loads(path.read_bytes()))
     value = compute()

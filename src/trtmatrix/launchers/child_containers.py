@@ -244,7 +244,7 @@ def find_child_engine(name: str, cache: Path, *, gpu_here: bool) -> Engine:
     """Return what is known of a runtime of this host; where it cannot be used it is said why."""
     runtime, folder = find_runtime(name), cache / "images"
     reason, remedy = runtime.find_trouble()
-    images = [image.parent for image in folder.glob(f"*/image{runtime.suffix}")]
+    images = [image.parent for image in folder.glob(f"[!.]*/image{runtime.suffix}")]
     return Engine(
         available=not reason, reason=reason, remedy=remedy, name=runtime.name,
         version="" if reason else runtime.version, images=dict(map(read_note, images)),
@@ -333,7 +333,7 @@ class ChildLauncher:
         reference = origin.reference
         need_network(reference)
         self.note(f"{self.runtime.name}: pulling {reference}")
-        with whole_folder(image.parent) as partial:
+        with whole_folder(image.parent, locked=True) as partial:
             # Layers, several times as large as the image, go beside it, to no home folder.
             made, folders = partial / image.name, self.runtime.pull_folders(partial)
             for each in folders.values():

@@ -136,7 +136,11 @@ def _ask(address: str, *, offline: bool) -> tuple[dict[str, Any], list[dict[str,
         return Engine(available=False, reason=reason, remedy=remedy)
     try:
         client = open_client(SECONDS)
-        info, images = client.info(), client.api.images()
+        info = client.info()
+        try:
+            images = client.api.images()
+        except docker.errors.APIError:  # Podman's list fails as a whole where one goes meanwhile
+            images = client.api.images()
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         reason, remedy = f"no container engine answers at {address}: {str(error)[:200]}", START
         if "Permission denied" in str(error):

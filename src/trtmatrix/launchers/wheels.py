@@ -65,7 +65,7 @@ def make_environment(
     with hold(folder.parent / f"{folder.name}.lock"):
         if not folder.is_dir():
             note(f"installing {', '.join(wheels)} into {folder} (once)")
-            with whole_folder(folder) as partial:
+            with whole_folder(folder, locked=True) as partial:
                 place = {"UV_PYTHON_INSTALL_DIR": str(pythons)} if pythons else {}
                 offline = ["--offline"] if is_offline() else []
                 made = _uv(["venv", "--allow-existing", *python, *offline, str(partial)], place=place)

@@ -27,6 +27,7 @@ from trtmatrix.suite.plan import Isolation, Launch, Plan
 CASES = "cases prepared"
 INSTALLATIONS = 2  # environments that are made side by side; pulls and builds come one after another
 ON_CPU = 2  # launches that run side by side on the CPU: building and measuring are mostly single-threaded
+IDLE_SECONDS = 1.0  # until a probe that ended while it waited for its first case is started again
 CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
 
 
@@ -227,4 +228,7 @@ def run_tasks(ready: Ready, queue: TaskQueue, run: Run) -> None:
     recorder = Recorder(ready, run)
     with contextlib.suppress(Stopped):
         while not queue.is_done(ready.launch.version.name):
-            Worker(ready, queue, recorder, run).run()
+            worker = Worker(ready, queue, recorder, run)
+            worker.run()
+            if not worker.fed:
+                run.stop.wait(IDLE_SECONDS)

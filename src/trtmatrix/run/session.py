@@ -61,7 +61,7 @@ class Session:
             shown = replace(self._context, project=replace(self._context.project, repros=self._folder))
             run = make_run(shown, self._survey, options, Progress(sys.stderr, quiet=True))
             self._repros: dict[str, LoadedRepro] = {}
-            self._run = replace(run, repros=self._repros)
+            self._run = replace(run, repros=self._repros, reads_api=False)
         except BaseException:
             remove_tree(self._folder)
             raise

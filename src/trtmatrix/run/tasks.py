@@ -211,6 +211,7 @@ class Run:
     run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
     launch can start without a pull or an installation.
     ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
+    ``reads_api``: the API of a release that is not known is read inside its image.
     ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
     ``hurry``: whoever ends it is not to wait for other hosts any longer.
@@ -240,6 +241,7 @@ class Run:
     leave: threading.Event = field(default_factory=threading.Event)
     hurry: threading.Event = field(default_factory=threading.Event)
     sampled: frozenset[CellId] = frozenset()
+    reads_api: bool = True
     prepared: set[tuple[str, str]] = field(default_factory=set)
     records: list[Record] = field(default_factory=list)
     not_ready: list[Excluded] = field(default_factory=list)

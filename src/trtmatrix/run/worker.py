@@ -116,7 +116,7 @@ class Worker:
     def _asks_surface(self) -> str:
         """Return the module whose API is to be read inside the image, of a release whose API is not known."""
         version = self.ready.launch.version
-        if version.product is not Product.TENSORRT:
+        if version.product is not Product.TENSORRT or not self.state.reads_api:
             return ""
         from trtmatrix.api.section import find_surface, read_surfaces
 
@@ -125,13 +125,14 @@ class Worker:
     def _keep_surface(self, left: Path) -> None:
         from trtmatrix.api.section import keep_surface
 
-        name = self.ready.launch.version.name
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                keep_surface(left, self.state.local.parent, name, self.ready.digests.get("image", ""))
-                self.state.progress.note(f"{name}: its API was read inside the image")
-            except (NotADirectoryError, ValueError) as error:
-                self.state.progress.note(f"{name}: its API that was read inside could not be kept: {error}")
+        name, words = self.ready.launch.version.name, "was read inside the image"
+        try:
+            keep_surface(left, self.state.local.parent, name, self.ready.digests.get("image", ""))
+        except FileNotFoundError:  # the bindings have none, or the probe did not come to it
+            return
+        except (OSError, ValueError) as error:
+            words = f"that was read inside could not be kept: {error}"
+        self.state.progress.note(f"{name}: its API {words}")
 
     def _feed(self, job: Path) -> None:
         """Write each task that can be run now, and the end once nothing more will come."""
@@ -170,11 +171,12 @@ class Worker:
         """Record the task that took the probe down; what else is left goes back to the queue.
 
         All that is left fails where the probe cannot be started. One whose engine went away while it ran is
-        started again for what is left.
+        started again for what is left. One that ended before there was anything to do is no trouble yet.
         """
-        if self._started < 0 and (
-            self._cause is Cause.LAUNCHER_FAILED or not self.queue.is_done(self.version)
-        ):
+        failed_to_start = self._cause is Cause.LAUNCHER_FAILED or (
+            self.fed and not self.queue.is_done(self.version)
+        )
+        if self._started < 0 and failed_to_start:
             for task in self.queue.drop(self.version):
                 detail = f"the probe did not start: {ended.log[-1500:]}"
                 self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail)[0])
@@ -223,8 +225,7 @@ class Recorder:
                 elif free < LEAST_ROOM:
                     trouble = f"the disk of {out} has {free:,} bytes left"
             if trouble:
-                words = f"trouble of this host, not of the cell: {trouble}"
-                return self.fail(task, Cause.LAUNCHER_FAILED, words)
+                return self.fail(task, Cause.LAUNCHER_FAILED, NOT_THE_CELL + trouble)
             noise = read_noise_file(case)
             complete = {**data, **self._host_facts(task), "noise": noise}
             kept = complete.pop("kept", {})
@@ -246,8 +247,15 @@ class Recorder:
         return record, engines
 
     def fail(self, task: Task, cause: Cause, detail: str) -> tuple[Record, int]:
-        """Store the record of a task for which the probe left none that can be used."""
+        """Store the record of a task for which the probe left none that can be used.
+
+        It says so where this host has changed what the cell was given.
+        """
         run, cell = self.state, task.cell
+        if cause is not Cause.LAUNCHER_FAILED and (
+            change := find_change(run.cases.folder(run.repros[cell.repro.id], cell.case))
+        ):
+            cause, detail = Cause.LAUNCHER_FAILED, NOT_THE_CELL + change
         moment = run.clock().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
         run.progress.step(CELLS, f"{cell.id}: {cause.value}")
         record = record_from({
@@ -298,6 +306,7 @@ class Recorder:
         return kept
 
 
+NOT_THE_CELL = "trouble of this host, not of the cell: "
 LEAST_ROOM = 1 << 24  # bytes on the disk of a cell's outputs below which it cannot be expected to end well
 
 

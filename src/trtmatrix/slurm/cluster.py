@@ -110,12 +110,6 @@ class Cluster:
             try:
                 content = read_file(file)
                 record = parse_record(content, str(file))
-            except NewerRecordError as error:
-                _note(str(error))
-            except (RecordError, BorderError) as error:
-                _note(f"{error}; it is set aside")
-                file.rename(file.with_name(f"{file.name}.damaged"))
-            else:
                 for digest in kept_digests(record):
                     theirs, ours = kept_file(self.root / "cache", digest), kept_file(project.cache, digest)
                     if theirs.exists() and not ours.exists():
@@ -125,6 +119,15 @@ class Cluster:
                 with contextlib.suppress(FileExistsError):
                     write_new(target, content)
                 taken.append(parse_record(content, str(target)))
+            except NewerRecordError as error:
+                _note(str(error))
+            except FileNotFoundError:  # another client was sooner to set it aside
+                if file.exists():
+                    raise
+            except (RecordError, BorderError) as error:
+                _note(f"{error}; it is set aside")
+                with contextlib.suppress(OSError):
+                    file.rename(file.with_name(f"{file.name}.damaged"))
         return taken
 
     def take_all(self, project: Project) -> None:

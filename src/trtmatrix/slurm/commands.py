@@ -32,6 +32,11 @@ REMEDY = (
 )
 UNSURE = ("timed out", "zero bytes", "connection reset", "socket error")
 """Parts of what sbatch says where Slurm may have taken the job all the same."""
+DROPPED = (
+    "SQUEUE_", "SCANCEL_", "SINFO_", "SCONTROL_", "SLURM_CLUSTERS", "SBATCH_CLUSTERS",
+    "SBATCH_WAIT", "SBATCH_DEPENDENCY",
+)  # fmt: skip
+"""A user's own variables that change what is asked or answered. An account's or a partition's stay."""
 Task = tuple[str, int]  # a task of an array: the name of its jobs, and its number
 
 
@@ -76,7 +81,8 @@ def run_command(words: Sequence[str], seconds: float = SECONDS) -> str:
     :class:`UsageError` where the command is not here, :class:`SlurmAway` where it does not answer,
     :class:`MachineryError` with its own words where it fails.
     """
-    code, said = run_to_end(words, os.environ, seconds)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(DROPPED)}
+    code, said = run_to_end(words, environment, seconds)
     if code == 127:
         raise UsageError(f"{said}: run on a login node, where sbatch works")
     if code == 124 or code < 0:

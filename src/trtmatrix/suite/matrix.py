@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from packaging.version import Version as Release
@@ -165,7 +166,8 @@ Origin = ImageOrigin | WheelsOrigin
 
 def _origin_kind(value: object) -> str | None:
     """Return which type of origin a value is, in the brackets that no key of a file has; None: not one."""
-    named = [name for name in ("image", "wheels") if isinstance(value, dict) and name in value]
+    has = value.__contains__ if isinstance(value, dict) else partial(hasattr, value)
+    named = [name for name in ("image", "wheels") if has(name)]
     return f"({named[0]})" if len(named) == 1 else None
 
 
