@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
+from functools import partial
 from posixpath import join, normpath, relpath
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +14,7 @@ from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Chan
 from trtmatrix.common.text import one_line, printable, to_json
 
 WIDTH = 98
+_quote = partial(quote, errors="surrogateescape")  # a file's name may be no UTF-8
 """Columns; an upgrade report indents them by two."""
 BY_NAME = "searched by name only"
 """How the scan begins to say that files of a language were not read."""
@@ -183,7 +185,7 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
         "tool": {"driver": {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"TensorRT {before} to {after}"},
         "invocations": [{"executionSuccessful": not section.lacking, "toolExecutionNotifications": unread}],
-        "originalUriBaseIds": {ROOT: {"uri": f"file://{quote(root)}/"}},
+        "originalUriBaseIds": {ROOT: {"uri": f"file://{quote(root, errors='surrogateescape')}/"}},
         "results": results,
     }
     return to_json({"$schema": SARIF, "version": "2.1.0", "runs": [run]})
@@ -209,5 +211,5 @@ def _locate(file: str, root: str) -> dict[str, str]:
     """Return where a file is, by its path from the root where it lies below."""
     whole = normpath(join(root, file))
     if not whole.startswith(f"{normpath(root)}/"):
-        return {"uri": f"file://{quote(whole)}"}
-    return {"uri": quote(relpath(whole, root)), "uriBaseId": ROOT}
+        return {"uri": f"file://{quote(whole, errors='surrogateescape')}"}
+    return {"uri": _quote(relpath(whole, root)), "uriBaseId": ROOT}

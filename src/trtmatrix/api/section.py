@@ -17,6 +17,7 @@ from trtmatrix.api.types import ApiClass, ApiSection, Member, MemberKind, Origin
 from trtmatrix.common.border import read_file
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import whole_file
+from trtmatrix.suite.model import is_release
 
 STORE, TABLE = Path(__file__).with_name("surfaces.json"), Path(__file__).with_name("changes.yaml")
 LOCAL = Path("local", "surfaces")
@@ -97,8 +98,9 @@ def make_api_section(
     if first is None or last is None:
         missing = [name for name, found in ((before, first), (after, last)) if found is None]
         what = f"the API of TensorRT {' and '.join(missing)} is not known here"
-        reads = f"nox -s matrix -- --trt {','.join(missing)} reads it inside the image"
-        return ApiSection(code=named, lacking=f"{what} (known: {', '.join(surfaces)}). {reads}")
+        reads = f". nox -s matrix -- --trt {','.join(missing)} reads it inside the image"
+        reads = reads if all(map(is_release, missing)) else ""
+        return ApiSection(code=named, lacking=f"{what} (known: {', '.join(surfaces)}){reads}")
     table = read_change_table()
     changes, behaviours = compare_surfaces(first, last, table), find_behaviours(before, after, table)
     files = read_code(code)

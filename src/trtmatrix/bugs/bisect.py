@@ -113,6 +113,8 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     stored = (options.no_run, options.wanted_gpu, options.pull, options.rebuilds)
     if command is not None and any(stored):
         raise UsageError("--exec goes with neither --no-run, --gpu, --pull nor --rebuilds: nothing is stored")
+    if options.good is not None and options.good == options.bad:
+        raise UsageError(f"--good and --bad are both {options.good}: name two")
     check_outputs([options.output] if options.output else [], (".md",))
     kind = UserImages if options.image else Versions
     asker = kind(options) if command is None else ShellCommand(options)

@@ -15,7 +15,7 @@ from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, sto
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.cells import Selection, nearest_names, unlisted_version
-from trtmatrix.suite.model import CellId, Product, Verdict
+from trtmatrix.suite.model import CPU, CellId, Product, Verdict
 from trtmatrix.suite.plan import Pull
 from trtmatrix.suite.repro_files import LoadedRepro
 from trtmatrix.suite.repros import Case
@@ -70,6 +70,10 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
     if version is None:
         known = [v.name for v in context.matrix.versions]
         raise UsageError(f"{cell}: " + unlisted_version("version", cell.version, known))
+    if (cell.gpu == CPU.slug) is (version.product is Product.TENSORRT):
+        right = "the GPU that it was run on, such as #nvidia-h200"
+        right = right if cell.gpu == CPU.slug else f"#{CPU.slug}"
+        raise UsageError(f"{cell}: a cell of {cell.version} ends in {right}")
     gpus = (cell.gpu,) if version.product is Product.TENSORRT else ()
     selection = Selection(repros=(cell.repro,), cases=(f"{cell.repro}/{cell.case}",), gpus=gpus)
     context = replace(context, selection=selection)
@@ -84,9 +88,12 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
         detail = entry.excluded.detail if entry and entry.excluded else ""
         why = f"there is no record of it: nobody ran it{f' ({detail})' if detail else ''}"
         if entry and outcome:
-            why = f"it does not fail, it is {full_words(outcome)} {entry.figure}: {outcome.reason}".rstrip(
-                ": "
+            said = (
+                "it does not fail, it is"
+                if outcome.verdict is Verdict.PASS
+                else "that is no failure to show:"
             )
+            why = f"{said} {full_words(outcome)} {entry.figure}: {outcome.reason}".rstrip(": ")
         words = ["--model", "FILE"] if own_model else ["--repro", cell.repro, "--case", cell.case]
         words = [*(model_options(model) or words), *(word for gpu in gpus for word in ("--gpu", gpu))]
         run = f"run it: python -m trtmatrix run --trt {cell.version} {shlex.join(words)} --rerun"

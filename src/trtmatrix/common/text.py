@@ -61,6 +61,9 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def to_json(data: Mapping[str, Any]) -> str:
-    """Return strict JSON with sorted keys and a newline; ``ValueError`` on a bare NaN."""
+    """Return strict JSON with sorted keys and a newline; ``ValueError`` on a bare NaN.
+
+    Half a character, as of a file's name that is no UTF-8, is written as an escape.
+    """
     text = json.dumps(data, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False, default=dict)
-    return text + "\n"
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"

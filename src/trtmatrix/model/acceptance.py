@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import linecache
 import math
@@ -11,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,10 @@ def _ask(script: Path, sides: Sequence[list[dict[str, str]] | None]) -> dict[str
 
     doing, names = "loading it", sorted({name for sample in sides[0] or () for name in sample})
     try:
-        module = importlib.import_module(script.stem)
+        if (spec := spec_from_file_location("trtmatrix_check", script)) is None or spec.loader is None:
+            return {"error": f"{script.name}: its name must end in .py"}
+        module = sys.modules[spec.name] = module_from_spec(spec)
+        spec.loader.exec_module(module)
         if not callable(getattr(module, "check", None)):
             return {"error": f"{script.name}: there is no function check(before, after, reference)"}
         doing = "check()"
@@ -109,7 +112,9 @@ def read_answer(said: Any) -> dict[str, Any]:  # noqa: ANN401 - whatever the scr
     match [*parts, ""] if len(parts) == 2 else parts:
         case [bool() as passed]:
             return {"passed": passed}
-        case [bool() as passed, int() | float() as figure, str() as label] if math.isfinite(figure):
+        case [bool() as passed, int() | float() as figure, str() as label] if not isinstance(
+            figure, bool
+        ) and math.isfinite(figure):
             return {"passed": passed, "figure": float(figure), "label": one_line(label, 200)}
     wanted = 'True or False, (passed, figure) or (passed, figure, "label"), with a finite figure'
     got = f"{one_line(repr(said), 120)} ({type(said).__name__})"

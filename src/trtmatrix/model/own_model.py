@@ -320,7 +320,11 @@ def find_models(
 def _find(place: Path, usual: ModelOptions) -> Iterator[ModelOptions]:
     listed = place / FILE if (place / FILE).is_file() else place
     if listed.suffix in {".yaml", ".yml"}:
-        for one in parse_keys(Listing, listed.read_text(encoding="utf-8"), str(listed)).models:
+        try:
+            text = listed.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--models {listed}: cannot be read: {error}") from error
+        for one in parse_keys(Listing, text, str(listed)).models:
             path, bounds = listed.parent / one.file, (one.atol, one.rtol)
             atol, rtol = bounds if bounds != (None, None) else (usual.atol, usual.rtol)
             yield replace(
@@ -360,10 +364,14 @@ def open_models(context: Context, models: Sequence[ModelOptions]) -> tuple[Conte
     repros: dict[str, LoadedRepro] = {}
     for options in models:
         try:
-            opened.append(Opened(options=options, context=(mine := open_model(context, options))))
-            repros |= mine.repros
+            mine = open_model(context, options)
+            twice = model_repro(mine).repro.id in repros
         except UsageError as error:
             opened.append(Opened(options=options, context=None, mistake=str(error)))
+            continue
+        mistake = "another model has this file and name: give it another name" if twice else ""
+        opened.append(Opened(options=options, context=None if twice else mine, mistake=mistake))
+        repros |= {} if twice else mine.repros
     texts = {loaded.file.name: loaded.file.read_bytes() for loaded in repros.values()}
     digest = sha256(b"\n".join(name.encode() + text for name, text in sorted(texts.items()))).hexdigest()
     folder = context.project.cache / "sets" / digest[:16]  # cells find their repros by name alone

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -14,16 +15,18 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.paths import digest_stream
-from trtmatrix.common.text import one_line
+from trtmatrix.common.text import join_some, one_line
 from trtmatrix.onnxmodel.graphs import (
     FLOATS,
     OWN,
+    all_graphs,
     all_nodes,
     all_tensors,
     attribute_of,
     find_external,
     infer,
     known_of,
+    opset_of,
 )
 from trtmatrix.onnxmodel.inputs import Tensor
 
@@ -120,7 +123,47 @@ def load_model(path: Path) -> ModelProto:
             f"{path}: is no ONNX file with nodes and outputs, or a truncated one ({len(content)} "
             f"bytes): compare its size with where it comes from, or {EXPORT}"
         )
+    if problems := [*_malformed(model)]:
+        raise UsageError("\n".join(f"{path}: {problem}: {EXPORT}" for problem in problems[:20]))
     return model
+
+
+def _malformed(model: ModelProto) -> Iterator[str]:
+    known, opset, nodes = set(TensorProto.DataType.values()), opset_of(model), list(all_nodes(model))
+    infos = [info for g in all_graphs(model.graph) for info in (*g.input, *g.output, *g.value_info)]
+    types = [(info.name, info.type.tensor_type.elem_type) for info in infos]
+    tensors = list(all_tensors(model))
+    types += [(tensor.name or "a constant", tensor.data_type) for tensor in tensors]
+    texts = [text for n in nodes for text in (n.domain, n.op_type, n.name, *n.input, *n.output)]
+    texts += [entry.value for tensor in tensors for entry in tensor.external_data]
+    if any(isinstance(text, bytes) for text in (model.graph.name, *texts, *dict(types))):
+        yield "it has a name that is no text in UTF-8"
+        return
+    if opset < 0:
+        yield f"it has the opset {opset}, which ONNX does not have"
+    for name, kind in types:
+        if kind not in known:
+            yield f"the tensor {name} has the element type {kind}, which ONNX does not have"
+    for place, node in enumerate(nodes):
+        is_own = node.domain in {"", "ai.onnx"} and onnx.defs.has(node.op_type, opset, "")
+        least = onnx.defs.get_schema(node.op_type, opset, "").min_input if is_own else 0
+        if len(node.input) < least:
+            name = f"{node.name or place} ({node.op_type})"
+            yield f"the node {name} has {len(node.input)} inputs and needs {least}"
+    bodies = [GraphProto(node=function.node) for function in model.functions]
+    for inner in (inner for graph in (model.graph, *bodies) for inner in all_graphs(graph)):
+        given = [(name, place) for place, node in enumerate(inner.node) for name in node.output if name]
+        makers = dict(given)
+        if len(makers) < len(given):
+            yield "two of its nodes give a tensor of the same name"
+        needs = [{makers[name] for name in node.input if name in makers} for node in inner.node]
+        if all(place > max(before, default=-1) for place, before in enumerate(needs)):
+            continue  # they are sorted
+        try:
+            TopologicalSorter(dict(enumerate(needs))).prepare()
+        except CycleError as error:
+            circle = [inner.node[place].name or inner.node[place].op_type for place in error.args[1]]
+            yield f"its nodes wait for each other: {join_some(circle)}"
 
 
 def _tensor(info: ValueInfoProto, sets: str = "") -> Tensor:

@@ -203,7 +203,8 @@ def read_operator_records(results: Path, name: str = FILE) -> list[OperatorRecor
         try:
             record = parse_record(read_file(file, LARGEST))
         except (*NO_RECORD, OSError) as error:
-            problems.append(f"{file}: cannot be used: {error}\n  move it away, and run the version again")
+            if name == FILE:  # what an interrupted run has left is made anew
+                problems.append(f"{file}: cannot be used: {error}\n  move it away, and run the version again")
         else:
             found[record.gpu, record.version] = record
     if problems:

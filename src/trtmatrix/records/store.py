@@ -80,11 +80,7 @@ def read_records(results: Path) -> list[Stored]:
             except (RecordError, OSError, border.BorderError) as error:
                 told = str(error) if isinstance(error, RecordError) else f"{file}:1: {error}"
                 if not isinstance(error, (NewerRecordError, OSError)):
-                    aside = Path(file).rename(f"{file}.damaged").name
-                    told += (
-                        f"\n  set aside as {aside}; remedy: type the command again, and the cell is run anew"
-                    )
-                    told += " (or restore the file from git)"
+                    told += _set_aside(Path(file))
                 problems.append(told)
             else:
                 key = (record.cell, record.run)
@@ -97,6 +93,16 @@ def read_records(results: Path) -> list[Stored]:
     if problems:
         raise ConfigError(problems)
     return list(found.values())
+
+
+def _set_aside(file: Path) -> str:
+    """Rename a damaged record; returns what was done, and the remedy."""
+    try:
+        aside = file.rename(f"{file}.damaged").name
+    except OSError as error:
+        return f"\n  it could not be set aside ({error.strerror}); remedy: move or remove it"
+    told = f"\n  set aside as {aside}; remedy: type the command again, and the cell is run anew"
+    return f"{told} (or restore the file from git)"
 
 
 def _files(results: Path) -> Iterator[tuple[str, bool]]:

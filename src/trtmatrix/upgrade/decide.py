@@ -201,6 +201,8 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             text = f"too little is known of {' and '.join(mine)}" if mine else text
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
             but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
+            worse = [f.repro for f in findings if any(line.change is Change.REGRESSED for line in f.cases)]
+            but = f". Worse, with a work-around: {', '.join(worse)}{but}" if worse else but
             text = f"Not enough evidence: {text}{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
     restricted = " ".join(question.options.restricted)
