@@ -50,6 +50,10 @@ def table(place: Place, shell: str, **more: Any) -> subprocess.CompletedProcess[
 CODE = "; echo ${PIPESTATUS[0]} >&2"
 STREAMS = {
     "the reader of the output is gone": f"@ | true{CODE}",
+    "the output is closed": "@ >&-; echo $? >&2",
+    "the errors are closed": "@ 2>&- >/dev/null; echo $? >&2",
+    "all three are closed": "(@ <&- >&- 2>&-); echo $? >&2",
+    "the reader of the errors is gone": "{ { @ 2>&1 >/dev/null; echo $? >&3; } | true; } 3>&2",
 }
 
 
@@ -60,11 +64,12 @@ def test_who_reads_changes_nothing(name: str, project: Place) -> None:
     assert b"Traceback" not in said
 
 
-def test_a_full_disk_under_the_output_is_told(project: Place) -> None:
+def test_a_full_disk_under_the_output_is_told_and_under_the_errors_trouble(project: Place) -> None:
     said = table(project, "@ >/dev/full; echo $? >&2").stderr
     assert said.splitlines()[-1] == b"3"
-    assert b"No space left on device" in said
+    assert b"cannot be written: No space left on device" in said
     assert b"Traceback" not in said
+    assert table(project, "@ 2>/dev/full >/dev/null; echo $? >&2").stderr.splitlines()[-1] == b"3"
 
 
 def test_an_output_of_ascii_alone_has_a_mark_for_each_sign_that_it_lacks(project: Place) -> None:

@@ -8,7 +8,6 @@ opset lowered, unless the word is about that.
 import contextlib
 import io
 import json
-import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,7 +103,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheels = [f"onnxruntime=={images.OLDER_VERSION}", "numpy"]
     columns = (
         (OLDER, {"wheels": wheels}, images.OLDER_VERSION),
-        (CURRENT, {"interpreter": sys.executable}, onnxruntime.__version__),
+        (CURRENT, {"wheels": [f"onnxruntime=={onnxruntime.__version__}", "numpy"]}, onnxruntime.__version__),
     )
     (folder / "matrix.yaml").write_text(matrix_text(*columns))
     (folder / "cache").mkdir()

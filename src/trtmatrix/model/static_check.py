@@ -21,7 +21,7 @@ from trtmatrix.suite.repros import Effect, Facts, Rule
 UNSURE = "its axes or sizes, which the file does not tell, are such"
 """What it depends on where a condition could not be looked at."""
 
-SCHEMA = 1
+SCHEMA = 2
 """The number of the JSON's shape."""
 
 HEIGHT, NAMED = 40, 3

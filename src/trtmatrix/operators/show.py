@@ -18,7 +18,7 @@ from trtmatrix.suite.model import Product, release_of
 from trtmatrix.tables.markdown import plain, table
 from trtmatrix.tables.page import make_style, render_page, templates
 
-SCHEMA = 1
+SCHEMA = 2
 TITLE = "ONNX's tests of its operators"
 HEIGHT, NAMED = 40, 4
 """Lines of a screen, and how many cases of a change are named on it."""

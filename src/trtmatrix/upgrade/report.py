@@ -17,7 +17,7 @@ from trtmatrix.judge.record import write_number
 from trtmatrix.model.outcomes import CheckOutcome, Integers, WrongLayer
 from trtmatrix.suite.model import Cause, Evidence, Product, Verdict
 
-SCHEMA = 4
+SCHEMA = 5
 """The number of the JSON's shape."""
 
 

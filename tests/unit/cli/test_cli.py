@@ -33,6 +33,16 @@ def test_an_unexpected_error_is_trouble_with_the_machinery_and_no_surprise(
     assert "mistake in trtmatrix itself" in capsys.readouterr().err
 
 
+def test_an_exit_code_that_cannot_be_left_is_no_surprise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TRTMATRIX_EXIT_CODE_FILE", "/nowhere/code")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["schema"])
+    assert end.value.code == ExitCode.MACHINERY
+    assert "TRTMATRIX_EXIT_CODE_FILE: " in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("said", ["", "\\377"])
 def test_what_is_no_python_has_no_tensorrt(said: str, tmp_path: Path) -> None:
     program = tmp_path / "program"

@@ -194,3 +194,16 @@ def test_the_way_to_the_gpu_is_read_off_the_engine(
     if "CDISpecDirs" in info:
         info = {**info, "CDISpecDirs": [str(tmp_path / name) for name in info["CDISpecDirs"]]}
     assert docker_engine.find_gpu_access(info) is expected
+
+
+class Racing(dict[str, object]):
+    """Answers as Podman does where an image goes while it lists them: once with an error."""
+
+    def get(self, key: str, default: object = None) -> object:
+        gone = ValueError("locating image with ID 1: image not known")
+        return (super().pop(f"once {key}", None) and gone) or super().get(key, default)
+
+
+def test_a_list_that_fails_as_an_image_goes_is_asked_for_again(sockets: dict[str, Path]) -> None:
+    with serving(sockets["docker"], Racing({**ANSWERS, "once /images/json": True})):
+        assert find_engine(gpu_here=False).available

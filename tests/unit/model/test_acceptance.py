@@ -102,6 +102,7 @@ def check(before, after, reference):
         (check("return None"), "returned None (NoneType): it must return True or False, (passed, figure)"),
         (check("return before[0]['logits/out'] == 1"), "check() returned array([[False, True"),
         (check("return True, float('nan')"), "returned (True, nan) (tuple): it must return"),
+        (check("return True, False"), "returned (True, False) (tuple): it must return"),
         ("x = 1\nimport no_such_module\n", "accept.py:2: loading it raised ModuleNotFoundError"),
         ("def check(before:\n", "accept.py: loading it raised SyntaxError: "),
         ("x = 1\n", "accept.py: there is no function check(before, after, reference)"),

@@ -344,6 +344,19 @@ def made_of(kind: int) -> Callable[[Any], object]:
 ODD: dict[str, Callable[[Any], object]] = {
     "has no inputs": lambda model: model.graph.ClearField("input"),
     "cast it inside of the graph": made_of(TensorProto.BFLOAT16),
+    "the node 0 (MatMul) has 0 inputs and needs 2: export it again":
+        lambda model: model.graph.node[0].ClearField("input"),
+    "the tensor x has the element type 99, which ONNX does not have": made_of(99),
+    "the tensor w0 has the element type 99":
+        lambda model: setattr(model.graph.initializer[0], "data_type", 99),
+    "it has a name that is no text in UTF-8":
+        lambda model: model.graph.node[0].MergeFromString(b"\x22\x01\xff"),  # its op_type
+    "its nodes wait for each other: MatMul":
+        lambda model: model.graph.node[0].input.append(model.graph.node[-1].output[0]),
+    "two of its nodes give a tensor of the same name":
+        lambda model: model.graph.node[0].output.append(model.graph.node[-1].output[0]),
+    "it has the opset -1, which ONNX does not have":
+        lambda model: setattr(model.opset_import[0], "version", -1),
 }  # fmt: skip
 
 

@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trtmatrix.common.errors import ConfigError
+from trtmatrix.common.paths import Project
 from trtmatrix.judge.entry import Stored
 from trtmatrix.plan.order import find_changes
+from trtmatrix.records.store import record_path, write_record
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import SlurmAway, submit
@@ -151,6 +153,18 @@ def test_the_page_has_every_key_and_the_schema_is_the_one_that_is_shipped() -> N
 NEW, OLD = "580.159.04", "570.86.15"
 IMAGE = "example.org/tensorrt:10.7.0"
 BARE = Gpu(slug="nvidia-h200", name="NVIDIA H200")
+
+
+def test_a_damaged_record_that_another_client_set_aside_is_passed_over(tmp_path: Path) -> None:
+    cluster, right = Cluster(replace(parse_site(EXAMPLE), shared=str(tmp_path))), make_record(make_cell())
+    project = Project(matrix=tmp_path, repros=tmp_path, results=tmp_path / "results", cache=tmp_path)
+    write_record(cluster.local, right)
+    (damaged := record_path(cluster.local, right).with_name("damaged.json")).write_text("{")
+    names = ["damaged.json", f"{right.run}.json"]  # as both clients see them
+    for _ in range(2):
+        (taken,) = cluster.take(right.cell, names, project)
+        assert taken.cell == right.cell
+    assert not damaged.exists()
 
 
 def seen_on(node: str, driver: str, run: str = "1") -> Stored:

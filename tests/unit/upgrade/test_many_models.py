@@ -486,8 +486,8 @@ def test_a_slowdown_and_a_mistake_are_new_too(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("{}", "no report of upgrade"), ("no JSON", "no report of upgrade"),
-        ('{"schema": 3, "product": "tensorrt", "gpu": "NVIDIA H200"}', "its schema is 3, here it is 4"),
-        ('{"schema": 4, "product": "tensorrt", "gpu": "NVIDIA L4", "performance": [], "models": [], '
+        ('{"schema": 3, "product": "tensorrt", "gpu": "NVIDIA H200"}', "its schema is 3, here it is 5"),
+        ('{"schema": 5, "product": "tensorrt", "gpu": "NVIDIA L4", "performance": [], "models": [], '
          '"findings": [], "gpu_and_driver": [], "reasons": [], "api": {"uses": []}}', "its gpu is NVIDIA L4"),
     ],
 )  # fmt: skip
