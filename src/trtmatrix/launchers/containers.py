@@ -206,12 +206,18 @@ class Images:
                 "  make it on this host (docker/README.md), or give an image of a registry another name"
             )
         need_network(reference)
+        before = set[str]()
         if self.keep is Keep.NONE:
+            before = {str(each["Id"]) for each in client.api.images()}
             with self._changed:
                 self._changed.wait_for(lambda: len(self._pulled) < AT_ONCE)
                 self._pulled[reference] = client
         pull_image(reference, client, self.engine, self.progress, self.waits)
         image_id = str(client.images.get(reference).id)
+        if image_id in before:  # it had no name, and stays all the same
+            with self._changed:
+                self._pulled.pop(reference, None)
+                self._changed.notify_all()
         if origin.pin is not None and image_id not in origin.pin.ids:
             raise MachineryError(
                 f"{reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"

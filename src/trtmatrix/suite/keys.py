@@ -158,7 +158,7 @@ def parse_yaml(text: str, file: str) -> Document:
         if root is None:
             raise ConfigError([f"{file}:1: the file is empty; take the one that the project ships"])
         value = reader.read(root, ())
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, AttributeError, LookupError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         words = " ".join(str(getattr(error, "problem", "") or error).split())
         raise ConfigError([f"{file}:{mark.line + 1 if mark else 1}: not valid YAML: {words}"]) from error

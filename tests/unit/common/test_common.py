@@ -87,7 +87,7 @@ def test_what_is_known_is_not_computed_again_and_another_kind_or_content_is(tmp_
 
 def test_a_damaged_file_is_computed_and_written_anew(tmp_path: Path) -> None:
     recalled(tmp_path, "old")
-    (file,) = (tmp_path / "known").iterdir()
+    (file,) = (tmp_path / "recalled").iterdir()
     file.write_bytes(b'"ol')
     assert [recalled(tmp_path, value) for value in ("new", "newer")] == ["new"] * 2
 
