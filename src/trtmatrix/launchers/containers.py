@@ -146,6 +146,7 @@ class Images:
         self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
         self._wanted: Counter[str] = Counter()  # cells, by the image's reference
         self._pulled: dict[str, docker.DockerClient] = {}  # references, to go again: they take room
+        self._ours: set[str] = set()  # IDs of what was pulled, maybe by another name
         self._changed = threading.Condition()
         self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
@@ -214,10 +215,12 @@ class Images:
                 self._pulled[reference] = client
         pull_image(reference, client, self.engine, self.progress, self.waits)
         image_id = str(client.images.get(reference).id)
-        if image_id in before:  # it had no name, and stays all the same
-            with self._changed:
+        with self._changed:
+            if image_id in before - self._ours:  # it had no name, and stays all the same
                 self._pulled.pop(reference, None)
                 self._changed.notify_all()
+            else:
+                self._ours.add(image_id)
         if origin.pin is not None and image_id not in origin.pin.ids:
             raise MachineryError(
                 f"{reference} is {image_id}, not what matrix.lock has: {origin.pin.ids[0]}\n"
