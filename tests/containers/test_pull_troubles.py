@@ -166,6 +166,17 @@ def test_what_was_here_under_another_name_stays(locked: bool, bench: Bench) -> N
     assert bench.is_here(theirs)
 
 
+def test_an_image_that_was_here_without_a_name_stays(bench: Bench) -> None:
+    name, other = bench.push("unnamed")[0], bench.push("other")[0]
+    by_hand = bench.client.images.pull(name)
+    bench.client.images.pull(other).tag(*name.rsplit(":", 1))
+    bench.client.images.remove(name)
+    bench.names.append(str(by_hand.id))
+    images = bench.images(Keep.NONE)
+    images.ended(have(bench, images, want(name)))
+    assert bench.is_here(str(by_hand.id))
+
+
 @pytest.mark.engines
 @pytest.mark.parametrize("locked", [True, False])
 def test_an_image_of_several_names_goes_after_the_last_of_them(locked: bool, bench: Bench) -> None:
