@@ -227,13 +227,17 @@ class Bench:
             counts["stale"] += int(self.y.equal(self.turns[1 - trial % 2][1]))
         return counts
 
+    def output(self) -> Any:
+        result = self.module(self.x)
+        return result[0] if isinstance(result, tuple) else result  # 2.2's graph_module gives a tuple of one
+
     def call_as_reported(self, call: str, data: Any) -> None:
         current = self.cuda.current_stream()
         caller = self.cuda.Stream() if call == "as-reported" else current
         self.x.copy_(data)
         caller.wait_stream(current)
         with self.cuda.stream(caller):
-            y = self.module(self.x)
+            y = self.output()
         current.wait_stream(caller)
         self.y.copy_(y)
 
@@ -260,7 +264,7 @@ class Bench:
         with self.cuda.stream(self.caller):
             if call == "late-input":
                 self.x.copy_(data)
-            self.y.copy_(self.module(self.x))
+            self.y.copy_(self.output())
 
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ class Runtime:
         if form == BROKEN:
             cuda.set_stream(self.own)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor) -> Tensor | tuple[Tensor]:
         caller = self.cuda.current_stream()
         own = caller if self.form == BEFORE else self.own
         y = torch.empty(x.shape, dtype=torch.float32 if self.runtime == "cpp" else x.dtype, device=x.device)
@@ -113,7 +113,7 @@ class Runtime:
             y.copy_(x.relu())
         if self.form == FIXED:
             caller.wait_stream(own)
-        return y
+        return (y,) if self.form == BEFORE else y  # 2.2's graph_module, as seen on a GPU
 
 
 def counted(case: dict[str, Any], form: str) -> dict[str, int]:
