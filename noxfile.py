@@ -186,12 +186,6 @@ def pack(session: nox.Session) -> None:
 
 
 @nox.session
-def unpack(session: nox.Session) -> None:
-    """Check a pack and load it: nox -s unpack -- DIR (without nox: sh DIR/unpack)."""
-    _call(session, "unpack", *session.posargs)
-
-
-@nox.session
 def merge(session: nox.Session) -> None:
     """Take in records that were made elsewhere: nox -s merge -- FILES."""
     _call(session, "merge", *session.posargs)

@@ -95,7 +95,6 @@ COMMANDS: dict[str, Command] = {
                     "--update", "images.lock"),
     "pack": Command("write everything that a host without a network needs", "files select repros",
                     "--trt 10.8.0 --to DIR", "images.pack"),
-    "unpack": Command("check a pack and load it, on a host without a network", "", "DIR", "images.pack"),
     "merge": Command("add records that were made elsewhere", "files", "records/", "images.merge"),
     "prepare": Command("write the files of a case, to run it by hand", "files", "sdpa-scale/sdpa-tf32"),
     "publish": Command("copy records measured here to where git tracks them", "files select repros where",

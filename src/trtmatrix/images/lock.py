@@ -15,12 +15,12 @@ import yaml
 
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.options import flag
-from trtmatrix.common.paths import Project, hold_folder, whole_file
+from trtmatrix.common.paths import hold_folder, whole_file
 from trtmatrix.images.checks import gigabytes, locked_tensorrt
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.docker_engine import inspect_image
 from trtmatrix.launchers.references import RegistryError, Trouble
-from trtmatrix.launchers.wheels import parse_lock
+from trtmatrix.launchers.wheels import LockedWheel, parse_lock
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform, read_lock
 from trtmatrix.plan.lockfile import Lock, LockedImage, mirrored, parse_matrix_lock, pin_of
 from trtmatrix.suite.cells import select_versions
@@ -40,7 +40,6 @@ class Drift(Enum):
     RETAGGED = "tag moved, what runs is the same: records stay current but with containerd's image store"
     MISSING = "not at the registry: a mistake in matrix.yaml, a mirror without it, or it was taken away"
     UNKNOWN = "could not be asked: the lock's entry stays as it was"
-    UNHASHED = "wheels without SHA-256: nothing says that they are those meant, so the image is not built"
     CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
 
 
@@ -98,7 +97,7 @@ def lock_command(options: LockOptions) -> ExitCode:
         raise UsageError("lock asks registries, which --offline forbids\n  run it on a host with a network")
     old, file = context.lock, context.project.lock
     versions = select_versions(context.matrix, context.selection)
-    wanted, builds = find_wanted(versions), read_builds(versions, context.project)
+    wanted = find_wanted(versions)
     registry = Registry(insecure=find_engine(gpu_here=False).insecure)
     asked = {image: mirrored(image, context.matrix.registry) or image for image in wanted}
     found = ask_registries(registry.resolve, list(asked.values()), seconds=SECONDS)
@@ -107,7 +106,6 @@ def lock_command(options: LockOptions) -> ExitCode:
     chosen = context.selection.versions or context.selection.runtimes
     used = None if chosen else find_wanted(context.matrix.versions)
     findings = list(find_changes(old, wanted, answers))
-    findings += [unhashed(version, parts.unhashed) for version, parts in builds.items() if parts.unhashed]
     findings += find_contradictions(versions, updated(old, answers, used), own_platform())
     written = None
     if options.update:
@@ -134,17 +132,23 @@ def find_wanted(versions: Sequence[Version]) -> Wanted:
 
 
 def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> Iterator[Change]:
-    """Yield a finding for each image that is wanted."""
+    """Yield what became of each image that is wanted, and how the answer differs from the lock."""
     for image, versions in wanted.items():
-        kind, told = _compare_image(old.images.get(image), answers[image])
-        yield Change(subject=image, kind=kind, versions=versions, facts=tuple(told))
-
-
-def unhashed(version: str, wheels: Sequence[str]) -> Change:
-    """Return the finding for a version's wheels of which no SHA-256 is known."""
-    mend = f"nox -s image -- {version} --lock takes them as they come, this once, and writes them down"
-    build = f"build {version}"
-    return Change(subject=build, kind=Drift.UNHASHED, versions=(version,), facts=(*wheels, mend))
+        locked, answer = old.images.get(image), answers[image]
+        if isinstance(answer, RegistryError):
+            kind = Drift.MISSING if answer.trouble is Trouble.MISSING else Drift.UNKNOWN
+            facts = str(answer).splitlines()
+        elif locked is None:
+            kind, facts = Drift.NEW, [f"{answer.digest} at {answer.registry}"]
+            for platform, found in answer.platforms.items():
+                said = ", ".join(f"{name} {value}" for name, value in found.says.items())
+                has = f"{gigabytes(found.size)} in {len(found.layers)} layers"
+                facts.append(f"{platform}: {has}" + (f"; says {said}" if said else ""))
+        elif is_same(locked, answer):
+            kind, facts = Drift.LOCKED, [f"{locked.digest}, of {locked.resolved}"]
+        else:
+            kind, facts = _compare_images(locked, answer)
+        yield Change(subject=image, kind=kind, versions=versions, facts=tuple(facts))
 
 
 def updated(lock: Lock, answers: Mapping[str, Answer], used: Wanted | None = None) -> Lock:
@@ -164,32 +168,21 @@ def is_same(old: LockedImage | None, new: LockedImage) -> bool:
     return old is not None and replace(old, registry=new.registry, resolved=new.resolved) == new
 
 
-def _compare_image(old: LockedImage | None, answer: Answer) -> tuple[Drift, list[str]]:
-    """Return what became of an image, and how the answer differs from the lock, platform by platform."""
-    if isinstance(answer, RegistryError):
-        kind = Drift.MISSING if answer.trouble is Trouble.MISSING else Drift.UNKNOWN
-        return kind, str(answer).splitlines()
-    if old is None:
-        facts = [f"{answer.digest} at {answer.registry}"]
-        for platform, found in answer.platforms.items():
-            said = ", ".join(f"{name} {value}" for name, value in found.says.items())
-            has = f"{gigabytes(found.size)} in {len(found.layers)} layers"
-            facts.append(f"{platform}: {has}" + (f"; says {said}" if said else ""))
-        return Drift.NEW, facts
-    if is_same(old, answer):
-        return Drift.LOCKED, [f"{old.digest}, of {old.resolved}"]
-    by = f", by {answer.registry}" if answer.registry != old.registry else ""
-    facts, kind = [f"{old.digest} → {answer.digest}{by}"], Drift.RETAGGED
-    for name in answer.platforms | old.platforms:
-        before, now = old.platforms.get(name), answer.platforms.get(name)
+def _compare_images(old: LockedImage, new: LockedImage) -> tuple[Drift, list[str]]:
+    """Return what became of an image, and how it differs, platform by platform."""
+    by = f", by {new.registry}" if new.registry != old.registry else ""
+    facts, kind = [f"{old.digest} → {new.digest}{by}"], Drift.RETAGGED
+    for name in new.platforms | old.platforms:
+        before, now = old.platforms.get(name), new.platforms.get(name)
         if before is None or now is None:
             facts.append(f"{name} is {'gone' if before else 'added'}")
             kind = Drift.MOVED if before else kind
         elif before.image_id != now.image_id:
-            kind = Drift.MOVED
-            was, says = before.says, now.says
-            changed = [key for key in sorted({*was, *says}) if was.get(key) != says.get(key)]
-            told = ", ".join(f"{key} {was.get(key, '?')} → {says.get(key, '?')}" for key in changed)
+            kind, was, says = Drift.MOVED, before.says, now.says
+            told = ", ".join(
+                f"{key} {was.get(key, '?')} → {says.get(key, '?')}"
+                for key in sorted({*was, *says}) if was.get(key) != says.get(key)
+            )  # fmt: skip
             facts.append(f"{name}: {told or 'the versions that it names are the same'}")
     return kind, facts
 
@@ -212,8 +205,7 @@ def lock_text(findings: Sequence[Change], file: str, written: bool | None) -> st
             continue
         lines.append(kind.value)
         for finding in found:
-            used = ", ".join(name for name in finding.versions if finding.subject != f"build {name}")
-            lines.append(f"  {finding.subject}" + (f" · {used}" if used else ""))
+            lines.append(f"  {finding.subject} · {', '.join(finding.versions)}")
             lines += [f"    {fact}" for fact in finding.facts]
         lines.append("")
     counts = Counter(finding.name for finding in findings)
@@ -253,8 +245,7 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
             with whole_file(target) as out:
                 out.write(text.encode())
         except (ConfigError, OSError) as error:
-            what = f"{path} is as it was: what was resolved cannot be kept in it\n{error}"
-            raise MachineryError(what) from error
+            raise MachineryError(f"{path} is as it was, and cannot be written: {error}") from error
     return True
 
 
@@ -325,69 +316,31 @@ def why_unlocked(context: Context, origin: ImageOrigin) -> str:
 def _why_unlike(context: Context, version: Version, build: Build, held: Held) -> tuple[str, bool]:
     """Return why it is not known what an image of ours is made of, or nothing; and if locking mends that."""
     name, pin = version.name, pin_of(context.lock, build.base, own_platform())
+    builder = context.project.image_builder
+    pins, contents = tuple(LockedWheel(wheel=wheel) for wheel in build.wheels), list[bytes]()
     try:
-        parts = read_builds([version], context.project)[name]
-    except ConfigError as error:
-        return f"what it is made of cannot be read: {error.problems[0]}", False
-    if parts.unhashed:
-        return f"no SHA-256 is known of {', '.join(parts.unhashed)} (nox -s image -- {name} --lock)", False
+        if builder is not None:
+            file = builder.parent / "locks" / f"{name}.txt"
+            pins = parse_lock(file.read_text("utf-8") if file.exists() else "", build.wheels, str(file))
+            contents = [(builder.parent / each).read_bytes() for each in FILES]
+    except (ConfigError, OSError, UnicodeDecodeError) as error:
+        return f"what it is made of cannot be read: {error}", False
+    if unhashed := [each.wheel for each in pins if not each.sha256]:
+        return f"no SHA-256 is known of {', '.join(unhashed)} (nox -s image -- {name} --lock)", False
     if pin is None and not is_own(build.base):
         return f"its base {build.base} is not locked", True
     labels = held[1] if held else {}
     base_id = labels.get("base-id", "")
     bases = {labels.get("base"), base_id, labels.get("base-digest", "").rpartition("@")[2]}
-    recipe = recipe_digest(base_id, parts.contents, parts.lines)
+    recipe = recipe_digest(base_id, contents, [each.line for each in pins])
     if held is None or (bases & {*(pin.ids if pin else (build.base,))} and recipe == labels.get("recipe")):
         return "", False
     return f"it was built on another base, or from other wheels or files: nox -s image -- {name}", False
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildParts:
-    """What an image would be made of now beside its base. ``unhashed``: wheels that no SHA-256 is known of.
-
-    ``contents``: the bytes of the files that are copied into the image; ``lines``: its wheels, as pip reads
-    them.
-    """
-
-    unhashed: tuple[str, ...] = ()
-    contents: tuple[bytes, ...] = ()
-    lines: tuple[str, ...] = ()
-
-
 def recipe_digest(base_id: str, contents: Iterable[bytes], lines: Iterable[str]) -> str:
-    """Return the SHA-256 of all that goes into an image of ours: its label ``recipe`` (hexadecimal)."""
-    return sha256(b"\0".join([base_id.encode(), *contents, *(line.encode() for line in lines)])).hexdigest()
+    """Return the SHA-256 of all that goes into an image of ours: its label ``recipe`` (hexadecimal).
 
-
-def read_builds(versions: Iterable[Version], project: Project) -> dict[str, BuildParts]:
-    """Return what the images that are made here would be made of now, by version.
-
-    :class:`ConfigError` tells what is wrong with the lock of an image's wheels, or cannot be read.
+    ``contents``: of the files that are copied into it; ``lines``: its wheels, as pip reads them.
     """
-    found, problems = dict[str, BuildParts](), list[str]()
-    for version in versions:
-        origin = version.origin
-        if not isinstance(origin, ImageOrigin) or (build := origin.build) is None:
-            continue
-        if project.image_builder is None:  # which cannot be made here
-            found[version.name] = BuildParts(unhashed=build.wheels)
-            continue
-        folder = project.image_builder.parent
-        lock = folder / "locks" / f"{version.name}.txt"
-        try:
-            pins = parse_lock(
-                lock.read_text(encoding="utf-8") if lock.exists() else "", build.wheels, str(lock)
-            )
-            found[version.name] = BuildParts(
-                unhashed=tuple(pin.wheel for pin in pins if not pin.sha256),
-                contents=tuple((folder / name).read_bytes() for name in FILES),
-                lines=tuple(pin.line for pin in pins),
-            )
-        except ConfigError as error:
-            problems += error.problems
-        except (OSError, UnicodeDecodeError) as error:
-            problems.append(f"{origin.image} cannot be made: {error}")
-    if problems:
-        raise ConfigError(problems)
-    return found
+    return sha256(b"\0".join([base_id.encode(), *contents, *(line.encode() for line in lines)])).hexdigest()

@@ -6,7 +6,6 @@ of two new ones that contradict each other none comes in. Of operators a version
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -91,19 +91,29 @@ class Fate(str, Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Incoming:
-    """A record from elsewhere that may come in.
+class Found:
+    """A record in a file, and what it says; ``source``: where it was found, in words."""
 
-    ``place``: where it lies in a tree of results; ``digest``: of its content; ``began``: when a run of
-    operators did; ``kept``: the digests of its outputs; ``source``: where it was found, in words.
-    """
-
-    place: Path
+    record: Record | OperatorRecord
+    data: Mapping[str, Any]
     file: Path
-    digest: str
-    began: str
-    kept: tuple[str, ...]
-    source: str
+    source: str = ""
+
+    @cached_property
+    def place(self) -> Path:
+        """Where it lies in a tree of results."""
+        record = self.record
+        return record_path(Path(), record) if isinstance(record, Record) else record.place
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of what it says, however it is laid out and packed."""
+        return sha256(to_json(self.data).encode()).hexdigest()
+
+    @property
+    def began(self) -> str:
+        """When a run of operators began, ISO 8601 in UTC; nothing for a cell's, of which all runs count."""
+        return "" if isinstance(self.record, Record) else str(self.record.facts.get("started", ""))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +126,7 @@ class Merged:
     """
 
     sources: dict[str, int] = field(default_factory=dict)
-    incoming: list[Incoming] = field(default_factory=list)
+    incoming: list[Found] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     folders: list[Path] = field(default_factory=list)
     fates: Counter[Fate] = field(default_factory=Counter)
@@ -178,21 +188,16 @@ def _read_source(context: Context, path: Path, scratch: Path, merged: Merged) ->
         merged.refused.append((str(path), str(error).removeprefix(f"{path}: ")))
     for name, (file, parts) in files.items():
         try:
-            record, data, digest = _read(file)
+            found = _read(file, name)
         except (OSError, RecursionError, *operators.NO_RECORD) as error:
             words = getattr(error, "strerror", None) or str(error).removeprefix(f"{file.parent}/")
             merged.refused.append((name, f"cannot be used: {words}"))
             continue
-        if problem := _why_not(context, record, parts):
+        if problem := _why_not(context, found, parts):
             merged.refused.append((name, problem))
-            continue
-        merged.sources[str(path)] += 1
-        began, kept = ("", kept_digests(record)) if isinstance(record, Record) else (_began(data), ())
-        merged.incoming.append(
-            Incoming(
-                place=_place_of(record), file=file, digest=digest, began=began, kept=tuple(kept), source=name
-            )
-        )
+        else:
+            merged.sources[str(path)] += 1
+            merged.incoming.append(found)
 
 
 def _list_records(path: Path, scratch: Path, merged: Merged) -> dict[str, tuple[Path, tuple[str, ...]]]:
@@ -200,75 +205,53 @@ def _list_records(path: Path, scratch: Path, merged: Merged) -> dict[str, tuple[
 
     A source is one record, a tree of results, or a pack, whose digests are checked.
     """
-    folder = path
-    if not path.is_dir():
-        if not path.is_file():
-            raise ValueError("is not there: name records (.json), folders of them, or packs of records")
+    root = path
+    if path.is_file():
         if path.suffix == ".json" or path.name == operators.FILE:
             return {str(path): (path, (path.name,))}
         if not path.name.endswith(SUFFIX):
             raise ValueError(f"is neither .json, {SUFFIX} nor a folder; a pack of images is for unpack")
         size = (1 << 30) + 100 * path.stat().st_size  # records shrink by some ten times, outputs do not
-        folder = archive.read_archive(path, scratch, "pack --records", size, 1_000_000)
-    root = folder
-    if (folder / archive.SUMS).is_file():
-        if problems := archive.find_differences(folder):
-            raise ValueError("is not as it was made:\n" + "\n".join(f"    {one}" for one in problems))
-        root = folder / RECORDS if (folder / RECORDS).is_dir() else folder
-        merged.folders.append(folder / OUTPUTS)
+        root = archive.read_archive(path, scratch, "pack --records", size, 1_000_000)
+    elif not path.is_dir():
+        raise ValueError("is not there: name records (.json), folders of them, or packs of records")
+    elif (path / archive.SUMS).is_file() and (problems := archive.find_differences(path)):
+        raise ValueError("is not as it was made:\n" + "\n".join(f"    {one}" for one in problems))
+    merged.folders.append(root / OUTPUTS)
+    root = root / RECORDS if (root / RECORDS).is_dir() else root
     files = {}
-    for place, inner, names in os.walk(root):
-        inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "surfaces")
-        for name in sorted(names):
-            if name == operators.FILE or (name.endswith(".json") and not name.startswith(".")):
-                parts = Path(place, name).relative_to(root).parts
-                files[f"{path}: {'/'.join(parts)}"] = (Path(place, name), parts)
+    for file in sorted([*root.rglob("*.json"), *root.rglob(operators.FILE)]):
+        parts = file.relative_to(root).parts
+        if not any(part.startswith(".") or part == "surfaces" for part in parts):
+            files[f"{path}: {'/'.join(parts)}"] = (file, parts)
     return files
 
 
-def _read(file: Path) -> tuple[Record | OperatorRecord, Mapping[str, Any], str]:
-    """Return a record, what it says, and the SHA-256 of that, however it is laid out and packed.
-
-    Raises one of :data:`~trtmatrix.records.operators.NO_RECORD`, also for a bare NaN.
-    """
-    record: Record | OperatorRecord
+def _read(file: Path, source: str = "") -> Found:
+    """Read a record. Raises one of :data:`~trtmatrix.records.operators.NO_RECORD`, also for a bare NaN."""
     if file.name == operators.FILE:
-        record = operators.parse_record(read_file(file, operators.LARGEST))
-        data = parse_object(operators.record_text(record))
-    else:
-        data = parse_object(read_file(file), str(file))
-        record = record_from(data, str(file))
-    return record, data, sha256(to_json(data).encode()).hexdigest()
+        run = operators.parse_record(read_file(file, operators.LARGEST))
+        return Found(record=run, data=parse_object(operators.record_text(run)), file=file, source=source)
+    data = parse_object(read_file(file), str(file))
+    return Found(record=record_from(data, str(file)), data=data, file=file, source=source)
 
 
-def _began(data: Mapping[str, Any]) -> str:
-    """Return when a run of operators began: ISO 8601, in UTC."""
-    return str(data["facts"].get("started", ""))
-
-
-def _place_of(record: Record | OperatorRecord) -> Path:
-    """Return where a record lies in a tree of results."""
-    return record_path(Path(), record) if isinstance(record, Record) else record.place
-
-
-def _why_not(context: Context, record: Record | OperatorRecord, parts: tuple[str, ...]) -> str:
+def _why_not(context: Context, found: Found, parts: tuple[str, ...]) -> str:
     """Return why a record was renamed, moved or edited, or is of nothing that is known here; or nothing.
 
     ``parts``: its path in its source; as many folders as there are must be those of a tree of results. Its
     cell must be of the GPU that its facts name; products other than TensorRT are run on the CPU.
     """
+    record, wanted = found.record, found.place.parts
     if isinstance(record, Record):
-        cell, facts, gpu, version = record.cell, record.gpu, record.cell.gpu, record.cell.version
+        cell, gpu, version, facts = record.cell, record.cell.gpu, record.cell.version, record.gpu
     else:
-        cell, facts, gpu, version = None, record.facts["gpu"], record.gpu, record.version
-    named = facts.get("name") or ""
-    wanted = _place_of(record).parts
+        cell, gpu, version, facts = None, record.gpu, record.version, record.facts["gpu"]
+    named = str(facts.get("name") or "")
+    meant = CPU.slug if record.product is not Product.TENSORRT and not named else slug_of(named)
     seen = parts[-len(wanted) :]
-    if seen != wanted[-len(seen) :]:
-        return f"by its content it is {'/'.join(wanted)}: a file was renamed, moved or edited"
-    meant = CPU.slug if record.product is not Product.TENSORRT and not named else slug_of(str(named))
-    if gpu != meant or gpu in RESERVED or one_line(str(named)) != named:
-        return f"its cell is of {gpu}, and its facts (gpu) name {one_line(str(named), 60)!r}: it was edited"
+    if gpu != meant or gpu in RESERVED or one_line(named) != named or seen != wanted[-len(seen) :]:
+        return f"by its content it is {'/'.join([meant, *wanted[1:]])}: it was renamed, moved or edited"
     if (version, record.product) not in {(one.name, one.product) for one in context.matrix.versions}:
         return f"matrix.yaml has no version {version} of {record.product.value}: add it, then merge again"
     loaded = context.repros.get(cell.repro) if cell else None
@@ -282,34 +265,33 @@ def _why_not(context: Context, record: Record | OperatorRecord, parts: tuple[str
     )
 
 
-def _settle(results: Path, incoming: Sequence[Incoming], merged: Merged) -> None:
+def _settle(results: Path, incoming: Sequence[Found], merged: Merged) -> None:
     """Write the record of one run where it is new; of operators also where its run is the newer one."""
-    place, fate = incoming[0].place, Fate.CONFLICT
-    here = [file for root in (results, results / "local") if (file := root / place).is_file()]
-    read = [_read(file) for file in here]
-    contents, held, fits = [data for _, data, _ in read], {digest for *_, digest in read}, not here
-    if place.name == operators.FILE:
-        newest, began = max(one.began for one in incoming), max(map(_began, contents), default="")
-        incoming, fits = [one for one in incoming if one.began == newest], newest > began
-        fate = Fate.OLDER if newest < began else fate
-    new = {one.digest: one for one in reversed(incoming) if one.digest not in held}
-    if not new:
+    place = incoming[0].place
+    here = [_read(file) for root in (results, results / "local") if (file := root / place).is_file()]
+    newest, held = max(one.began for one in (*incoming, *here)), {one.digest for one in here}
+    came = {one.digest: one for one in reversed(incoming) if one.began == newest}
+    new = [one for digest, one in came.items() if digest not in held]
+    if not came:
+        fate = Fate.OLDER
+    elif not new:
         fate = Fate.SAME
-    elif fits and len(new) == 1:
+    elif len(new) == 1 and not any(one.began == newest for one in here):
         fate = Fate.NEW
         # What was measured here is read before what was published.
-        with whole_file([results / place, *here][-1]) as out:
-            out.write(read_file(incoming[0].file))
-    elif fate is Fate.CONFLICT:
-        stays = f"{here[0]} stays as it is" if here else "none of them is taken in"
-        first, *others = [*contents, *(_read(one.file)[1] for one in new.values())]
+        with whole_file([results / place, *(one.file for one in here)][-1]) as out:
+            out.write(read_file(new[0].file))
+    else:
+        fate = Fate.CONFLICT
+        stays = f"{here[0].file} stays as it is" if here else "none of them is taken in"
+        first, *others = [one.data for one in (*here, *new)]
         differences = next((found for each in others if (found := [*find_differences(first, each)])), [])
         merged.conflicts.extend(["", f"conflict: {place}: {stays}"])
-        merged.conflicts.extend(f"  came: {each.source}" for each in incoming)
+        merged.conflicts.extend(f"  came: {each.source}" for each in came.values())
         merged.conflicts.extend(f"  {line}" for line in differences[:SHOWN])
     merged.fates[fate] += 1
-    if fate in {Fate.NEW, Fate.SAME}:
-        merged.outputs.extend(incoming[0].kept)
+    if fate in {Fate.NEW, Fate.SAME} and isinstance(record := incoming[0].record, Record):
+        merged.outputs.extend(kept_digests(record))
 
 
 def find_differences(first: Mapping[str, Any], second: Mapping[str, Any], where: str = "") -> Iterator[str]:

@@ -1,6 +1,6 @@
 """``pack``: writes all that a host without a network needs: images, wheels, suite, lock; by digest.
 
-``unpack.sh`` is the script that goes along and reads it on the other side; ``unpack`` runs our own copy.
+``unpack.sh`` is the script that goes along and reads it on the other side.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
@@ -21,7 +20,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix import __version__
 from trtmatrix.common.archive import digest_of, sums_text, write_size
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.options import flag, many, value
@@ -88,11 +86,10 @@ def pack_command(options: PackOptions) -> ExitCode:
         raise UsageError("pack fetches wheels, which --offline forbids: leave it out, or pack --records")
     if options.to.exists():
         raise UsageError(f"--to {options.to}: is there already: name a new folder")
-    suite = find_suite(context.project)
-    _tell(*(f"NOT PACKED: {line}" for line in suite.left_out))
+    files, commit = find_suite(context.project)
     try:
         with whole_folder(options.to) as folder:
-            told = write_pack(folder, context, suite, pythons)
+            told = write_pack(folder, context, files, commit, pythons)
     except OSError as error:
         words = f"{error.strerror or error}: name another disk by --to, or make room"
         raise MachineryError(f"--to {options.to}: the pack cannot be written: {words}") from error
@@ -102,28 +99,28 @@ def pack_command(options: PackOptions) -> ExitCode:
     return ExitCode.AS_EXPECTED
 
 
-def write_pack(folder: Path, context: Context, suite: Suite, pythons: Sequence[str]) -> list[str]:
+def write_pack(
+    folder: Path, context: Context, files: dict[str, Path], commit: str, pythons: Sequence[str]
+) -> list[str]:
     """Write the files of a pack into an empty folder; returns what is told of it."""
     chosen = select_versions(context.matrix, context.selection)
     versions, held, client = hold_images(context, chosen)
     images = images_of(client, held, versions) if client else ()
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        write_tar(folder / FILES, suite.files | fetch_wheels(Path(scratch), versions, pythons))
+        write_tar(folder / FILES, files | fetch_wheels(Path(scratch), versions, pythons))
     if client is not None and images:
         _tell(f"saving {counted(len(images), 'image')}")
         save_images(client, images, folder / IMAGES)
-    now, names, platform = datetime.now(timezone.utc), [v.name for v in versions], own_platform()
+    names, platform = [version.name for version in versions], own_platform()
     facts = [
-        ("pack", f"{now:%Y%m%dt%H%M%S}-{os.urandom(4).hex()}"), ("made", now.isoformat(timespec="seconds")),
-        ("by", f"trtmatrix {__version__}"), ("commit", suite.commit),
-        ("changed", "yes" if suite.changed else "no"), ("platform", platform),
-        *(("python", python) for python in pythons), *(("version", name) for name in names),
+        ("pack", f"{datetime.now(timezone.utc):%Y%m%dt%H%M%S}-{os.urandom(4).hex()}"), ("commit", commit),
+        ("platform", platform), *(("python", each) for each in pythons), *(("version", n) for n in names),
     ]  # fmt: skip
     digest = write_lists(folder, facts, images)
     return [
         f"versions  {', '.join(names)}", f"images    {len(images)}, for {platform}",
         f"wheels    for Python {', '.join(pythons)}, glibc {GLIBC} or later",
-        f"suite of {suite.commit[:12]}{', CHANGED since' if suite.changed else ''}",
+        f"suite of {commit[:12]}{', CHANGED since' if commit.endswith('-dirty') else ''}",
         f"sha256 of SHA256SUMS, which stands for all of it: {digest}",
     ]  # fmt: skip
 
@@ -131,40 +128,29 @@ def write_pack(folder: Path, context: Context, suite: Suite, pythons: Sequence[s
 # --- The suite: what git tracks, with the user's own matrix and repros
 
 
-@dataclass(frozen=True, kw_only=True)
-class Suite:
-    """The suite's files by the name that they get on the other side, and the commit that they are of.
+def find_suite(project: Project) -> tuple[dict[str, Path], str]:
+    """Return the files of this checkout, with the matrix, lock and repros that this call works with.
 
-    ``changed``: they are not those of that commit; ``left_out``: what of the user's own stays here, and why.
-    """
-
-    files: dict[str, Path]
-    commit: str
-    changed: bool
-    left_out: tuple[str, ...] = ()
-
-
-def find_suite(project: Project) -> Suite:
-    """Return the suite of this checkout, with the matrix, lock and repros that this call works with.
-
-    What git does not track stays here: records measured on this host, caches, environments, keys.
-    :class:`UsageError` where git cannot say what that is.
+    By the names that they get on the other side; and the commit that they are of, with ``-dirty`` behind it
+    where they are not those of that commit. What git does not track stays here: records measured on this
+    host, caches, environments, keys. What of the user's own stays is told. :class:`UsageError` where git
+    cannot say what that is.
     """
     root = program_root()
     # The matrix and the repros are those of this call, which may lie elsewhere.
     files = {name: root / name for name in _git(root, "ls-files", "-z") if not name.startswith("repros/")}
     files |= {f"repros/{name}": project.repros / name for name in _git(project.repros, "ls-files", "-z")}
-    untracked = sorted({*project.repros.glob("*.py")} - set(files.values()))
-    left_out = [f"{file}: git does not track it: git add takes it along" for file in untracked]
-    left_out += [f"{file}: a link" for file in files.values() if file.is_symlink()]
+    for file in sorted({*project.repros.glob("*.py")} - set(files.values())):
+        _tell(f"NOT PACKED: {file}: git does not track it: git add takes it along")
+    for file in (file for file in files.values() if file.is_symlink()):
+        _tell(f"NOT PACKED: {file}: a link")
     own = {"matrix.yaml": project.matrix.resolve(), "matrix.lock": project.lock.resolve()}
     files = {name: f for name, f in (files | own).items() if f.is_file() and not f.is_symlink()}
     if not any(re.fullmatch(r"repros/[^/]*\.py", name) for name in files):
         raise UsageError(f"{project.repros}: no repro that can be packed: git add those that are to go along")
+    (commit,) = _git(root, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty")
     ours = (project.repros.resolve(), own["matrix.yaml"]) == (root / "repros", root / "matrix.yaml")
-    changed = not ours or bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
-    (commit,) = _git(root, "rev-parse", "HEAD")
-    return Suite(files=files, commit=commit, changed=changed, left_out=tuple(left_out))
+    return files, commit if ours else f"{commit.removesuffix('-dirty')}-dirty"
 
 
 def program_root() -> Path:
@@ -201,7 +187,7 @@ def fetch_wheels(folder: Path, versions: Iterable[Version], pythons: Iterable[st
     own = [version.origin.wheels for version in versions if isinstance(version.origin, WheelsOrigin)]
     suite = [*(f"--extra={extra}" for extra in EXTRAS), str(program_root() / "pyproject.toml")]
     for python in pythons:
-        print(f"fetching the wheels for Python {python}", file=sys.stderr, flush=True)
+        _tell(f"fetching the wheels for Python {python}")
         pins = _pin(suite, TOOLS, python, scratch)
         shutil.copyfile(pins, wheels / f"suite-{python}.txt")
         for file in [pins, *(_pin([], each, python, scratch) for each in own)]:
@@ -352,27 +338,5 @@ def write_lists(folder: Path, facts: Iterable[tuple[str, str]], images: Iterable
     return sha256(sums.encode()).hexdigest()
 
 
-def _tell(*lines: str) -> None:
-    for line in lines:
-        print(line, file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnpackOptions:
-    """What the command line says, as the script takes it."""
-
-    folder: Path = value("DIR", "the folder of the pack")
-    into: Path | None = value("--into DIR", "where to write the suite (default: ./trtmatrix)")
-    check: bool = flag("--check", "check every byte; load nothing")
-    python: str | None = value("--python PATH", "the Python to run the suite with")
-    no_images: bool = flag("--no-images", "load no images")
-    no_venv: bool = flag("--no-venv", "create no environment")
-
-
-def unpack_command(options: UnpackOptions) -> int:
-    """Run the script; returns its exit code."""
-    words = ["/bin/sh", str(SOURCE), str(options.folder.absolute())]
-    words += [f"--into={options.into}"] if options.into else []
-    words += [f"--python={options.python}"] if options.python else []
-    flags = {"--check": options.check, "--no-images": options.no_images, "--no-venv": options.no_venv}
-    return subprocess.run([*words, *(flag for flag, on in flags.items() if on)], check=False).returncode
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -16,13 +16,13 @@ import os
 import re
 import ssl
 import sys
-import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from hashlib import sha256
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -95,33 +95,31 @@ def ask_registries(
 ) -> dict[str, T | RegistryError]:
     """Return what is answered for each reference within so many ``seconds`` in all, or what is wrong.
 
-    Whose answers are missing after :data:`PATIENCE` is told. The threads are daemons, for a silent host
-    cannot be called off: they hold up no interrupt, and no end of this process, as those of a pool would.
+    Whose answers are missing after :data:`PATIENCE` is told. The pool's threads are daemons: a silent host,
+    which cannot be called off, holds up no interrupt and no end of this process.
     """
-    answers: dict[str, Future[T | RegistryError]] = {each: Future() for each in references}
-    hosts, turns = {each: parse_reference(each).host for each in answers}, threading.Semaphore(TOGETHER)
 
-    def attempt(reference: str) -> None:
-        with turns:
-            try:
-                answers[reference].set_result(ask(reference))
-            except RegistryError as error:
-                answers[reference].set_result(error)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-                answers[reference].set_exception(error)
+    def attempt(reference: str) -> T | RegistryError:
+        try:
+            return ask(reference)
+        except RegistryError as error:
+            return error
 
-    for each in answers:
-        threading.Thread(target=attempt, args=(each,), daemon=True).start()
-    first = min(PATIENCE, seconds)
-    if wait(answers.values(), first).not_done:
-        silent = dict.fromkeys(hosts[each] for each, answer in answers.items() if not answer.done())
-        print(f"trtmatrix: asking {', '.join(silent)} …", file=sys.stderr, flush=True)
-    done, why = wait(answers.values(), seconds - first).done, f"it does not answer within {seconds:g} s"
-    return {
-        each: answer.result() if answer in done
-        else RegistryError(Trouble.UNREACHABLE, hosts[each], each, why)
-        for each, answer in answers.items()
-    }  # fmt: skip
+    hosts, end = {each: parse_reference(each).host for each in references}, time.monotonic() + seconds
+    with ThreadPool(TOGETHER) as pool:
+        asked = {each: pool.apply_async(attempt, (each,)) for each in hosts}
+        for until in (end - seconds + min(PATIENCE, seconds), end):
+            for answer in asked.values():
+                answer.wait(max(0.0, until - time.monotonic()))
+            silent = dict.fromkeys(hosts[each] for each, answer in asked.items() if not answer.ready())
+            if silent and until < end:
+                print(f"trtmatrix: asking {', '.join(silent)} …", file=sys.stderr, flush=True)
+        why = f"it does not answer within {seconds:g} s"
+        return {
+            each: answer.get() if answer.ready()
+            else RegistryError(Trouble.UNREACHABLE, hosts[each], each, why)
+            for each, answer in asked.items()
+        }  # fmt: skip
 
 
 class _Repository:

@@ -80,7 +80,7 @@ def read_records(results: Path) -> list[Stored]:
             except (RecordError, OSError, border.BorderError) as error:
                 told = str(error) if isinstance(error, RecordError) else f"{file}:1: {error}"
                 if not isinstance(error, (NewerRecordError, OSError)):
-                    told += _set_aside(Path(file))
+                    told += set_aside(Path(file))
                 problems.append(told)
             else:
                 key = (record.cell, record.run)
@@ -95,7 +95,7 @@ def read_records(results: Path) -> list[Stored]:
     return list(found.values())
 
 
-def _set_aside(file: Path) -> str:
+def set_aside(file: Path) -> str:
     """Rename a damaged record; returns what was done, and the remedy."""
     try:
         aside = file.rename(f"{file}.damaged").name

@@ -24,7 +24,7 @@ from trtmatrix.launchers.gpu import known_gpu
 from trtmatrix.launchers.references import with_own_images
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.survey import take_survey
-from trtmatrix.records.store import kept_digests, kept_file, record_path, write_new
+from trtmatrix.records.store import kept_digests, kept_file, record_path, set_aside, write_new
 from trtmatrix.slurm.commands import JobRefused, run_command, sbatch
 from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
 from trtmatrix.slurm.tasks import sbatch_words
@@ -47,17 +47,13 @@ class Cluster:
         try:
             for name in ("runs", "suites", "cache/cases", "cache/outputs", "results/local"):
                 (self.root / name).mkdir(parents=True, exist_ok=True)
-            with self.lock():
+            with hold(self.root / "lock"):
                 pass
         except OSError as error:
             raise UsageError(
                 f"shared: {self.root} cannot be used: {error.strerror}\n"
                 "  it must be a folder of yours on a file system that all nodes mount, with POSIX locks"
             ) from error
-
-    def lock(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock under which is decided what is submitted."""
-        return hold(self.root / "lock")
 
     def stage_suite(self, project: Project) -> str:
         """Return the folder with our packages, matrix.yaml, its lock and the repros, copied there if new.
@@ -119,15 +115,10 @@ class Cluster:
                 with contextlib.suppress(FileExistsError):
                     write_new(target, content)
                 taken.append(parse_record(content, str(target)))
-            except NewerRecordError as error:
-                _note(str(error))
             except FileNotFoundError:  # another client was sooner to set it aside
-                if file.exists():
-                    raise
+                continue
             except (RecordError, BorderError) as error:
-                _note(f"{error}; it is set aside")
-                with contextlib.suppress(OSError):
-                    file.rename(file.with_name(f"{file.name}.damaged"))
+                print(error, "" if isinstance(error, NewerRecordError) else set_aside(file), file=sys.stderr)
         return taken
 
     def take_all(self, project: Project) -> None:
@@ -186,10 +177,6 @@ def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
         datacenter=bool(listed and listed.datacenter),
         variant=variants.pop() if len(variants) == 1 else "",
     )  # fmt: skip
-
-
-def _note(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Context, Cluster]:

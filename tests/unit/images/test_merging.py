@@ -139,10 +139,10 @@ def mend(cell: CellId = CELL, **facts: Any) -> str:
 
 KEPT_OUT: dict[str, tuple[str, str, str]] = {
     "no record": ("r1.json", "{}", "schema is None, this trtmatrix reads 1"),
-    "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json"),
+    "renamed": ("r2.json", mend(), f"by its content it is {WHERE}/r1.json: it was renamed"),
     "no version": ("r1.json", mend(replace(CELL, version="10.9.0")), "no version 10.9.0 of tensorrt: add it"),
-    "other facts": ("r1.json", mend(gpu={"name": "NVIDIA L4"}), "(gpu) name 'NVIDIA L4': it was edited"),
-    "a folder of results": ("r1.json", mend(replace(CELL, gpu="local")), "is of local, and its facts"),
+    "other facts": ("r1.json", mend(gpu={"name": "NVIDIA L4"}), "it is nvidia-l4/10.7.0/plain/"),
+    "a folder of results": ("r1.json", mend(replace(CELL, gpu="local")), "renamed, moved or edited"),
     "no case": ("r1.json", mend(replace(CELL, case="gone")), "there is no case plain/gone here"),
     "no archive": ("r1.tar.gz", "x", "cannot be unpacked"),
     "no record of operators": ("operators.json.gz", "x", "ends too early"),
@@ -178,9 +178,9 @@ OPERATORS = replace(OLD, version="10.7.0")
 FORGED = {
     "no record": ('{"schema": 1}', "cannot be used: "),
     "another GPU's facts": (
-        record_text(replace(OPERATORS, facts={**OLD.facts, "gpu": {"name": "NVIDIA L4"}})), "it was edited",
+        record_text(replace(OPERATORS, facts={**OLD.facts, "gpu": {"name": "NVIDIA L4"}})), "moved or edited",
     ),
-    "out of the results": (record_text(replace(OPERATORS, gpu="nvidia-h200/../../..")), "it was edited"),
+    "out of the results": (record_text(replace(OPERATORS, gpu="nvidia-h200/../../..")), "moved or edited"),
     "no version": (record_text(OLD), "no version 8.5.3.1 of tensorrt: add it"),
 }  # fmt: skip
 

@@ -88,17 +88,20 @@ def git(root: Path, *words: str) -> None:
     subprocess.run([*GIT, "-C", str(root), *words], check=True, capture_output=True)
 
 
-def test_only_what_git_tracks_goes_along(checkout: Project) -> None:
+def test_only_what_git_tracks_goes_along(checkout: Project, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("customer.key", "credentials.json", "new.py"):
         (checkout.repros / name).write_text("x")
     (checkout.repros / "link.py").symlink_to("/etc/passwd")
     git(checkout.folder, "add", "repros/link.py")
     git(checkout.folder, "commit", "-qm", "y")
-    suite = find_suite(checkout)
-    assert {name for name in suite.files if name.startswith("repros/")} == {"repros/good.py"}
-    assert [line.rpartition("/")[2].partition(":")[0] for line in suite.left_out] == ["new.py", "link.py"]
-    assert "git add takes it along" in suite.left_out[0]
-    assert (len(suite.commit), suite.changed) == (40, False)
+    files, commit = find_suite(checkout)
+    assert {name for name in files if name.startswith("repros/")} == {"repros/good.py"}
+    told = capsys.readouterr().err.splitlines()
+    assert [line.rpartition("/")[2].partition(":")[0] for line in told] == ["new.py", "link.py"]
+    assert "git add takes it along" in told[0]
+    assert len(commit) == 40
+    (checkout.repros / "good.py").write_text("schema: 2\n")
+    assert find_suite(checkout)[1] == f"{commit}-dirty"
 
 
 def test_where_git_cannot_say_what_is_tracked_nothing_is_packed(
@@ -128,6 +131,6 @@ def test_a_matrix_of_the_users_own_goes_along_without_the_lock_of_another(
     (checkout.folder / "matrix.lock").write_text("schema: 1\n")
     git(checkout.folder, "add", "matrix.lock")
     (tmp_path / "m.yaml").write_text("schema: 1\n")
-    suite = find_suite(replace(checkout, matrix=tmp_path / "m.yaml"))
-    assert (suite.files["matrix.yaml"], suite.changed) == (tmp_path / "m.yaml", True)
-    assert "matrix.lock" not in suite.files
+    files, commit = find_suite(replace(checkout, matrix=tmp_path / "m.yaml"))
+    assert (files["matrix.yaml"], commit[40:]) == (tmp_path / "m.yaml", "-dirty")
+    assert "matrix.lock" not in files

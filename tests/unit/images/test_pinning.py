@@ -11,12 +11,13 @@ from projects import matrix_text
 from reprosource import write_project
 
 from trtmatrix.common.errors import TrtMatrixError, UsageError
-from trtmatrix.images.lock import check_pins, read_builds, recipe_digest, update_lock
+from trtmatrix.images.lock import FILES, check_pins, recipe_digest, update_lock
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.plan import Launch
 
+WHEEL = f"a==1.0 --hash=sha256:{'b' * 64}"
 ROOT = Path(__file__).resolve().parents[3]
 OURS = {"image": "trtmatrix/tensorrt:8.6.0", "build": {"base": IMAGE, "wheels": ["a==1.0"]}}
 MATRIX = matrix_text(
@@ -29,7 +30,7 @@ MATRIX = matrix_text(
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with the files that images are made of."""
     shutil.copytree(ROOT / "docker" / "wheels", tmp_path / "docker" / "wheels")
-    (tmp_path / "docker/wheels/locks/8.6.0.txt").write_text(f"a==1.0 --hash=sha256:{'b' * 64}\n")
+    (tmp_path / "docker/wheels/locks/8.6.0.txt").write_text(WHEEL)
     return write_project(tmp_path, MATRIX, monkeypatch)
 
 
@@ -76,11 +77,11 @@ def test_what_is_not_locked_is_told_with_the_command_or_refused() -> None:
 @pytest.mark.usefixtures("folder")
 def test_an_image_of_ours_that_is_here_must_be_made_of_the_locked_parts(changed: dict[str, str]) -> None:
     context = opened(whole_lock())
-    parts = read_builds(context.matrix.versions, context.project)["8.6.0"]
     looked, base_id = list[str](), make_platform().image_id
+    contents = [(Path("docker/wheels") / name).read_bytes() for name in FILES]
     labels = {  # what docker/wheels/build writes
         "base": IMAGE, "base-id": base_id, "base-digest": f"nvcr.io/nvidia/pytorch@{digest_of('b')}",
-        "recipe": recipe_digest(base_id, parts.contents, parts.lines),
+        "recipe": recipe_digest(base_id, contents, [WHEEL]),
     }  # fmt: skip
 
     def look(name: str) -> tuple[str, dict[str, str]]:
