@@ -32,14 +32,10 @@ VERSION = replace(
     make_version("10.7.0", library="10.7.0.23", driver=DRIVER, compute=COMPUTE),
     origin=ImageOrigin(image=IMAGE),
 )
-ENGINE = Engine(
-    available=True, version="28.1.0", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker",
-    memory=64 * GB,
-)  # fmt: skip
+ENGINE = Engine(available=True, version="28.1.0", gpu_access=GpuAccess.TOOLKIT, root="/var/lib/docker")
 FACTS = HostFacts(
     engine=ENGINE, gpus=(L4,), images=Room(path="/var/lib/docker", free=500 * GB),
-    cache=Room(path="cache", free=50 * GB), results=Room(path="results", free=50 * GB), memory=64 * GB,
-    available=60 * GB,
+    cache=Room(path="cache", free=50 * GB), results=Room(path="results", free=50 * GB),
 )  # fmt: skip
 
 
@@ -84,7 +80,7 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
 
     def but(self, **changes: Any) -> Case_:
         """The same host but for this; what is no field of it is one of the facts or of the engine."""
-        of_engine = Engine.__dataclass_fields__.keys() - {"memory", "images"}
+        of_engine = Engine.__dataclass_fields__.keys() - {"images"}
         mine = {name: changes.pop(name) for name in self.__dataclass_fields__ if name in changes}
         engine = {name: changes.pop(name) for name in of_engine if name in changes}
         mine.setdefault("engine", replace(self.engine, **engine))
@@ -111,7 +107,7 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
         facts = replace(self.facts, engine=self.engine, gpus=self.gpus)
         wants = replace(self.wants, launches=plan.launches, lock=self.lock)
         checked = check(facts, wants)
-        told = [*host_findings(facts, wants, [self.pinned]), *checked.findings]
+        told = [*host_findings(facts, [self.pinned]), *checked.findings]
         broken = {finding.rule for finding in told if finding.level is not Level.GOOD}
         planned = {rule.id for item in plan.excluded if (rule := rule_of(item.why)) is not None}
         return restrict(plan, checked.excluded), checked, broken | planned

@@ -108,7 +108,6 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
          "free disk space, run fewer versions (--trt), or remove images after their last cell (--keep none)",
          what="disk for images"),
     Rule("disk", (), "free 5 GB there, or name another folder by --cache or --results"),
-    Rule("memory", (), "set a lower limit with --memory: then a cell that needs more ends alone"),
     Rule("memory-limit", (Exclusion.NO_MEMORY,), "give containers more: --memory 4g", "all cells in images",
          "memory limit"),
 )}  # fmt: skip
@@ -264,9 +263,8 @@ BY_WHOLE_GPU = (GpuAccess.CDI, GpuAccess.NODES, GpuAccess.RUNTIME)
 class HostFacts:
     """A host as it was found.
 
-    ``images``: where the engine keeps images, None where that is not on this host; ``memory`` and
-    ``available``: of the host, in bytes, 0 where not known. ``answers``: by reference, the
-    digest that a registry has for it, or what is wrong.
+    ``images``: where the engine keeps images, None where that is not on this host. ``answers``: by
+    reference, the digest that a registry has for it, or what is wrong.
     """
 
     engine: Engine
@@ -275,8 +273,6 @@ class HostFacts:
     images: Room | None = None
     cache: Room = NOWHERE
     results: Room = NOWHERE
-    memory: int = 0
-    available: int = 0
     answers: Mapping[str, str | RegistryError] = field(default_factory=dict)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from trtmatrix.images.checks import (
     check,
     find_downloads,
     finding_lines,
-    gigabytes,
     restrict,
     rule_of,
 )
@@ -38,7 +36,6 @@ from trtmatrix.suite.plan import Engine, Excluded, Keep, Launch, Pull, count_exc
 ASK_SECONDS = (5.0, 5.0)  # to connect to a registry, and between two pieces of its answer
 SECONDS = 20.0  # for all registries together: one that sends a byte now and then would never end
 ATTEMPTS = 2
-MEMORY = Path("/proc/meminfo")
 
 
 def preflight(context: Context, survey: Survey, wants: Wants) -> tuple[Survey, tuple[Finding, ...]]:
@@ -72,7 +69,7 @@ def find_wants(
 
 def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> HostFacts:
     """Look at what the launches hang on; registries are asked for what is to be pulled alone."""
-    engine, project, memory = survey.host.engine, context.project, dict[str, int]()
+    engine, project = survey.host.engine, context.project
     # Where the engine keeps images; None where that is on another host.
     images = find_room(Path(engine.root)) if engine.root and Path(engine.root).is_dir() else None
     silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
@@ -84,13 +81,9 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Host
 
         registry = Registry(insecure=engine.insecure, attempts=ATTEMPTS, seconds=ASK_SECONDS)
         answers = ask_registries(registry.check, asks, seconds=SECONDS)
-    with contextlib.suppress(OSError):  # a host may not say what memory it has
-        lines = (line.split() for line in MEMORY.read_text().splitlines())
-        memory = {name: int(kilobytes) << 10 for name, kilobytes, *_ in lines}
     return HostFacts(
         engine=engine, gpus=survey.scan.gpus, scan_reason=survey.scan.reason,
         images=images, cache=find_room(project.cache), results=find_room(project.results),
-        memory=memory.get("MemTotal:", 0), available=memory.get("MemAvailable:", 0),
         answers=answers,
     )  # fmt: skip
 
@@ -129,7 +122,7 @@ def examine(context: Context, survey: Survey) -> Findings:
     wants = find_wants(context, everything)
     facts = gather(context, everything, wants.launches)
     versions = select_versions(context.matrix, context.selection)
-    findings = (*host_findings(facts, wants, versions), *check(facts, wants).findings)
+    findings = (*host_findings(facts, versions), *check(facts, wants).findings)
     checked = check(facts, find_wants(context, survey))
     plan = restrict(survey.plan, checked.excluded)
     told = {item.why for item in checked.excluded}
@@ -169,7 +162,7 @@ def doctor_text(findings: Findings) -> str:
     return "\n".join(lines)
 
 
-def host_findings(facts: HostFacts, wants: Wants, versions: Sequence[Version]) -> Iterator[Finding]:
+def host_findings(facts: HostFacts, versions: Sequence[Version]) -> Iterator[Finding]:
     """Yield how everything stands that a run needs of a host."""
     engine = facts.engine
     access = engine.gpu_access.value if engine.gpu_access else "none"
@@ -199,12 +192,6 @@ def host_findings(facts: HostFacts, wants: Wants, versions: Sequence[Version]) -
     yield from disk_findings(facts)
     if facts.images is not None:
         yield RULES["disk-images"].finding(facts.images.told, Level.GOOD)
-    found = f"{gigabytes(facts.available)} of {gigabytes(facts.memory)} available"
-    if wants.memory <= (engine.memory or facts.memory or wants.memory):
-        yield RULES["memory"].finding(found, Level.GOOD)
-    else:
-        limit = f"a container's limit is {gigabytes(wants.memory)}, more than there is"
-        yield RULES["memory"].finding(f"{found}; {limit}")
 
 
 def image_finding(version: Version, origin: ImageOrigin, engine: Engine) -> Finding:

@@ -111,7 +111,6 @@ def find_engine(*, gpu_here: bool, offline: bool = False) -> Engine:
         },
         ids=frozenset(str(image["Id"]) for image in images),
         platform=f"{info.get('OSType') or 'linux'}/{MACHINES.get(machine, machine)}",
-        memory=int(info.get("MemTotal") or 0),
         insecure=(*(registries.get("InsecureRegistryCIDRs") or ()), *plain),
         proxied=bool(info.get("HttpProxy") or info.get("HttpsProxy") or registries.get("Mirrors")),
         gpu_access=(known.get(named) or find_gpu_access(info)) if gpu_here else None,

@@ -53,9 +53,8 @@ class Engine:
     ``ids`` are those of all images, also of those without a name; ``proxied``: it reaches registries by a
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``: Docker or Podman, or
-    Apptainer or pyxis, which are no daemons; ``platform``: what it runs, as registries name it; ``memory``:
-    of its host, in bytes, 0 where it does not say; ``insecure``: the registries, by host or network, that it
-    speaks plain HTTP with. ``rootless``: it runs as the caller, who is root inside; ``unlimited``: what it
+    Apptainer or pyxis, which are no daemons; ``platform``: what it runs, as registries name it;
+    ``insecure``: the registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who is root inside; ``unlimited``: what it
     cannot limit, in words; ``ulimits``: limits of a process that it must be told, since its own defaults may
     be more than it may set.
     """
@@ -72,7 +71,6 @@ class Engine:
     name: str = "Docker"
     proxied: bool = False
     platform: str = "linux/amd64"
-    memory: int = 0
     insecure: tuple[str, ...] = ()
     rootless: bool = False
     unlimited: tuple[str, ...] = ()

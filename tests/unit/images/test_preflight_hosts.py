@@ -88,7 +88,6 @@ BREAKS: list[tuple[str, Case_, Exclusion | None]] = [  # the reason, where the r
     ("lock", HERE, None),
     ("disk-images", drive(9.4 + 5.36), None),  # not even packed
     ("disk", HERE.but(cache=Room(path="cache", free=4 * GB)), None),
-    ("memory", HERE.but(wants=Wants(memory=65 * GB)), None),
     ("memory-limit", HERE.but(wants=Wants(memory=47 << 20)), None),
 ]  # fmt: skip
 
