@@ -66,11 +66,9 @@ class Rule:
 
     def finding(self, found: str, level: Level = Level.LACKING, **others: str) -> Finding:
         """Return what was found by it; ``others``: words in place of the rule's own."""
-        good = level is Level.GOOD
-        told = Finding(
-            level=level, what=self.what or self.id, found=found, rule=self.id,
-            remedy="" if good else self.mends, prevents="" if good or not self.excludes else self.prevents,
-        )  # fmt: skip
+        told = Finding(level=level, what=self.what or self.id, found=found, rule=self.id)
+        if level is not Level.GOOD:
+            told = replace(told, remedy=self.mends, prevents=self.prevents if self.excludes else "")
         return replace(told, **others)  # type: ignore[arg-type]  # all of them are words
 
 

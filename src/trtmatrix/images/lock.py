@@ -43,32 +43,21 @@ class Drift(Enum):
     CONTRADICTED = "another TensorRT than matrix.yaml says: no run in that image counts"
 
 
+UNRESOLVED = frozenset({Drift.MISSING, Drift.UNKNOWN})
+"""No registry gave an image, and the lock has nothing new of it."""
+TO_DECIDE = frozenset(Drift) - UNRESOLVED - {Drift.LOCKED}
+"""Somebody has to decide: it moved, or is not locked."""
 Answer = LockedImage | RegistryError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What was found of one image or build; ``versions`` use it, ``facts`` say what differs, a line each."""
+    """What was found of one image; ``versions`` use it, ``facts`` say what differs, a line each."""
 
     subject: str
     kind: Drift
     versions: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The kind in one word."""
-        return self.kind.name.lower()
-
-    @property
-    def is_unresolved(self) -> bool:
-        """Whether a registry gave no image for it, and the lock has nothing new of it."""
-        return self.kind in {Drift.MISSING, Drift.UNKNOWN}
-
-    @property
-    def decide(self) -> bool:
-        """Whether somebody has to decide: it moved, or is not locked."""
-        return self.kind is not Drift.LOCKED and not self.is_unresolved
 
 
 Wanted = Mapping[str, tuple[str, ...]]
@@ -114,9 +103,9 @@ def lock_command(options: LockOptions) -> ExitCode:
         print(json.dumps(lock_json(findings, str(file), written), indent=1))
     else:
         print(lock_text(findings, str(file), written))
-    codes = {ExitCode.MACHINERY} if any(finding.is_unresolved for finding in findings) else set()
-    if not options.update and any(finding.decide for finding in findings):
-        codes.add(ExitCode.SURPRISE)
+    kinds = {finding.kind for finding in findings}
+    codes = {ExitCode.MACHINERY} if kinds & UNRESOLVED else set()
+    codes |= {ExitCode.SURPRISE} if kinds & TO_DECIDE and not options.update else set()
     return combine_exit_codes(codes)
 
 
@@ -208,20 +197,20 @@ def lock_text(findings: Sequence[Change], file: str, written: bool | None) -> st
             lines.append(f"  {finding.subject} · {', '.join(finding.versions)}")
             lines += [f"    {fact}" for fact in finding.facts]
         lines.append("")
-    counts = Counter(finding.name for finding in findings)
+    counts = Counter(finding.kind.name.lower() for finding in findings)
     summary = ", ".join(f"{count} {name}" for name, count in counts.items())
     lines.append(f"{file}: {summary or 'none of these versions comes from an image of a registry'}")
     if written is not None:
         lines.append(f"{file} is written: review it by git diff" if written else f"{file} is as it was")
-    elif any(finding.decide for finding in findings):
+    elif any(finding.kind in TO_DECIDE for finding in findings):
         lines.append(f"nothing was changed; to take over what was found: {UPDATE}")
     return "\n".join(lines)
 
 
 def lock_json(findings: Sequence[Change], file: str, written: bool | None) -> dict[str, Any]:
     """Return the findings as plain data."""
-    told = [{**asdict(e), "kind": e.name, "what": e.kind.value, "decide": e.decide} for e in findings]
-    return {"schema": 3, "lock": file, "written": written, "findings": told}
+    told = [{**asdict(finding), "kind": finding.kind.name.lower()} for finding in findings]
+    return {"schema": 4, "lock": file, "written": written, "findings": told}
 
 
 # --- The file: one fact a line, in one order, so that git shows what changed

@@ -63,15 +63,12 @@ class Cluster:
         sources = {"matrix.yaml": project.matrix, "matrix.lock": project.lock}
         trees = {**{f"src/{name}": path for name, path in PACKAGES.items()}, "repros": project.repros}
         for name, tree in trees.items():
-            for file in sorted(tree.rglob("*")):
-                inner = file.relative_to(tree)
-                if file.is_file() and not any(p.startswith((".", "__pycache__")) for p in inner.parts):
-                    sources[f"{name}/{inner}"] = file
-        content = {name: file.read_bytes() for name, file in sources.items() if file.is_file()}
-        total = sha256()
-        for name, data in sorted(content.items()):
-            total.update(f"{name} {len(data)}\n".encode() + data)
-        folder = self.root / "suites" / total.hexdigest()[:16]
+            sources |= {f"{name}/{file.relative_to(tree)}": file for file in tree.rglob("*")}
+        content = {
+            name: file.read_bytes() for name, file in sorted(sources.items())
+            if file.is_file() and not re.search(r"(^|/)(\.|__pycache__)", name)
+        }  # fmt: skip
+        folder = self.root / "suites" / sha256(repr(content).encode()).hexdigest()[:16]
         if not folder.is_dir():
             with whole_folder(folder) as partial:
                 for name, data in content.items():
@@ -221,30 +218,31 @@ def examine_site(site: Path | None, context: Context) -> Findings:
 def _findings(cluster: Cluster) -> Iterator[Finding]:
     site, root = cluster.site, cluster.root
     try:
-        settings = run_command(["scontrol", "show", "config"])
+        version = re.search(r"SLURM_VERSION\s*=\s*(\S+)", run_command(["scontrol", "show", "config"]))
+        yield _well("Slurm", version[1] if version else "release not known")
     except TrtMatrixError as error:
         told = f"{str(error).splitlines()[0]}\nrun on a login node; scontrol ping says how the controller is"
         yield _trouble("Slurm", told, "all cells of TensorRT through Slurm")
         return
-    version = re.search(r"SLURM_VERSION\s*=\s*(\S+)", settings)
-    yield Finding(level=Level.GOOD, what="Slurm", found=version[1] if version else "release not known")
     try:
         cluster.check()
         free = gigabytes(shutil.disk_usage(root).free)
-        found = f"{root}: {free} free; that nodes see it, the first job shows"
-        yield Finding(level=Level.GOOD, what="shared folder", found=found)
+        yield _well("shared folder", f"{root}: {free} free; that nodes see it, the first job shows")
     except TrtMatrixError as error:
         yield _trouble("shared folder", str(error), "all cells through Slurm")
     for gpu in site.gpus:
         words = sbatch_words(site, gpu, name="trtmatrix-test", folder=site.shared, tasks=site.limits.tasks)
         try:
             sbatch(["--test-only", *words, "--wrap=true"])
-            found = f"sbatch would take its jobs ({gpu.gres})"
-            yield Finding(level=Level.GOOD, what=gpu.name, found=found)
+            yield _well(gpu.name, f"sbatch would take its jobs ({gpu.gres})")
         except JobRefused as error:
             yield _trouble(gpu.name, str(error), "cells of that GPU")
         except TrtMatrixError as error:
             yield Finding(level=Level.LACKING, what=gpu.name, found=f"sbatch --test-only: {error}")
+
+
+def _well(what: str, found: str) -> Finding:
+    return Finding(level=Level.GOOD, what=what, found=found)
 
 
 def _trouble(what: str, told: str, prevents: str) -> Finding:

@@ -54,9 +54,9 @@ class Engine:
     proxy or mirror of its own. ``driver_folder`` is the host folder with the driver's libraries that
     ``device nodes`` needs; ``root`` is where the engine keeps images. ``name``: Docker or Podman, or
     Apptainer or pyxis, which are no daemons; ``platform``: what it runs, as registries name it;
-    ``insecure``: the registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as the caller, who is root inside; ``unlimited``: what it
-    cannot limit, in words; ``ulimits``: limits of a process that it must be told, since its own defaults may
-    be more than it may set.
+    ``insecure``: the registries, by host or network, that it speaks plain HTTP with. ``rootless``: it runs as
+    the caller, who is root inside; ``unlimited``: what it cannot limit, in words; ``ulimits``: limits of a
+    process that it must be told, since its own defaults may be more than it may set.
     """
 
     available: bool
