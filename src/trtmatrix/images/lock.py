@@ -217,11 +217,7 @@ def lock_json(findings: Sequence[Change], file: str, written: bool | None) -> di
 
 
 def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
-    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed.
-
-    :class:`MachineryError` where it cannot be written, or could not be read again (a registry may say
-    anything); the old file is then as it was.
-    """
+    """Change what a lock has at this moment; no other update gets in between. Returns whether it changed."""
     target = path.resolve()  # a link stays one
     with hold_folder(target.parent):
         old = read_lock(path)
@@ -231,10 +227,12 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
             return False
         try:
             parse_matrix_lock(text, str(path))
-            with whole_file(target) as out:
-                out.write(text.encode())
-        except (ConfigError, OSError) as error:
-            raise MachineryError(f"{path} is as it was, and cannot be written: {error}") from error
+        except ConfigError as error:  # a registry may say anything
+            raise MachineryError(
+                f"{path} is as it was: no lock can hold what was resolved\n{error}"
+            ) from error
+        with whole_file(target) as out:
+            out.write(text.encode())
     return True
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from trtmatrix.common import archive
 from trtmatrix.common.archive import SUFFIX
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_npz, read_file
-from trtmatrix.common.errors import ExitCode, MachineryError, TrtMatrixError, UsageError, combine_exit_codes
+from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError, combine_exit_codes
 from trtmatrix.common.options import value
 from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
 from trtmatrix.common.text import counted, one_line, printable, to_json
@@ -63,12 +63,9 @@ def pack_records(context: Context, to: Path) -> ExitCode:
         **{f"{RECORDS}/{file.relative_to(local).as_posix()}": file for file in found},
         **{f"{OUTPUTS}/{file.name}": file for file in here},
     }
-    try:
-        sums = archive.sums_text({name: archive.digest_of(content) for name, content in files.items()})
-        target = to / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
-        archive.write_archive(target, files)
-    except OSError as error:
-        raise MachineryError(f"a record or an output cannot be read: {error}") from error
+    sums = archive.sums_text({name: archive.digest_of(content) for name, content in files.items()})
+    target = to / f"records-{sha256(sums.encode()).hexdigest()[:12]}{SUFFIX}"
+    archive.write_archive(target, files)
     if gone := len(kept) - len(here):
         lost = counted(gone, "output")
         print(f"trtmatrix: not in the cache any more: {lost} that records name", file=sys.stderr)
@@ -150,26 +147,20 @@ def merge_command(options: MergeOptions) -> ExitCode:
     """
     context, merged = open_context(options.project), Merged()
     results, cache = context.project.results, context.project.cache
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        results.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix="merge-") as scratch:
-            for number, path in enumerate(options.files):
-                _read_source(context, path, Path(scratch) / str(number), merged)
-            with hold_folder(results):
-                read_records(results)
-                read_operator_records(results)
-                runs = defaultdict(list)
-                for one in sorted(merged.incoming, key=lambda one: (one.place, one.digest, one.source)):
-                    runs[one.place].append(one)
-                for group in runs.values():
-                    _settle(results, group, merged)
-                _take_outputs(cache, merged)
-    except OSError as error:
-        raise MachineryError(
-            f"a file could not be written or read: {error}\n"
-            "  what came in so far is whole: merge again once that is mended"
-        ) from error
+    cache.mkdir(parents=True, exist_ok=True)
+    results.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="merge-") as scratch:
+        for number, path in enumerate(options.files):
+            _read_source(context, path, Path(scratch) / str(number), merged)
+        with hold_folder(results):
+            read_records(results)
+            read_operator_records(results)
+            runs = defaultdict(list)
+            for one in sorted(merged.incoming, key=lambda one: (one.place, one.digest, one.source)):
+                runs[one.place].append(one)
+            for group in runs.values():
+                _settle(results, group, merged)
+            _take_outputs(cache, merged)
     print(merge_text(merged))
     codes = {ExitCode.USAGE} if merged.refused else set()
     codes |= {ExitCode.SURPRISE} if merged.fates[Fate.CONFLICT] else set()

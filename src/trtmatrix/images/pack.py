@@ -87,12 +87,8 @@ def pack_command(options: PackOptions) -> ExitCode:
     if options.to.exists():
         raise UsageError(f"--to {options.to}: is there already: name a new folder")
     files, commit = find_suite(context.project)
-    try:
-        with whole_folder(options.to) as folder:
-            told = write_pack(folder, context, files, commit, pythons)
-    except OSError as error:
-        words = f"{error.strerror or error}: name another disk by --to, or make room"
-        raise MachineryError(f"--to {options.to}: the pack cannot be written: {words}") from error
+    with whole_folder(options.to) as folder:
+        told = write_pack(folder, context, files, commit, pythons)
     size = write_size(sum(file.stat().st_size for file in options.to.iterdir()))
     next_ = f"next, on the other host: sh {shlex.quote(f'{options.to.name}/unpack')}"
     print("\n".join([f"{options.to}: {size}", *(f"  {line}" for line in told), next_]))
