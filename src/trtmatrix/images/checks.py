@@ -12,11 +12,10 @@ from enum import Enum
 from itertools import groupby
 
 from trtmatrix.common.text import counted
-from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
-from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.model import Exclusion, Gpu, Product
+from trtmatrix.suite.matrix import ImageOrigin
+from trtmatrix.suite.model import Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan, is_own
 
 
@@ -97,9 +96,6 @@ RULES: Mapping[str, Rule] = {rule.id: rule for rule in (
          "name an interpreter that has this TensorRT with --python PATH"),
     Rule("runtime", (Exclusion.OTHER_RUNTIME,), "leave --runtime out"),
     Rule("platform", (Exclusion.IMAGE_NOT_GIVEN,), "run on a host of one of those platforms"),
-    Rule("library", (Exclusion.IMAGE_NOT_PULLED,),
-         "correct library: or image: in matrix.yaml; nox -s lock shows what the image says",
-         what="TensorRT of the image"),
     Rule("registry", (Exclusion.IMAGE_NOT_GIVEN,), "docker login nvcr.io"),
     Rule("lock", (), "nox -s lock -- --update"),
     Rule("disk-images", (Exclusion.NO_ROOM,),
@@ -323,7 +319,7 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
 
 def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
     """Yield what keeps a launch from running, the most certain first; ``before``: whose images have room."""
-    origin, engine, gpu, version = launch.image, facts.engine, launch.gpu, launch.version
+    origin, engine, gpu = launch.image, facts.engine, launch.gpu
     if origin is None:
         return
     # Instances have CDI names and device nodes of their own, which are not given; the GPU's lead nowhere.
@@ -337,16 +333,12 @@ def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants
         yield _trouble("memory-limit", f"--memory is {wants.memory >> 20} MiB: {least}")
     if not launch.lacks_image:
         return
-    # Its image may not be there to be pulled or built on, or be another than is meant.
+    # Its image may not be there to be pulled or built on.
     name = origin.image if origin.build is None else origin.build.base
     locked = wants.lock.images.get(name)
     if locked is not None and engine.platform not in locked.platforms:
         published = ", ".join(locked.platforms) or "none"
         yield _trouble("platform", f"{name} is published for {published}; this engine runs {engine.platform}")
-    says = locked_tensorrt(version, wants.lock, engine.platform)
-    if says and wrong_library(says, version) is not None:  # as a run in the image compares
-        pinned = f"{version.name} is pinned for TensorRT {version.library.value}"
-        yield _trouble("library", f"{pinned}, and its locked image says that it has {says}")
     asked = asked_for(origin, wants.lock, engine, wants.registry)
     answer = facts.answers.get(asked.reference) if asked is not None else None
     # The engine may reach what this process does not: by its own proxy, or from another host.
@@ -371,16 +363,3 @@ def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:
     left_out = tuple(excluded)
     launches = plan.without({item.cell.id for item in left_out})
     return replace(plan, launches=launches, excluded=(*plan.excluded, *left_out))
-
-
-def locked_tensorrt(version: Version, lock: Lock, platform: str) -> str:
-    """Return the TensorRT that the locked image of a version says it has, or nothing.
-
-    An image of ours is no witness: what its base says is not what its wheels are.
-    """
-    origin = version.origin
-    if version.product is not Product.TENSORRT or not isinstance(origin, ImageOrigin) or origin.build:
-        return ""
-    locked = lock.images.get(origin.image)
-    found = locked.platforms.get(platform) if locked else None
-    return found.says.get("TensorRT", "") if found else ""

@@ -16,7 +16,7 @@ import yaml
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.options import flag
 from trtmatrix.common.paths import hold_folder, whole_file
-from trtmatrix.images.checks import gigabytes, locked_tensorrt
+from trtmatrix.images.checks import gigabytes
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.docker_engine import inspect_image
 from trtmatrix.launchers.references import RegistryError, Trouble
@@ -25,6 +25,7 @@ from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_pl
 from trtmatrix.plan.lockfile import Lock, LockedImage, mirrored, parse_matrix_lock, pin_of
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
+from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Launch, is_own
 
 SECONDS = 3600.0  # how long all registries together may take: each question has limits of its own
@@ -177,10 +178,18 @@ def _compare_images(old: LockedImage, new: LockedImage) -> tuple[Drift, list[str
 
 
 def find_contradictions(versions: Iterable[Version], lock: Lock, platform: str) -> Iterator[Change]:
-    """Yield the versions whose locked image says that it has another TensorRT than matrix.yaml says."""
+    """Yield the versions whose locked image says that it has another TensorRT than matrix.yaml says.
+
+    An image of ours is no witness: what its base says is not what its wheels are.
+    """
     for version in versions:
-        says, origin = locked_tensorrt(version, lock, platform), version.origin
-        if says and isinstance(origin, ImageOrigin) and wrong_library(says, version) is not None:
+        origin = version.origin
+        if version.product is not Product.TENSORRT or not isinstance(origin, ImageOrigin) or origin.build:
+            continue
+        locked = lock.images.get(origin.image)
+        found = locked.platforms.get(platform) if locked else None
+        says = found.says.get("TensorRT", "") if found else ""
+        if says and wrong_library(says, version) is not None:  # as a run in the image compares
             facts = (f"matrix.yaml says {version.library.value}, the image {says}",)
             image, names = origin.image, (version.name,)
             yield Change(subject=image, kind=Drift.CONTRADICTED, versions=names, facts=facts)

@@ -10,6 +10,7 @@ https://distribution.github.io/distribution/spec/auth/token/.
 from __future__ import annotations
 
 import base64
+import contextlib
 import ipaddress
 import json
 import os
@@ -299,12 +300,13 @@ def is_insecure(host: str, insecure: Sequence[str]) -> bool:
     name = urlsplit(f"//{host}").hostname or host
     if host in insecure or name == "localhost":
         return True
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    networks = (each for each in (*LOOPBACK, *insecure) if "/" in each)
-    return any(address in ipaddress.ip_network(each, strict=False) for each in networks)
+    with contextlib.suppress(ValueError):  # a host's name
+        address, networks = (
+            ipaddress.ip_address(name),
+            [each for each in (*LOOPBACK, *insecure) if "/" in each],
+        )
+        return any(address in ipaddress.ip_network(each, strict=False) for each in networks)
+    return False
 
 
 def explain_error(error: Exception, server: str) -> tuple[Trouble, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import glob
 import os
 import shutil
@@ -71,25 +70,17 @@ def read_records(results: Path) -> list[Stored]:
     found: dict[tuple[CellId, str], Stored] = {}
     problems: list[str] = []
     pool = Pool(lambda file: parse_object(border.read_file(file), file))
-    collects = gc.isenabled()
-    gc.disable()  # records hold no cycles, and to look for some among 100,000 takes long
-    try:
-        for file, local in _files(results):
-            try:
-                record = parse_record(border.read_file(file), file, pool)
-            except (RecordError, OSError, border.BorderError) as error:
-                told = str(error) if isinstance(error, RecordError) else f"{file}:1: {error}"
-                if not isinstance(error, (NewerRecordError, OSError)):
-                    told += set_aside(Path(file))
-                problems.append(told)
-            else:
-                key = (record.cell, record.run)
-                if local or key not in found:
-                    found[key] = Stored(record=record, local=local)
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
+    for file, local in _files(results):
+        try:
+            record = parse_record(border.read_file(file), file, pool)
+        except (RecordError, OSError, border.BorderError) as error:
+            told = str(error) if isinstance(error, RecordError) else f"{file}:1: {error}"
+            if not isinstance(error, (NewerRecordError, OSError)):
+                told += set_aside(Path(file))
+            problems.append(told)
+        else:
+            if local or (record.cell, record.run) not in found:
+                found[record.cell, record.run] = Stored(record=record, local=local)
     if problems:
         raise ConfigError(problems)
     return list(found.values())

@@ -10,10 +10,9 @@ from locks import IMAGE
 
 from trtmatrix.images.checks import RULES, Room, Rule, Wants, rule_of
 from trtmatrix.launchers.references import Trouble
-from trtmatrix.plan.lockfile import Lock
 from trtmatrix.suite.cells import Selection
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.model import NO_GPU, Exclusion, Known
+from trtmatrix.suite.model import NO_GPU, Exclusion
 from trtmatrix.suite.plan import GpuAccess, Pull
 
 PINNED = f"nvcr.io/nvidia/pytorch@{manifest_of(IMAGE)}"
@@ -23,15 +22,6 @@ PYTHON = Selection(versions=("10.7.0",), runtimes=("host",))
 
 
 BY_HAND = replace(HERE.version, origin=ImageOrigin(image="trtmatrix/test:latest"))
-RECALLED = replace(HERE.version, library=replace(HERE.version.library, known=Known.RECALLED))
-
-
-def saying(tensorrt: str, image: str = IMAGE) -> Lock:
-    """A lock whose image says which TensorRT it has."""
-    locked = lock_of((image, ())).images[image]
-    ((platform, found),) = locked.platforms.items()
-    said = replace(found, says={"TensorRT": tensorrt})
-    return Lock(images={image: replace(locked, platforms={platform: said})})
 
 
 def drive(room: float) -> Case_:
@@ -48,10 +38,6 @@ HOLDS: list[tuple[str, Case_]] = [  # a rule that one may take for broken there
     ("offline", HERE.but(offline=True)),
     ("runtime", HERE.but(selection=Selection(runtimes=("container",)))),
     ("platform", TO_PULL), ("platform", TO_PULL.but(lock=HERE.lock)),
-    ("library", TO_PULL), ("library", TO_PULL.but(lock=saying("10.7.0.23"))),
-    ("library", TO_PULL.but(lock=saying("10.7.0.24"), version=RECALLED)),  # a number from memory
-    ("library", LOCKED_HERE.but(lock=saying("10.8.0.40"))),  # the run looks into it
-    ("library", TO_BUILD.but(lock=saying("8.6.1.6", BASE))),
     ("registry", TO_PULL.but(answers={PINNED: "sha256:1"})),
     ("registry", HERE.but(answers={IMAGE: bad(Trouble.MISSING)})),
     ("registry", NO_BASE.but(engine=replace(TO_BUILD.engine, images={BASE: "sha256:2"}))),
@@ -80,7 +66,6 @@ BREAKS: list[tuple[str, Case_, Exclusion | None]] = [  # the reason, where the r
     ("runtime", HERE.but(selection=Selection(runtimes=("wheels",))), None),
     ("platform", TO_PULL.but(lock=lock_of((IMAGE, ()), platform="linux/arm64")), None),
     ("platform", TO_BUILD.but(lock=lock_of((BASE, ()), platform="linux/arm64")), None),
-    ("library", TO_PULL.but(lock=saying("10.8.0.40")), None),
     ("registry", TO_PULL.but(answers={PINNED: bad(Trouble.UNREACHABLE)}), None),
     ("registry", TO_PULL.but(answers={PINNED: bad(Trouble.NEEDS_LOGIN)}), None),
     ("registry", TO_PULL.but(answers={PINNED: bad(Trouble.WRONG_LOGIN)}), None),
