@@ -24,7 +24,7 @@ NOT_RUN = {
     r"run .*--executor slurm|doctor .*--executor slurm": "needs a cluster: tests/slurm",
     r"bundle|bisect|minimise": "needs a failing cell, and versions that run: tests/bundles, tests/containers",
     r"lock": "asks registries: tests/registry",
-    r"pack|unpack|merge": "needs an engine, or what another host made: tests/pack",
+    r"pack|merge": "needs an engine, or what another host made: tests/pack",
     r"upgrade .*--(model|explain)": "a model of one's own is prepared by ONNX Runtime: tests/models",
 }
 """A command of trtmatrix that is only parsed here → why, and what runs it."""
