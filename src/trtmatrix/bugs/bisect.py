@@ -6,7 +6,6 @@ Stored records answer first, then a run.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shlex
@@ -24,6 +23,7 @@ from trtmatrix.bugs.search import (
     render_bisect_markdown,
     render_bisect_text,
 )
+from trtmatrix.bugs.verify import tell
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.options import flag, read_count, value
 from trtmatrix.common.paths import check_outputs, recall, write_output
@@ -129,8 +129,7 @@ def bisect_command(options: BisectOptions) -> ExitCode:
     if options.output is not None:
         write_output(options.output, _make_public(render_bisect_markdown(search), options, search))
     text = bisect_json(search) if options.json else render_bisect_text(search)
-    with contextlib.suppress(BrokenPipeError):  # the exit code stays what was found
-        print(text, end="", flush=True)
+    print(text, end="", flush=True)
     return code
 
 
@@ -141,13 +140,13 @@ def run_search(asker: Versions | ShellCommand, *, can_run: bool) -> ExitCode:
         known, search.hints = asker.known()
         search.replies.update(known)
         said = sum(reply.answer is not Answer.CANNOT_SAY for reply in known.values())
-        _tell(f"{len(search.candidates)} {search.what}s; {said} of them answered by what is stored")
+        tell(f"bisect: {len(search.candidates)} {search.what}s; {said} of them answered by what is stored")
         while (number := search.next_try()) is not None:
             reply = Reply(answer=Answer.CANNOT_SAY, words="no record", known="not run (--no-run)")
             if can_run:
-                _tell(f"{search.name(number)}: asked")
+                tell(f"bisect: {search.name(number)}: asked")
                 reply = asker.ask(number)
-                _tell(f"{search.name(number)}: {reply.answer.value} ({reply.why})")
+                tell(f"bisect: {search.name(number)}: {reply.answer.value} ({reply.why})")
             search.replies[number] = reply
     except KeyboardInterrupt:
         search.cut_short, code = asker.interrupted, ExitCode.INTERRUPTED
@@ -167,13 +166,8 @@ def _make_public(markdown: str, options: BisectOptions, search: Search) -> str:
     redactor = Redactor.of_host(files, kept)
     text = redactor.clean(str(options.output), markdown)
     if redactor.taken:
-        _tell(f"{options.output}: taken out as private: {redactor.told(str(options.output))}")
+        tell(f"bisect: {options.output}: taken out as private: {redactor.told(str(options.output))}")
     return text
-
-
-def _tell(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        print(f"bisect: {text}", file=sys.stderr, flush=True)
 
 
 class Versions:

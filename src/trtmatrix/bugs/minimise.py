@@ -32,6 +32,7 @@ from onnx import ModelProto
 from trtmatrix.bugs.cell import Found, find_cell
 from trtmatrix.bugs.manner import Kind, Manner, manner_of, same_manner
 from trtmatrix.bugs.script import read_recipe, worst_sample
+from trtmatrix.bugs.verify import tell
 from trtmatrix.common.border import remove_tree
 from trtmatrix.common.errors import (
     ExitCode,
@@ -285,19 +286,11 @@ def _remove(blobs: Path, folders: Iterable[Path]) -> None:
                 blob.unlink()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """A smaller model that was tried: what was done to it, whether it fails in the same way, why not."""
-
-    what: str
-    answer: str
-    said: str
-
-
 class Minimiser:
     """A search, and what came of it. ``best``: the smallest model so far, in the folder at any time.
 
-    ``wanted``: in which way the cell fails. ``ended``: why it ended. ``smallest``: the cell of the result,
+    ``wanted``: in which way the cell fails. ``tried``: of each smaller model what was done to it, whether it
+    fails in the same way, and why not. ``ended``: why it ended. ``smallest``: the cell of the result,
     whose record stays; empty where it was not run again, and ``last_said`` tells why, or what came of it.
     """
 
@@ -312,7 +305,7 @@ class Minimiser:
         self.best, self.manner, self.wanted, self.good = model, found.manner, found.manner, good
         outcome = found.entry.outcome
         self.builds = 1 if outcome and outcome.failed >= outcome.builds else 0  # a single one tells
-        self.tried: list[Attempt] = []
+        self.tried: list[dict[str, str]] = []
         self.ended, self.smallest, self.last_said = "nothing else that was tried can be smaller", "", ""
         self._seen = {model.digest}
 
@@ -327,12 +320,12 @@ class Minimiser:
         return {
             "schema": 3, "cell": self.cell, "manner": self.wanted.words, "good": self.good,
             "ended": self.ended, "before": self.model.size, "after": self.best.size,
-            "smallest": self.smallest, "trials": [vars(step) for step in self.tried],
+            "smallest": self.smallest, "trials": self.tried,
         }  # fmt: skip
 
     def text(self) -> str:
         """Return it for a terminal."""
-        count = Counter(step.answer for step in self.tried)
+        count = Counter(step["answer"] for step in self.tried)
         lines = [
             f"fails: {self.wanted.words}",
             *[f"right at {self.good}, as is what is left of it"] * bool(self.good),
@@ -374,7 +367,7 @@ class Minimiser:
             raise MachineryError(f"{self.cell}: its graph run as a plain model: {differs}")
         self.wanted = ran.manner
         self.builds = 0 if ran.some else GARBAGE_BUILDS if ran.manner.is_garbage else self.builds
-        _tell(f"{self.cell}: {self.wanted.words}")
+        tell(f"{self.cell}: {self.wanted.words}")
         if self.good and not (ran := self.trials.run(self.model, self.good)).right:
             raise MachineryError(
                 f"--good {self.good}: it is not right there: {ran.said}\n  name a version at which it passes"
@@ -413,12 +406,12 @@ class Minimiser:
             answer, said = self._check(model)
         except NotComputedError as error:
             answer, said = CANNOT_SAY, str(error)[:300]
-        self.tried.append(Attempt(what=what, answer=answer, said=said))
+        self.tried.append({"what": what, "answer": answer, "said": said})
         if answer == SAME:
             self.best, said = model, _size_text(model)
             self._write()
         told = {SAME: "kept", NOT: "no"}.get(answer, answer)
-        _tell(f"  [{len(self.tried)}] {what} — {told} ({said})")
+        tell(f"  [{len(self.tried)}] {what} — {told} ({said})")
         return answer == SAME
 
     def _check(self, model: FailingModel) -> tuple[str, str]:
@@ -448,7 +441,7 @@ class Minimiser:
 
         It must fail as the whole does there, too: it has more engines than a trial, in a fresh process.
         """
-        _tell("run once more, as a cell of its own")
+        tell("run once more, as a cell of its own")
         ran = self.trials.run(self.best, self.version, lasting=True)
         differs = self._differs(ran.manner) if ran.manner else ran.said
         self.smallest, self.last_said = "" if differs else ran.cell, f"run once more: {differs or ran.said}"
@@ -468,10 +461,6 @@ class Minimiser:
 def _size_text(model: FailingModel) -> str:
     nodes, values, weights = (f"{model.size[name]:,}" for name in ("nodes", "values", "weights"))
     return f"{nodes} node{'' if nodes == '1' else 's'}, {values} numbers fed, {weights} in weights"
-
-
-def _tell(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def fold_to_static(failing: FailingModel) -> FailingModel:

@@ -386,8 +386,7 @@ def show(
         again = options.command("matrix")
         answer = make_answer(entries, again=again, seconds=seconds, cost=cost)
         text = render_screen(answer, width=terminal_width(), details=details)
-    with contextlib.suppress(BrokenPipeError):  # the exit code stays what the cells say
-        print(text, end="", flush=True) if options.json else print_text(text)
+    print(text, end="", flush=True) if options.json else print_text(text)
 
 
 # --- What several commands do first, and last

@@ -91,7 +91,7 @@ def test_what_fails_otherwise_or_at_the_good_version_too_is_not_kept(tmp_path: P
 
     end, code, _ = minimise(tmp_path / "x", answer, whole)
     assert (code, end.is_smaller) == (ExitCode.SURPRISE, False)
-    told = "\n".join(step.said for step in end.tried)
+    told = "\n".join(step["said"] for step in end.tried)
     assert "it fails otherwise: zero all over; before: wrong" in told
     assert f"{GOOD} is not right: wrong by 900" in told
     assert end.text().endswith("nothing smaller fails in the same way\n")
