@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, TypeVar
@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import ErrorDetails
 from typing_extensions import dataclass_transform
-from yaml.constructor import SafeConstructor
+from yaml.constructor import ConstructorError
 
 from trtmatrix.common.errors import ConfigError, shorten
 
@@ -50,16 +50,17 @@ def check_keys(kind: type[T], document: Document, at: Path = ()) -> tuple[T | No
 
 def parse_keys(
     kind: type[T], text: str, file: str,
-    cross_check: Callable[[Document], Iterable[tuple[Path, str]]] = lambda _: (),
+    cross_check: Callable[[T], Iterable[tuple[Path, str]]] = lambda _: (),
 ) -> T:  # fmt: skip
     """Read a YAML file as ``kind``; :class:`ConfigError` lists every mistake with line and remedy.
 
-    ``cross_check`` yields what no single key shows: where it is, and what is wrong.
+    ``cross_check`` yields what no single key shows, of a value whose keys are right: where it is, and what
+    is wrong.
     """
     document = parse_yaml(text, file)
     value, problems = check_keys(kind, document)
-    problems += [problem_at(document, path, words) for path, words in cross_check(document)]
-    problems += document.problems
+    if value is not None:
+        problems = [document.problem(path, words) for path, words in cross_check(value)]
     if value is None or problems:
         raise ConfigError(in_order(problems, file))
     return value
@@ -83,14 +84,16 @@ def _problem(kind: Any, detail: ErrorDetails, document: Document, at: Path) -> s
             path, text = (*path, rule[1]), rule[2]
         case "missing":
             text = f"is missing: write {path[-1]} here"
-        case "string_type" if written := document.plain.get(path):
-            text = f'{written} without quotes is no text to YAML but {value!r}: write "{written}"'
+        case "string_type" if value is not None and isinstance(
+            node := document.find(path)[1], yaml.ScalarNode
+        ):
+            text = f'{node.value} without quotes is no text to YAML but {value!r}: write "{node.value}"'
         case _:
             words = detail["msg"].removeprefix("Value error, ").replace("tuple", "list")
             words = words.replace("Input should be", "must be")
             expected = re.findall(r"'([^']+)'", str(detail.get("ctx", {}).get("expected", "")))
             text = f"{words[:1].lower()}{words[1:]} (found {shorten(value)}){near(str(value), expected)}"
-    return problem_at(document, path, text)
+    return document.problem(path, text)
 
 
 def _known_keys(kind: Any) -> list[str]:  # noqa: ANN401 - a type
@@ -110,14 +113,7 @@ def near(word: str, words: Sequence[str]) -> str:
 
 def in_order(problems: Iterable[str], file: str) -> list[str]:
     """Return each problem once, by line."""
-    return sorted(
-        set(problems), key=lambda line: (int(line.removeprefix(f"{file}:").partition(":")[0]), line)
-    )
-
-
-def problem_at(document: Document, path: Path, text: str) -> str:
-    """Return a problem with its file, line and key."""
-    return f"{document.file}:{document.line_of(path)}: {dotted(path)}: {text}"
+    return sorted(set(problems), key=lambda text: (int(text[len(file) + 1 :].partition(":")[0]), text))
 
 
 Path = tuple[str | int, ...]
@@ -131,70 +127,56 @@ def dotted(path: Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Document:
-    """A file's value, the line of each path, and the text of each unquoted scalar.
-
-    ``plain`` holds what is no text to YAML although it may have been meant so: numbers, dates,
-    yes and no. ``problems`` are the keys that stand twice, which leave the rest readable.
-    """
+    """A file's value, and YAML's nodes that it was made of, or else the line that it begins on."""
 
     file: str
     value: Any
-    lines: Mapping[Path, int] = field(default_factory=dict)
-    plain: Mapping[Path, str] = field(default_factory=dict)
-    problems: Sequence[str] = ()
+    root: yaml.Node | None = None
+    line: int = 1
 
-    def line_of(self, path: Path) -> int:
-        """Return the 1-based line of a path, or of its nearest parent."""
-        while path and path not in self.lines:
-            path = path[:-1]
-        return self.lines.get(path, 1)
+    def find(self, path: Path) -> tuple[int, yaml.Node | None]:
+        """Return the 1-based line of a path, or of its nearest parent, and its node where it is there."""
+        node, line = self.root, self.line
+        for part in path:
+            inner: dict[object, tuple[yaml.Node, yaml.Node]] = {}
+            if isinstance(node, yaml.MappingNode):
+                inner = {str(key.value): (key, value) for key, value in node.value}
+            elif isinstance(node, yaml.SequenceNode):
+                inner = {i: (item, item) for i, item in enumerate(node.value)}
+            if part not in inner:
+                return line, None
+            start, node = inner[part]
+            line = start.start_mark.line + 1
+        return line, node
+
+    def problem(self, path: Path, text: str) -> str:
+        """Return a problem with its file, line and key."""
+        return f"{self.file}:{self.find(path)[0]}: {dotted(path)}: {text}"
+
+
+class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]  # either
+    """YAML 1.1 whose keys are text and stand once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        first: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if first.setdefault(str(key.value), line) != line:
+                words = (
+                    f"the key {key.value} stands twice (first on line {first[str(key.value)]}): remove one"
+                )
+                raise ConstructorError(None, None, words, key.start_mark)
+        return {str(key.value): self.construct_object(value, deep=deep) for key, value in node.value}
 
 
 def parse_yaml(text: str, file: str) -> Document:
     """Read YAML 1.1 text; :class:`ConfigError` names line and remedy where it cannot be."""
-    reader = _Reader()
     try:
-        root = yaml.compose(text, Loader=_Loader)
-        if root is None:
+        loader = _Loader(text)
+        if (root := loader.get_single_node()) is None:
             raise ConfigError([f"{file}:1: the file is empty; take the one that the project ships"])
-        value = reader.read(root, ())
+        return Document(file=file, value=loader.construct_document(root), root=root)
     except (yaml.YAMLError, AttributeError, LookupError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         words = " ".join(str(getattr(error, "problem", "") or error).split())
         raise ConfigError([f"{file}:{mark.line + 1 if mark else 1}: not valid YAML: {words}"]) from error
-    problems = [f"{file}:{problem}" for problem in reader.problems]
-    return Document(file=file, value=value, lines=reader.lines, plain=reader.plain, problems=problems)
-
-
-_Loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
-class _Reader(SafeConstructor):
-    """Builds values from YAML's nodes and notes where each stands; keys are always text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: dict[Path, int] = {}
-        self.plain: dict[Path, str] = {}
-        self.problems: list[str] = []
-
-    def read(self, node: yaml.Node, path: Path) -> Any:  # noqa: ANN401
-        self.lines.setdefault(path, node.start_mark.line + 1)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.read(item, (*path, i)) for i, item in enumerate(node.value)]
-        if isinstance(node, yaml.ScalarNode):
-            value = self.construct_object(node)
-            if value is not None and not isinstance(value, str):
-                self.plain[path] = node.value
-            return value
-        result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key, line = str(key_node.value), key_node.start_mark.line + 1
-            here = (*path, key)
-            if key in result:
-                words = f"the key stands twice (first on line {self.lines[here]}): remove one"
-                self.problems.append(f"{line}: {dotted(here)}: {words}")
-                continue
-            self.lines[here] = line
-            result[key] = self.read(value_node, here)
-        return result

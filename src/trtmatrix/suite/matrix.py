@@ -13,8 +13,8 @@ from pydantic import AfterValidator, Discriminator, Field, Strict, Tag, model_va
 from typing_extensions import Self
 
 from trtmatrix.common.errors import shorten
-from trtmatrix.suite.keys import Document, NotInFile, Path, keys, near, parse_keys
-from trtmatrix.suite.model import PART, Known, Product, is_release, release_of
+from trtmatrix.suite.keys import NotInFile, Path, keys, near, parse_keys
+from trtmatrix.suite.model import Known, Product, release_of
 
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?/)?"
 _PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -23,8 +23,7 @@ IMAGE = f"^{_HOST}{_PATH}(?:/{_PATH})*(?:{_TAG}|(?:{_TAG})?{_DIGEST})$"
 """An image reference with a tag or a digest, as registries define it."""
 REGISTRY = f"^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?(?:/{_PATH})*)?$"
 """A registry's host with the path before the images' own names: ``my.mirror/nvidia``."""
-NUMBER = r"^[0-9]+(?:\.[0-9]+)*(?:[a-z0-9.+-]*[a-z0-9])?$"
-"""What a version number looks like; whether it is one is packaging's to say."""
+_RELEASE = r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?"
 
 
 def _image(value: str) -> str:
@@ -33,26 +32,12 @@ def _image(value: str) -> str:
     return value
 
 
-def _number(value: str) -> str:
-    if not re.fullmatch(NUMBER.strip("^$"), value) or not is_release(value):
-        raise ValueError('no version number such as "8.9" or "10.7.0.23"')
-    return value
-
-
-def _name(value: str) -> str:
-    if not PART.fullmatch(value) or not is_release(_PREFIX.sub("", value)):
-        raise ValueError(
-            "a version's name is a release number such as 10.7.0, maybe after small letters and -"
-        )
-    return value
-
-
 Image = Annotated[str, AfterValidator(_image), Field(json_schema_extra={"pattern": IMAGE})]
-Number = Annotated[str, AfterValidator(_number), Field(json_schema_extra={"pattern": NUMBER})]
+Number = Annotated[str, Field(pattern=rf"^{_RELEASE}(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?$")]
+"""A version number that packaging can read: ``"8.9"``, ``"10.7.0.23"``, ``"2.6.0a0+df5bbc09d1"``."""
 Wheels = Annotated[tuple[Annotated[str, Field(pattern=r"^[^-\s]")], ...], Field(min_length=1)]
 """Requirements or files as pip takes them, and no options."""
-_Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": f"^{PART.pattern}$"})]
-_PREFIX = re.compile(r"^[a-z-]*")
+_Name = Annotated[str, Field(pattern=rf"^(?:[a-z]+-)*{_RELEASE}$")]
 
 
 @keys
@@ -198,7 +183,7 @@ class Version:
 
     @model_validator(mode="after")
     def _named_by_product(self) -> Self:
-        named, ours = _PREFIX.findall(self.version)[0].rstrip("-"), self.product.value
+        named, ours = self.version.rpartition("-")[0], self.product.value
         products = {product.value for product in Product}
         if named in products if self.product is Product.TENSORRT else named != ours:
             raise ValueError(f"version: a version of {named or ours} is named so: {named or ours}-<release>")
@@ -244,20 +229,15 @@ def parse_matrix(text: str, file: str = "matrix.yaml") -> Matrix:
     return parse_keys(Matrix, text, file, _cross_check)
 
 
-def _cross_check(document: Document) -> Iterator[tuple[Path, str]]:
+def _cross_check(matrix: Matrix) -> Iterator[tuple[Path, str]]:
     """Yield what no single key shows: a name that stands twice, an unknown source."""
-    value = document.value if isinstance(document.value, dict) else {}
-    sources, entries = value.get("sources"), value.get("versions")
-    known = list(sources) if isinstance(sources, dict) else []
-    first: dict[str, int] = {}
-    for i, entry in enumerate(entries if isinstance(entries, list) else ()):
-        facts = entry if isinstance(entry, dict) else {}
-        name, path = str(facts.get("version")), ("versions", i, "version")
-        if name in first:
-            yield path, f"{name!r} stands twice (first on line {first[name]}): remove one"
-        first.setdefault(name, document.line_of(path))
-        for key, fact in facts.items():
-            source = fact.get("source") if isinstance(fact, dict) else None
-            if isinstance(source, str) and source not in known:
-                nearest = near(source, known) or "; add it there"
+    names: list[str] = []
+    for i, version in enumerate(matrix.versions):
+        if version.name in names:
+            yield ("versions", i, "version"), f"{version.name!r} stands twice: remove one"
+        names.append(version.name)
+        for key, fact in vars(version).items():
+            source = getattr(fact, "source", None)
+            if source is not None and source not in matrix.sources:
+                nearest = near(source, list(matrix.sources)) or "; add it there"
                 yield ("versions", i, key, "source"), f"no source {shorten(source)} in sources{nearest}"

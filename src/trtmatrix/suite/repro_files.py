@@ -16,7 +16,7 @@ from typing import TypeVar
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.suite import keys
 from trtmatrix.suite.digest import Code, bound_name, digest_authoring, digest_code, digest_own_code
-from trtmatrix.suite.keys import Document, check_keys, in_order, near, problem_at
+from trtmatrix.suite.keys import Document, check_keys, in_order, near
 from trtmatrix.suite.model import PART, Basis
 from trtmatrix.suite.repros import BEYOND, Case, Expectation, Facts, Repro, Scalar, Twin
 
@@ -153,7 +153,7 @@ def _parse_facts(source: str, file: str) -> Document:
     except (ValueError, TypeError, RecursionError, MemoryError) as error:
         words = f"FACTS must be a literal (no names, calls or sums): {error}"
         raise ConfigError([f"{file}:{line}: {words}"]) from error
-    return Document(file=file, value=value, lines={("FACTS",): line})
+    return Document(file=file, value=value, line=line)
 
 
 def parse_repro(
@@ -178,7 +178,7 @@ def parse_repro(
         wrong.append('emulate() and NOISE = (..., "precision"), params that it depends on, go together')
     if facts is not None:  # a case that is wrong is there all the same
         found = _check_facts(facts, [str(raw.get("id")) for raw in raw_cases if isinstance(raw, dict)])
-        problems += [problem_at(document, ("FACTS", *path), text) for path, text in found]
+        problems += [document.problem(("FACTS", *path), text) for path, text in found]
         for case in cases:
             unknown = sorted({*case.defects} - {*facts.defects})
             wrong += [
