@@ -1,37 +1,16 @@
-"""How far two versions' outputs are apart, over all samples, block by block."""
+"""How far two versions' outputs are apart, over all samples."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # only what compares needs NumPy
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tensor:
-    """An output of one sample at one version.
-
-    ``blocks`` yields its elements in row-major order, flat, in blocks of the same lengths for tensors of the
-    same shape; ``OSError`` or ``ValueError`` where it cannot be read.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    blocks: Callable[[], Iterator[Array]] = field(repr=False)
-
-    @property
-    def words(self) -> str:
-        """Dtype and shape for people."""
-        return f"{self.dtype} {list(self.shape)}"
+Samples = Iterable[Any]
+"""One output over all samples: arrays, each read when it is compared; None where a sample's is not there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +24,10 @@ class Difference:
     """
 
     output: str
-    max_abs: float
-    mean_abs: float
-    rel_l2: float
-    worst_sample: int
+    max_abs: float = math.nan
+    mean_abs: float = math.nan
+    rel_l2: float = math.nan
+    worst_sample: int = 0
     samples: int = 0
     nan: int = 0
     note: str = ""
@@ -58,12 +37,6 @@ class Difference:
     def is_settled(self) -> bool:
         """Whether it needs no noise floor: integers that are the same at both versions."""
         return self.integers and self.max_abs == 0
-
-
-Samples = Sequence[Tensor | None]
-"""One output over all samples; None where a sample's is not there."""
-_NUMBERS = "biuf"
-"""Kinds of NumPy's dtypes that are real numbers."""
 
 
 def compare_outputs(
@@ -77,69 +50,57 @@ def compare_outputs(
     """
     found = []
     for output in sorted({*before, *after}):
-        sides = before.get(output, ()), after.get(output, ())
-        notes, count, seen = list[str](), max(map(len, sides)), _Seen()
-        for sample, (a, b) in enumerate(zip_longest(*sides)):
-            if a is None or b is None:
-                where = " and ".join(name for name, side in zip(names, (a, b), strict=True) if side is None)
-                notes.append(f"not kept or not given at {where}")
-                continue
-            if a.shape != b.shape:
-                notes.append(f"{a.words} at {names[0]}, {b.words} at {names[1]}: not compared")
-                continue
-            if a.dtype != b.dtype:
-                notes.append(f"{a.dtype} at {names[0]}, {b.dtype} at {names[1]}: compared as numbers")
-            try:
-                seen = deepcopy(seen).with_sample(sample, a, b)
-            except (OSError, ValueError) as error:
-                notes.append(f"sample {sample} cannot be compared: {error}")
-        words = ["bitwise equal"] if seen.samples and seen.same else []
-        if seen.odd:
-            words.append(f"{seen.odd} of {seen.count} elements are NaN or infinite and differ")
-        for note, n in Counter(notes).items():
-            words.append(note + (f" ({n} of {count} samples)" if n < count else ""))
-        kinds = {tensor.dtype.rstrip("0123456789") for side in sides for tensor in side if tensor is not None}
-        nothing = math.inf if seen.odd else math.nan
-        figures = seen.sums.result(seen.count) if seen.samples and not seen.odd else {}
-        worst, mean, rel = (float(figures.get(name, nothing)) for name in ("max_abs", "mean_abs", "rel_l2"))
-        found.append(
-            Difference(
-                output=output, max_abs=worst, mean_abs=mean, rel_l2=rel, worst_sample=seen.worst_sample,
-                samples=seen.samples, nan=seen.odd, note="; ".join(words),
-                integers=seen.samples == count > 0 and kinds <= {"bool", "int", "uint"},
-            )
-        )  # fmt: skip
+        try:
+            found.append(_compare(output, before.get(output, ()), after.get(output, ()), names))
+        except (OSError, ValueError) as error:
+            found.append(Difference(output=output, note=f"cannot be compared: {error}"))
     return tuple(found)
 
 
-class _Seen:
-    def __init__(self) -> None:
-        from trtprobe.measure import Sums
+def _compare(output: str, before: Samples, after: Samples, names: tuple[str, str]) -> Difference:
+    """Compare one output's samples; ``OSError`` or ``ValueError`` where one cannot be read."""
+    import numpy as np
 
-        self.sums, self.same = Sums(), True
-        self.count = self.odd = self.samples = self.worst_sample = 0
+    from trtprobe.measure import BLOCK, Sums, difference_of_integers
 
-    def with_sample(self, sample: int, a: Tensor, b: Tensor) -> _Seen:
-        """Take one sample in; ``OSError`` or ``ValueError`` where it cannot be read."""
-        import numpy as np
-
-        from trtprobe.measure import difference_of_integers
-
-        before = (self.odd, self.sums.max_abs)
-        for x, y in zip(a.blocks(), b.blocks(), strict=True):
-            same = x.dtype == y.dtype and x.tobytes() == y.tobytes()
-            self.count += x.size
-            self.same &= same
-            if unknown := next((dtype for dtype in (x.dtype, y.dtype) if dtype.kind not in _NUMBERS), None):
-                if not same:
-                    raise ValueError(f"NumPy knows no numbers of the dtype {unknown}; bit by bit they differ")
-                continue
+    sums, notes, kinds = Sums(), Counter[str](), set[str]()
+    total = count = odd = samples = equal = worst = 0
+    for total, sides in enumerate(zip_longest(before, after), start=1):
+        a, b = sides
+        kinds |= {side.dtype.kind for side in sides if side is not None}
+        if a is None or b is None:
+            where = " and ".join(name for name, side in zip(names, sides, strict=True) if side is None)
+            notes[f"not kept or not given at {where}"] += 1
+            continue
+        words = [f"{x.dtype} {list(x.shape)} at {name}" for name, x in zip(names, (a, b), strict=True)]
+        if a.shape != b.shape:
+            notes[f"{', '.join(words)}: not compared"] += 1
+            continue
+        if a.dtype != b.dtype:
+            notes[f"{', '.join(words)}: compared as numbers"] += 1
+        samples, count, same = samples + 1, count + a.size, a.dtype == b.dtype and a.tobytes() == b.tobytes()
+        equal += same
+        if not {a.dtype.kind, b.dtype.kind} <= set("biuf"):
+            if not same:
+                raise ValueError(f"NumPy knows no numbers of {' or '.join(words)}; bit by bit they differ")
+            continue
+        seen = (odd, sums.max_abs)
+        for start in range(0, a.size, BLOCK):
+            x, y = (side.reshape(-1)[start : start + BLOCK] for side in (a, b))
             p, q = x.astype(np.float64), y.astype(np.float64)
+            sums.add(0, q, p, difference_of_integers(x, y))
             finite = np.isfinite(p) & np.isfinite(q)
-            self.odd += int((~finite & (p != q) & ~(np.isnan(p) & np.isnan(q))).sum())
-            self.sums.add(0, q, p, difference_of_integers(x, y))
-        self.samples += 1
-        self.same &= a.dtype == b.dtype
-        if not before[0] and (self.odd, self.sums.max_abs) > before:
-            self.worst_sample = sample
-        return self
+            odd += int((~finite & (p != q) & ~(np.isnan(p) & np.isnan(q))).sum())
+        if not seen[0] and (odd, sums.max_abs) > seen:
+            worst = total - 1
+    told = ["bitwise equal"] if samples and equal == samples else []
+    told += [f"{odd} of {count} elements are NaN or infinite and differ"] if odd else []
+    told += [note + (f" ({n} of {total} samples)" if n < total else "") for note, n in notes.items()]
+    figures = sums.result(count) if samples and not odd else {}
+    nothing = math.inf if odd else math.nan
+    max_abs, mean_abs, rel_l2 = (float(figures.get(n, nothing)) for n in ("max_abs", "mean_abs", "rel_l2"))
+    return Difference(
+        output=output, max_abs=max_abs, mean_abs=mean_abs, rel_l2=rel_l2, worst_sample=worst,
+        samples=samples, nan=odd, note="; ".join(told),
+        integers=samples == total > 0 and kinds <= set("biu"),
+    )  # fmt: skip

@@ -15,7 +15,6 @@ from trtmatrix.common import border
 from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import digest_stream, whole_file
 from trtmatrix.common.text import to_json
-from trtmatrix.judge.differences import Tensor
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import (
     NewerRecordError,
@@ -155,25 +154,6 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
             raise border.BorderError(f"the output {name} {words}") from error
         result[name] = {"dtype": str(head.dtype), "shape": list(head.shape), "sha256": digest}
     return result
-
-
-ELEMENTS = 1 << 18
-"""Elements that are read together."""
-
-
-def open_kept(cache: Path, facts: Mapping[str, Any]) -> Tensor | None:
-    """Return an output that was kept, as ``kept`` of a record names it; None where it is gone.
-
-    It is read each time that its blocks are asked for: not all samples may fit into memory.
-    """
-    if not kept_file(cache, str(facts.get("sha256"))).is_file():
-        return None
-
-    def blocks() -> Iterator[NDArray[Any]]:
-        flat = read_kept(cache, facts).reshape(-1)
-        yield from (flat[start : start + ELEMENTS] for start in range(0, flat.size, ELEMENTS))
-
-    return Tensor(dtype=str(facts["dtype"]), shape=tuple(facts["shape"]), blocks=blocks)
 
 
 def kept_file(cache: Path, digest: str) -> Path:

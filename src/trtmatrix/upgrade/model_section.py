@@ -28,7 +28,7 @@ from trtmatrix.model.static_check import StaticCheck, describe_versions, name_no
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.plan.context import Context
 from trtmatrix.prepare.cases import CaseCache, read_noise_file
-from trtmatrix.records.store import kept_file, open_kept, read_kept
+from trtmatrix.records.store import kept_file, read_kept
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.model import CPU, Product, Verdict
 from trtmatrix.upgrade.decide import FLOORS
@@ -203,8 +203,8 @@ class KeptOutputs:
             return ()
 
         def tensors(kept: Mapping[str, Mapping[str, str]], own: str) -> Samples:
-            names = [sample[own] for sample in self.named]
-            return [open_kept(self.cache, kept[name]) if name in kept else None for name in names]
+            names = (sample[own] for sample in self.named)
+            return (read_kept(self.cache, kept[name]) if name in kept else None for name in names)
 
         sides = [self.kept[version] for version in self.versions]
         before, after = ({own: tensors(kept, own) for own in self.named[0]} for kept in sides)
