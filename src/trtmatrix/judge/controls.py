@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 
 from trtmatrix.judge.entry import Entry, are_comparable
 from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
@@ -17,15 +16,13 @@ def expand_with_controls(
     matrix: Matrix, repros: Sequence[Repro], gpus: Sequence[Gpu], selection: Selection
 ) -> tuple[Cell, ...]:
     """Return the selected cells, and the controls of TensorRT's that were not selected (companions)."""
-    selected = expand(matrix, repros, gpus, selection)
+    chosen = {cell.id: cell for cell in expand(matrix, repros, gpus, selection)}
     controls = ControlMap(repros, matrix.versions)
-    chosen = {cell.id for cell in selected}
-    wanted = {other for cell in selected for other in controls.of(cell)} - chosen
+    wanted = {other for cell in chosen.values() for other in controls.of(cell)}
     return tuple(
-        cell if cell.id in chosen else replace(cell, companion=True)
-        for cell in expand(matrix, repros, gpus, Selection())
-        if cell.id in chosen or cell.id in wanted
-    )
+        chosen.get(cell.id) or replace(cell, companion=True)
+        for cell in expand(matrix, repros, gpus, Selection()) if cell.id in chosen or cell.id in wanted
+    )  # fmt: skip
 
 
 class ControlMap:
@@ -51,9 +48,8 @@ class ControlMap:
         """Return those at the cell's own version and GPU, sorted."""
         if cell.version.product is not Product.TENSORRT:
             return []
-        key = (cell.repro.id, cell.case.id)
+        key, asked = (cell.repro.id, cell.case.id), cell.case.precision
         if key not in self._cases:
-            asked = cell.case.precision
             exact = [item for item in self._common if item[1].precision == asked]
             found = exact or [c for c in self._common if f"{c[1].precision}-flag" == asked]
             able = [
@@ -65,16 +61,16 @@ class ControlMap:
                 near = max(able, key=lambda other: len(other.params.items() & cell.case.params.items()))
                 found = [*found, (cell.repro.id, near)]
             self._cases[key] = sorted({(repro, case.id) for repro, case in found} - {key})
-        return [
-            CellId(repro=repro, case=case, version=cell.version.name, gpu=cell.gpu.slug)
-            for repro, case in self._cases[key]
-        ]
+        return [replace(cell.id, repro=repro, case=case) for repro, case in self._cases[key]]
 
     def checks(self, cell: Cell) -> list[CellId]:
         """Return those of the cell's graph in ONNX Runtime, sorted."""
         on_trt = cell.version.product is Product.TENSORRT
-        checked = on_trt and Product.ONNXRUNTIME in cell.case.products
-        if not checked or cell.case.control is Control.NEGATIVE:
+        if (
+            not on_trt
+            or Product.ONNXRUNTIME not in cell.case.products
+            or cell.case.control is Control.NEGATIVE
+        ):
             return []
         return [replace(cell.id, version=name, gpu=CPU.slug) for name in self._onnx]
 
@@ -96,7 +92,7 @@ def apply_controls(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     for problem_of in (Controls.graph_problem, Controls.control_problem):
         found = Controls(checked)
         for number, entry in enumerate(checked):
-            if (problem := problem_of(found, entry)) and entry.outcome:
+            if _is_answer(entry) and entry.outcome and (problem := problem_of(found, entry)):
                 outcome = replace(entry.outcome, verdict=Verdict.INVALID, reason=problem)
                 checked[number] = replace(entry, outcome=outcome)
     return tuple(checked)
@@ -106,55 +102,39 @@ class Controls:
     """Finds the entries that control others among those that are shown."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
-        self._by_id = {entry.cell.id: entry for entry in entries}
+        self._judged = {entry.cell.id: entry for entry in entries if entry.verdict in _JUDGED}
         repros = {entry.cell.repro.id: entry.cell.repro for entry in entries}
         versions = {entry.cell.version.name: entry.cell.version for entry in entries}
         self._map = ControlMap(repros.values(), versions.values())
 
-    def _ran(self, ids: Iterable[CellId]) -> Iterator[Entry]:
-        for cell_id in ids:
-            control = self._by_id.get(cell_id)
-            if control and control.verdict in _JUDGED:
-                yield control
-
     def of(self, entry: Entry) -> list[Entry]:
         """Return the controls that ran at an entry's version and GPU, under the same conditions."""
         ours, measured = entry.record, entry.evidence is Evidence.MEASURED
+        found = filter(None, map(self._judged.get, self._map.beside(entry.cell)))
         return [
-            control for control in self._ran(self._map.beside(entry.cell))
+            control for control in found
             if ours and control.record and are_comparable(ours, control.record, ("probe", "image", "runtime"))
             and (not measured or control.evidence is Evidence.MEASURED)  # no old one counts against it
         ]  # fmt: skip
 
-    def wrong_of(self, entry: Entry) -> Entry | None:
-        """Return a control of an entry that came out wrong, or None; controls have none."""
-        for control in self.of(entry) if entry.cell.case.control is None else ():
-            if control.cell.case.control and control.verdict is not _MUST[control.cell.case.control]:
-                return control
-        return None
-
     def control_problem(self, entry: Entry) -> str:
         """Return which control of an entry came out wrong, or nothing; controls have none."""
-        control = self.wrong_of(entry) if _is_answer(entry) else None
-        if control is None or control.verdict is None or (kind := control.cell.case.control) is None:
-            return ""
-        seen, must = control.verdict.value, _MUST[kind].value
-        return f"the {kind.value} control {control.cell.id} is {seen}, not {must}"
+        for control in self.of(entry) if entry.cell.case.control is None else ():
+            kind, seen = control.cell.case.control, control.verdict
+            if kind and seen and seen is not _MUST[kind]:
+                return f"the {kind.value} control {control.cell.id} is {seen.value}, not {_MUST[kind].value}"
+        return ""
 
     def graph_problem(self, entry: Entry) -> str:
         """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""
         ours = entry.record
-        if not _is_answer(entry) or ours is None:
-            return ""
-        checks = [
-            (theirs.started, theirs.run, check.outcome)
-            for check in self._ran(self._map.checks(entry.cell)) if (theirs := check.record)
-            and all(ours.digests.get(name) == theirs.digests.get(name) for name in ("repro", "case"))
-        ]  # fmt: skip
-        *_, outcome = max(checks, key=itemgetter(0, 1), default=(None,))
-        if outcome is None or outcome.verdict is not Verdict.FAIL:
-            return ""
-        return f"the graph disagrees with its reference in ONNX Runtime: {outcome.reason}"
+        for check in filter(None, map(self._judged.get, self._map.checks(entry.cell))):
+            theirs, outcome = check.record, check.outcome
+            if not (ours and theirs and outcome and outcome.verdict is Verdict.FAIL):
+                continue
+            if all(ours.digests.get(name) == theirs.digests.get(name) for name in ("repro", "case")):
+                return f"the graph disagrees with its reference in ONNX Runtime: {outcome.reason}"
+        return ""
 
 
 def _is_answer(entry: Entry) -> bool:

@@ -53,7 +53,7 @@ def compare_outputs(
         try:
             found.append(_compare(output, before.get(output, ()), after.get(output, ()), names))
         except (OSError, ValueError) as error:
-            found.append(Difference(output=output, note=f"cannot be compared: {error}"))
+            found.append(Difference(output=output, note=str(error)))
     return tuple(found)
 
 

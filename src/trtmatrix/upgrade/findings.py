@@ -38,7 +38,7 @@ class Entries:
         entry = self.at(repro, case, version)
         if entry is None:
             return Side(version=version, verdict=None, evidence=Evidence.NONE, absent=True)
-        doubted = entry.verdict is Verdict.INVALID and self._controls.wrong_of(entry) is not None
+        doubted = entry.verdict is Verdict.INVALID and bool(self._controls.control_problem(entry))
         cell, said, excluded = entry.cell, entry.expectation, entry.excluded
         why = excluded.why if excluded else None
         # What is reported of no version in particular was seen at few, and is no evidence of this one.

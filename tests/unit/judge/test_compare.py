@@ -385,16 +385,13 @@ def test_a_surprise_and_nothing_else_has_advice(control: Control | None, evidenc
 
 
 EXPLAINED = {
-    "confirmed by 4 builds; look at the reason, try its work-arounds (a, b, c, …)": entry_of(Verdict.FAIL),
-    "another GPU or driver (L4); confirm it (--rebuilds 4), then change the expectation in repros/sdpa_":
+    "look at the reason, try its work-arounds (a, b, c and 1 more), file it": entry_of(Verdict.FAIL),
+    "confirm it (--rebuilds 4), then change the expectation in repros/sdpa_":
         entry_of(Verdict.PASS, Verdict.FAIL, builds=1),
     "--rebuilds 10 shows the rate; take it for a FAIL": entry_of(Verdict.FLAKY, workarounds=()),
-    "the defect that was put in was not seen": entry_of(Verdict.PASS, control=Control.NEGATIVE),
-    "what must be right is not: nothing at 10.7.0 can be": entry_of(Verdict.FAIL, control=Control.POSITIVE),
-    "no TensorRT is involved: the graph or": entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
-    "no TensorRT is involved: the graph or the reference":
-        entry_of(Verdict.PASS, product=Product.ONNXRUNTIME, control=Control.NEGATIVE),
-    "the graph is right here: change the": entry_of(Verdict.PASS, Verdict.FAIL, product=Product.ONNXRUNTIME),
+    "the self-check fails: nothing of sdpa-scale": entry_of(Verdict.PASS, control=Control.NEGATIVE),
+    "at 10.7.0 can be believed; ask doctor": entry_of(Verdict.FAIL, control=Control.POSITIVE),
+    "no TensorRT is involved: mend": entry_of(Verdict.FAIL, product=Product.ONNXRUNTIME),
     "run it here, with the present repro and driver": entry_of(Verdict.FAIL, evidence=Evidence.RECORDED),
 }  # fmt: skip
 
