@@ -128,15 +128,12 @@ def _engines_wanted(
 
 def _is_doubtful(cell: Cell, outcome: Outcome) -> bool:
     """Whether what ran in the process before may be why a cell came out so."""
-    match outcome.verdict:
-        case Verdict.PASS | Verdict.INVALID:
-            return outcome.verdict is not expected_verdict(cell)
-        case Verdict.FAIL:
-            return cell.case.control is not Control.NEGATIVE or expected_verdict(cell) is not Verdict.FAIL
-        case Verdict.FLAKY | Verdict.BUILT:
-            return outcome.verdict is Verdict.FLAKY
-        case Verdict.NO_VERDICT:
-            return outcome.cause in FROM_THE_PROCESS
+    verdict, expected = outcome.verdict, expected_verdict(cell)
+    if verdict is Verdict.NO_VERDICT:
+        return outcome.cause in FROM_THE_PROCESS
+    if verdict is Verdict.FAIL:
+        return cell.case.control is not Control.NEGATIVE or expected is not Verdict.FAIL
+    return verdict is Verdict.FLAKY or (verdict is not Verdict.BUILT and verdict is not expected)
 
 
 def _is_machinery(record: Record) -> bool:

@@ -196,8 +196,6 @@ MUST_FAIL = "†"
 ONE_BUILD = "¹"
 BOARD_MARK = "§"
 
-VERDICT_WORDS = {verdict: verdict.value for verdict in Verdict} | {Verdict.NO_VERDICT: "UNKNOWN"}
-"""The word of a verdict; NO VERDICT shows that of its cause instead, where it has one."""
 VERDICT_MEANINGS = {
     Verdict.PASS: "right, as far as the precision allows",
     Verdict.FAIL: "above the noise floor or a limit, a known defect, NaN, or the bug itself",
@@ -230,8 +228,8 @@ _FRAMES = {Evidence.RECORDED: ("[", "]"), Evidence.REPORTED: ("(", ")")}
 
 
 def outcome_word(outcome: Outcome) -> str:
-    """Return the word of a verdict or of its cause, at most nine characters."""
-    return VERDICT_WORDS[outcome.verdict] if outcome.cause is None else CAUSE_WORDS[outcome.cause]
+    """Return the word of a verdict or of its cause, short enough for a column."""
+    return outcome.verdict.value if outcome.cause is None else CAUSE_WORDS[outcome.cause]
 
 
 _RESTS_ON_BUILDS = frozenset({Verdict.PASS, Verdict.FAIL, Verdict.FLAKY})
@@ -308,7 +306,7 @@ def legend(entries: Iterable[Entry | None]) -> list[tuple[str, str]]:
         outcome_word(outcome): outcome.cause.value if outcome.cause else VERDICT_MEANINGS[outcome.verdict]
         for outcome in outcomes
     }
-    words = [word for word in (*VERDICT_WORDS.values(), *CAUSE_WORDS.values()) if word in meanings]
+    words = [word for word in (*(v.value for v in Verdict), *CAUSE_WORDS.values()) if word in meanings]
     return [(mark, text) for mark, text, occurs in marks if occurs] + [
         (word, meanings[word]) for word in words if meanings[word].lower() != word.lower()
     ]

@@ -114,8 +114,8 @@ def measured(build: Measured, measure: str) -> float | None:
     """Return a measurement: the case's own scalar, or the worst over its outputs (NaN is worst)."""
     if measure in build.scalars:
         return float(build.scalars[measure])
-    found = [float(values[measure]) for values in build.outputs.values() if measure in values]
-    return math.nan if any(map(math.isnan, found)) else max(found, default=None)
+    found = (float(values[measure]) for values in build.outputs.values() if measure in values)
+    return max(found, key=nan_last, default=None)
 
 
 def unexpected_in(build: Measured) -> Mapping[str, Mapping[str, Any]]:
@@ -161,19 +161,6 @@ def read_signs(build: Measured, subject: Subject) -> list[Sign]:
                 )
             )  # fmt: skip
     return signs
-
-
-def name_signs(signs: Sequence[Sign]) -> list[Sign]:
-    """Return the known defects that an error may be named by, the best first."""
-    named = sorted((sign for sign in signs if sign.usable and sign.named), key=lambda sign: sign.residual)
-    return [sign for sign in named if sign.residual <= 2 * named[0].residual + 0.02]
-
-
-def best_sign(signs: Sequence[Sign]) -> Sign | None:
-    """Return the known defect that explains most of an error, if no right engine has so much of it."""
-    seen = [sign for sign in signs if sign.c is not None and sign.usable]
-    best = max(seen, key=lambda sign: sign.explained, default=None)
-    return best if best is not None and best.doubtful else None
 
 
 def judge_build(build: Measured, subject: Subject) -> Outcome:
@@ -268,13 +255,13 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
                 f"undecided: c = {sign.c:.3g} of {sign.name}, a right engine's is below {sign.bound:.2g}, "
                 f"a wrong one's above {factors.CLOSER_BOUND * sign.bound:.2g}"
             )
+    member = fits(noise, {name: build.outputs[name]})[name]
+    allowed, fitting = is_allowed(member, subject.precision), noise.outputs[name][member]
     if outcome.verdict is Verdict.PASS:
         if unseen := _not_seen(build, subject, noise, floors) or _not_known(signs, outcome.reason):
             return _invalid(unseen)
-        member = fits(noise, {name: build.outputs[name]})[name]
-        seen = is_allowed(member, subject.precision) and subject.product is Product.TENSORRT
-        seen = seen and is_near(error, noise.outputs[name][member], factors.SHOWN_FIT)
-        fit = precision_of(member) if seen else ""  # told where it is not simply the one asked for
+        seen = allowed and is_near(error, fitting, factors.SHOWN_FIT)
+        fit = precision_of(member) if seen and subject.product is Product.TENSORRT else ""
         return replace(outcome, fit=fit if fit != subject.precision else "")
     if outcome.verdict is Verdict.FAIL:
         for sign in signs if case.control is Control.NEGATIVE else ():
@@ -282,7 +269,7 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
                 words = f"c = {sign.c:.3g} of {sign.name} instead of 1"
                 return _invalid(f"it fails, but not by what was put in: {words}")
         words = _describe_error(signs, subject)
-        if not words and (member := _forbidden_fit(build, subject, noise, name)):
+        if not (words or allowed or member in factors.POSSIBLE) and is_near(error, fitting):
             words = f"as {member} computes, which was not allowed"
         return replace(outcome, reason="; ".join(filter(None, (outcome.reason, words))))
     return outcome
@@ -341,24 +328,18 @@ def _not_known(signs: Sequence[Sign], doubt: str) -> str:
     return f"unknown: the record has no signature of {hidden}, which is below the noise" if hidden else ""
 
 
-def _forbidden_fit(build: Measured, subject: Subject, noise: Noise, name: str) -> str:
-    """Return the member that an output's error fits and that was not allowed, or nothing."""
-    member = fits(noise, {name: build.outputs[name]})[name]
-    near = is_near(float(build.outputs[name]["rel_l2"]), noise.outputs[name][member])
-    forbidden = near and member not in factors.POSSIBLE and not is_allowed(member, subject.precision)
-    return member if forbidden else ""
-
-
 def _describe_error(signs: Sequence[Sign], subject: Subject) -> str:
-    """Say which known defect an error is consistent with, or what else its shape tells."""
-    words = []
-    for sign in name_signs(signs):
-        defect = subject.known.get(sign.name)
-        what = f"{defect.what if defect else sign.name}, c = {sign.c:.4g}"
-        by = f" with {defect.upstream} ({what})" if defect and defect.upstream else f" with: {what}"
-        words.append("consistent" + by)
-    best = best_sign(signs)
-    if words or best is None or best.c is None:
+    """Say which known defects an error is consistent with, or what else its shape tells."""
+    words, usable = list[str](), [sign for sign in signs if sign.usable and sign.c is not None]
+    named = sorted((sign for sign in usable if sign.named), key=lambda sign: sign.residual)
+    for sign in named:
+        if sign.residual <= 2 * named[0].residual + 0.02:
+            defect = subject.known.get(sign.name)
+            what = f"{defect.what if defect else sign.name}, c = {sign.c:.4g}"
+            by = f" with {defect.upstream} ({what})" if defect and defect.upstream else f" with: {what}"
+            words.append("consistent" + by)
+    best = max(usable, key=lambda sign: sign.explained, default=None)
+    if words or best is None or not best.doubtful:
         return " or ".join(words)
     if best.explained < factors.EXPLAINED:
         return f"c = {best.c:.3g} of {best.name}, which explains {100 * best.explained:.0f}% of the error"
@@ -505,12 +486,10 @@ def measured_in(record: Record, measure: str, cell: Cell, calibration: Calibrati
     """Return a measurement of a record, the worst over its engines (NaN is); None where it has none."""
     if measure == FLOORS:
         subject = subject_of(record, cell, calibration)
-        floors = (read_floors(build, subject).values() for build in record.builds)
-        values = [max(found, key=nan_last, default=None) for found in floors]
+        values = [value for build in record.builds for value in read_floors(build, subject).values()]
     else:
-        values = [measured(build, measure) for build in record.builds]
-    known = [value for value in values if value is not None]
-    return math.nan if any(map(math.isnan, known)) else max(known, default=None)
+        values = [value for build in record.builds if (value := measured(build, measure)) is not None]
+    return max(values, key=nan_last, default=None)
 
 
 def read_figure(

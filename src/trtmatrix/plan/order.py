@@ -176,25 +176,19 @@ def find_reason(
 def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> list[str]:
     """Return in words what is not as it was when a record was made; ``current``: the digests to have.
 
-    Of images the first digits are told, as Docker shows them. Where no board is known, none has changed.
+    Of digests the first digits are told, as Docker shows them. Where no board is known, none has changed.
     """
     changes, gpu, case = list[str](), cell.gpu, f"{cell.repro.id}/{cell.case.id}"
+    words = {
+        "repro": f"repro {cell.repro.id}", "authoring": "what repros are built with (trtmatrix.authoring)",
+        "case": f"parameters of {case}", "asked": f"defects, engines or time limit of {case}",
+    }  # fmt: skip
     for name, now in current.items():
         before = str(record.digests.get(name, ""))
-        if is_digest_of(before, now):
-            continue
-        if name == "repro":
-            own = before[:HALF] != now[:HALF]
-            changes += [f"repro {cell.repro.id}"] if own else []
-            if before[HALF:] != now[HALF:] and (before or not own):
-                changes.append("what repros are built with (trtmatrix.authoring)")
-            continue
-        old, new = (digest.partition(" ")[0].rpartition(":")[2][:12] or "?" for digest in (before, now))
-        words = {
-            "image": f"image of {cell.version.name} {old} → {new}", "runtime": f"runtime {old} → {new}",
-            "case": f"parameters of {case}", "asked": f"defects, engines or time limit of {case}",
-        }  # fmt: skip
-        changes.append(words.get(name, name))
+        if not is_digest_of(before, now):
+            changed = "authoring" if name == "repro" and before[:HALF] == now[:HALF] else name
+            old, new = (each.partition(" ")[0].rpartition(":")[2][:12] or "?" for each in (before, now))
+            changes.append(words.get(changed, f"{changed} {old} → {new}"))
     boards: Sequence[Gpu | Seen] = () if not gpu.present else gpu.seen if gpu.remote else (gpu,)
     if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
         return changes

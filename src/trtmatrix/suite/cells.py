@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -127,13 +126,8 @@ def _matches(repro: Repro, case: Case, pattern: str) -> bool:
 
 
 def unlisted_version(option: str, name: str, known: Sequence[str]) -> str:
-    """Say that a version is not listed: which may have been meant, or which there are and how to add one.
-
-    A release that exists is no misspelling of another; it may be the beginning of one, or go on.
-    """
+    """Say that a version is not listed: which begin so, or which there are and how to add one."""
     near = [each for each in known if each.startswith(f"{name}.") or name.startswith(f"{each}.")]
-    if not near and not re.fullmatch(r"([a-z]+-)*\d+(\.\d+)*", name):  # 11.3, onnxruntime-1.20.0
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     hint = f"known are {', '.join(known)}; to add it, copy an entry of matrix.yaml and change its facts"
     return f"{option} {name}: not listed; " + (f"perhaps you meant {', '.join(near)}" if near else hint)
 

@@ -177,17 +177,9 @@ def _read_authoring(file: Path) -> tuple[str, set[str]]:
 
 def _authoring_modules(source: str) -> set[str]:
     package, found = "trtmatrix.authoring", set()
-    for node in _statements(ast.parse(source)):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module == package:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package + "."):
             found.add(str(node.module).rpartition(".")[2])
     return found
-
-
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements below a node; what they are made of, which is far more, is not looked at."""
-    for inner in ast.iter_child_nodes(node):
-        if isinstance(inner, (ast.stmt, ast.ExceptHandler, ast.match_case)):
-            yield inner
-            yield from _statements(inner)

@@ -76,12 +76,6 @@ class Compute:
     known: Known
     source: str
 
-    @model_validator(mode="after")
-    def _upright(self) -> Self:
-        if Release(self.min) > Release(self.max):
-            raise ValueError(f"min: {self.min} is above max {self.max}: swap them")
-        return self
-
 
 @keys
 class Build:
@@ -217,7 +211,7 @@ class Matrix:
     schema: Literal[1]
     sources: Mapping[str, Source]
     versions: Annotated[tuple[Version, ...], Field(min_length=1)]
-    registry: Annotated[str, Field(json_schema_extra={"pattern": REGISTRY})] = ""
+    registry: Annotated[str, Field(pattern=REGISTRY)] = ""
 
     def version(self, name: str) -> Version:
         """Return a column by its name; ``KeyError`` where there is none."""

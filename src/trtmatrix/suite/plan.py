@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from packaging.version import Version as Release
-
 from trtmatrix.suite.cells import Cell, Selection, by_host
 from trtmatrix.suite.matrix import Driver, ImageOrigin, Version
 from trtmatrix.suite.model import CellId, Exclusion, Gpu, Product, release_of
@@ -292,20 +290,12 @@ def is_driver_enough(rule: Driver, gpu: Gpu) -> bool:
 
 
 def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, str]]:
-    """Return each kind of exclusion with its count and the detail of one cell, the commonest first.
-
-    Of drivers that are too old it is that of the version that needs most: with that all of them run.
-    """
-
-    def needed_driver(item: Excluded) -> Release:
-        rule = item.cell.version.driver
-        return release_of(rule.least if rule and item.why is Exclusion.DRIVER_TOO_OLD else "0")
-
-    counts: dict[Exclusion, list[Excluded]] = {}
+    """Return each kind of exclusion with its count and the detail of one cell, the commonest first."""
+    details: dict[Exclusion, list[str]] = {}
     for item in excluded:
-        counts.setdefault(item.why, []).append(item)
-    ordered = sorted(counts.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
-    return [(why, len(items), max(items, key=needed_driver).detail) for why, items in ordered]
+        details.setdefault(item.why, []).append(item.detail)
+    ordered = sorted(details.items(), key=lambda pair: (-len(pair[1]), pair[0].value))
+    return [(why, len(found), found[0]) for why, found in ordered]
 
 
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")

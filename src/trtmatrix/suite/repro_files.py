@@ -6,7 +6,7 @@ import ast
 import fnmatch
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from trtmatrix.suite import keys
 from trtmatrix.suite.digest import Code, bound_name, digest_authoring, digest_code, digest_own_code
 from trtmatrix.suite.keys import Document, check_keys, in_order, near
 from trtmatrix.suite.model import PART, Basis
-from trtmatrix.suite.repros import BEYOND, Case, Expectation, Facts, Repro, Scalar, Twin
+from trtmatrix.suite.repros import BEYOND, Case, Expectation, Facts, Repro, Twin
 
 T = TypeVar("T")
 
@@ -118,24 +118,17 @@ def read_repro(file: Path) -> LoadedRepro:
         exec(compile(file.read_bytes(), str(file), "exec", dont_inherit=True), vars(module))  # noqa: S102 - a repro
         raw_cases = list(module.cases())
     except (Exception, SystemExit) as error:
-        raise ConfigError([f"{_place(error, file)}: does not load: {error!r}"]) from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+        raise ConfigError([f"{file}:{lines[-1] if lines else 1}: does not load: {error!r}"]) from error
     functions = {name for name, value in vars(module).items() if callable(value)}
     if missing := [name for name in ("prepare", "run") if name not in functions]:
         raise ConfigError([f"{file}:1: no function {name}()" for name in missing])
-    if {"emulate", "noise"} <= functions:
-        raise ConfigError([f"{file}:1: emulate() and noise(): a repro's noise comes from one of them"])
     repro = parse_repro(
         source, str(file), file.stem, raw_cases,
         noise=getattr(module, "NOISE", None), emulates="emulate" in functions,
     )  # fmt: skip
     return LoadedRepro(repro=repro, file=file, module=module, source=source)
-
-
-def _place(error: BaseException, file: Path) -> str:
-    """Return file and line of the innermost frame inside the repro."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
-    return f"{file}:{lines[-1] if lines else 1}"
 
 
 @cache
@@ -167,23 +160,19 @@ def parse_repro(
     """
     document, repro_id = _parse_facts(source, file), stem.replace("_", "-")
     facts, problems = check_keys(Facts, document, ("FACTS",))
-    cases, wrong = _parse_cases(raw_cases, file, f"{repro_id}:", noise if emulates else None)
+    names = sorted(noise) if emulates and isinstance(noise, tuple) else []
+    cases, wrong = _parse_cases(raw_cases, file, repro_id, names)
     if "-" in stem or not PART.fullmatch(repro_id):
         wrong.append("the file's name makes the repro's: use small letters, digits and _")
-    params = {name for case in cases for name in case.params}
-    names = noise if isinstance(noise, tuple) else ()
-    if emulates != (noise is not None) or (
-        emulates and not {"precision"} <= {*names} <= {*params, "precision"}
-    ):
+    params = {name for case in cases for name in case.params} | {"precision"}
+    if emulates != (noise is not None) or (emulates and not {"precision"} <= {*names} <= params):
         wrong.append('emulate() and NOISE = (..., "precision"), params that it depends on, go together')
     if facts is not None:  # a case that is wrong is there all the same
         found = _check_facts(facts, [str(raw.get("id")) for raw in raw_cases if isinstance(raw, dict)])
         problems += [document.problem(("FACTS", *path), text) for path, text in found]
         for case in cases:
-            unknown = sorted({*case.defects} - {*facts.defects})
-            wrong += [
-                f"case {case.id}: defects: FACTS has no {x!r}{near(x, [*facts.defects])}" for x in unknown
-            ]
+            for name in sorted({*case.defects} - {*facts.defects}):
+                wrong.append(f"case {case.id}: defects: FACTS has no {name!r}{near(name, [*facts.defects])}")
             if case.defects and not case.noise_key:
                 wrong.append(f"case {case.id}: defects: nothing emulates them: write emulate() and NOISE")
     problems += [f"{file}:1: {text}" for text in wrong]
@@ -193,9 +182,12 @@ def parse_repro(
 
 
 def _parse_cases(
-    raw_cases: Sequence[object], file: str, prefix: str, noise: object
+    raw_cases: Sequence[object], file: str, repro: str, names: Sequence[str]
 ) -> tuple[list[Case], list[str]]:
-    """Return the cases that are right in themselves, and what is wrong with the others."""
+    """Return the cases that are right in themselves, and what is wrong with the others.
+
+    ``names``: the params that a case's noise depends on, where it has all of them.
+    """
     cases: dict[str, Case] = {}
     problems = [] if raw_cases else ["cases() yields no case"]
     for i, raw in enumerate(raw_cases):
@@ -208,20 +200,14 @@ def _parse_cases(
             problems.append(f"cases()[{i}]: the id {case.id!r} stands twice: rename one")
         given = isinstance(raw, dict) and "builds" in raw
         several = case.precision == "fp16-flag" and case.processes == 1 and not given
+        noisy = names and {*names} <= case.params.keys()
+        depends = " ".join(f"{name}={case.params[name]}" for name in names) if noisy else ""
         cases[case.id] = replace(
-            case, noise_key=noise_key(prefix, case.params, noise),
+            case, noise_key=f"{repro}:{depends}" if depends else "",
             builds=FLAG_BUILDS if several else case.builds,
             limits={**case.limits, **({BEYOND: 0.0} if case.tolerance else {})},
         )  # fmt: skip
     return list(cases.values()), problems
-
-
-def noise_key(prefix: str, params: Mapping[str, Scalar], noise: object) -> str:
-    """Return what a case's noise depends on, or nothing: no precision, or a param of NOISE is not there."""
-    names = sorted(str(name) for name in noise) if isinstance(noise, (tuple, list)) else []
-    if not names or not {"precision", *names} <= params.keys():
-        return ""
-    return prefix + " ".join(f"{name}={params[name]}" for name in names)
 
 
 def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path, str]]:

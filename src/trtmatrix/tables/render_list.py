@@ -26,21 +26,13 @@ def origin_text(version: Version) -> str:
 
 def list_text(versions: Sequence[Version], rows: Rows, standings: Mapping[str, Standing]) -> str:
     """Return the lists for a terminal; ``standings``: how the results of each version are known."""
-    lines, extra = [], False
+    lines = []
     for version in versions:
-        recalled = [n for n, fact in version.facts().items() if fact.known.value == "recalled"]
-        known = version.library.known.value + (f" (recalled: {', '.join(recalled)})" if recalled else "")
         standing, on_trt = standings[version.name], version.product is Product.TENSORRT
-        extra |= (added := version.addition and on_trt)
         results = standing.value if on_trt or standing is not Standing.PLANNED else "run here"
-        name = version.name + (" +" if added else "")
-        lines.append((name, results, version.library.value, known, origin_text(version)))
+        library = version.library
+        lines.append((version.name, results, library.value, library.known.value, origin_text(version)))
     parts = [tabulate(lines, ("version", "results", "library", "known", "origin"), disable_numparse=True)]
-    if extra:
-        parts.append(
-            "+ an extra version: while it is planned, with nothing measured or reported of it,\n"
-            "  tables show it only where --trt names it"
-        )
     for repro, cases in _by_repro(rows):
         about = [f"{repro.id}: {repro.title} · {repro.upstream}", repro.url]
         for name, defect in repro.defects.items():

@@ -123,6 +123,7 @@ def test_a_mirror_that_is_none_is_refused_by_the_setting_s_name(
     (folder / "matrix.yaml").write_text(f'{{"registry": "{value}",{MATRIX[1:]}')
     with pytest.raises(TrtMatrixError, match="registry"):
         open_context(ProjectOptions())
+    (folder / "matrix.yaml").write_text(MATRIX)
     context = open_context(ProjectOptions(registry="my.mirror:5000/nvidia/"))
     assert context.matrix.registry == "my.mirror:5000/nvidia/"
 

@@ -286,13 +286,13 @@ CHANGES: dict[str, Entry] = {
     "what repros are built with (trtmatrix.authoring)": changed(repro="a" * 32 + "0" * 32),
     "parameters of sdpa-scale/sdpa-tf32": changed(case="0"),
     "defects, engines or time limit of sdpa-scale/sdpa-tf32": changed(asked="0"),
-    "probe": changed(probe="0"),
-    "image of 10.7.0 000000000000 → ffffffffffff": changed(image="sha256:" + "0" * 64),
+    "probe 0 → e": changed(probe="0"),
+    "image 000000000000 → ffffffffffff": changed(image="sha256:" + "0" * 64),
     "runtime host → container": changed(runtime="host"),
     "driver 535.1 → 580.159": entry({"gpu": {**GPU, "driver": "535.1"}}),
     "GPU's variant 1g.18gb → none": entry({"gpu": {**GPU, "variant": "1g.18gb"}}),
     "repro sdpa-scale; parameters of sdpa-scale/sdpa-tf32; defects, engines or time limit of "
-    "sdpa-scale/sdpa-tf32; probe; image of 10.7.0 ? → ffffffffffff; runtime ? → container":
+    "sdpa-scale/sdpa-tf32; probe ? → e; image ? → ffffffffffff; runtime ? → container":
     entry({"digests": {}}),
 }  # fmt: skip
 REASONS: list[tuple[Entry, Options, bool, str]] = [
