@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from trtmatrix.judge.entry import Entry, are_comparable
 from trtmatrix.suite.cells import CONTROLS, Cell, Selection, expand
@@ -128,13 +129,16 @@ class Controls:
     def graph_problem(self, entry: Entry) -> str:
         """Return how the graph of an entry disagrees with its reference in ONNX Runtime, or nothing."""
         ours = entry.record
-        for check in filter(None, map(self._judged.get, self._map.checks(entry.cell))):
-            theirs, outcome = check.record, check.outcome
-            if not (ours and theirs and outcome and outcome.verdict is Verdict.FAIL):
-                continue
-            if all(ours.digests.get(name) == theirs.digests.get(name) for name in ("repro", "case")):
-                return f"the graph disagrees with its reference in ONNX Runtime: {outcome.reason}"
-        return ""
+        checks = [
+            (theirs.started, theirs.run, check.outcome)
+            for check in filter(None, map(self._judged.get, self._map.checks(entry.cell)))
+            if ours and (theirs := check.record) and check.outcome
+            and all(ours.digests.get(name) == theirs.digests.get(name) for name in ("repro", "case"))
+        ]  # fmt: skip
+        *_, outcome = max(checks, key=itemgetter(0, 1), default=(None,))  # the newest one's word
+        if outcome is None or outcome.verdict is not Verdict.FAIL:
+            return ""
+        return f"the graph disagrees with its reference in ONNX Runtime: {outcome.reason}"
 
 
 def _is_answer(entry: Entry) -> bool:

@@ -494,7 +494,7 @@ def test_a_repros_noise_comes_from_one_function(tmp_path: Path) -> None:
     file = tmp_path / "both.py"
     body = "def cases(): yield {'id': 'a', 'params': {}}\ndef prepare(p): ...\ndef run(p, f, t): ...\n"
     file.write_text(f"{SOURCE}\n{body}def noise(p): ...\ndef emulate(p, a): ...\n")
-    with pytest.raises(ConfigError, match="from one of them"):
+    with pytest.raises(ConfigError, match="go together"):
         read_repro(file)
 
 

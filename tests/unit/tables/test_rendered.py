@@ -32,7 +32,6 @@ from trtmatrix.judge.entry import (
     EVIDENCE_MEANINGS,
     NOT_SUPPORTED,
     PRODUCT_NAMES,
-    VERDICT_WORDS,
     Entry,
     cell_text,
     has_evidence,
@@ -218,7 +217,7 @@ def of_basis(basis: Basis) -> Entry:
 
 
 SHOWN: list[tuple[Entry, str]] = [  # an entry, and what every page must say of it
-    *((of_verdict(verdict), VERDICT_WORDS[verdict]) for verdict in Verdict),
+    *((of_verdict(verdict), verdict.value) for verdict in Verdict),
     *((make_entry(ended=cause.value), CAUSE_WORDS[cause]) for cause in Cause),
     *((make_entry(ended=cause.value), cause.value) for cause in Cause),
     *((of_evidence(evidence), EVIDENCE_MEANINGS[evidence]) for evidence in Evidence),
