@@ -140,5 +140,6 @@ def _registry(options: ProjectOptions, matrix: Matrix) -> str:
     """Return the mirror that is set: by the command line, the environment, or matrix.yaml."""
     mirror = options.registry or os.environ.get("TRTMATRIX_REGISTRY", "") or matrix.registry
     if not re.fullmatch(REGISTRY, mirror.rstrip("/")):
-        raise UsageError(f"the registry {shorten(mirror)} is none: write HOST/PATH, such as my.mirror/nvidia")
+        told = f"the registry {shorten(mirror)} (--registry, TRTMATRIX_REGISTRY or matrix.yaml) is none"
+        raise UsageError(f"{told}\n  write HOST or HOST/PATH, without https://, such as my.mirror/nvidia")
     return mirror
