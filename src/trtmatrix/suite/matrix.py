@@ -26,18 +26,28 @@ REGISTRY = f"^(?:[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?(?:/{_PATH})*)?$"
 _RELEASE = r"[0-9]+(?:\.[0-9]+)*(?:(?:a|b|rc)[0-9]+)?(?:\.post[0-9]+)?(?:\.dev[0-9]+)?"
 
 
-def _image(value: str) -> str:
-    if not re.fullmatch(IMAGE.strip("^$"), value):
-        raise ValueError("an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3")
-    return value
+def _fits(pattern: str, words: str) -> AfterValidator:
+    def check(value: str) -> str:
+        if not re.fullmatch(pattern, value):
+            raise ValueError(words)
+        return value
+
+    return AfterValidator(check)
 
 
-Image = Annotated[str, AfterValidator(_image), Field(json_schema_extra={"pattern": IMAGE})]
+Image = Annotated[
+    str, _fits(IMAGE, "an image needs a tag or a digest, such as nvcr.io/nvidia/pytorch:24.12-py3"),
+    Field(json_schema_extra={"pattern": IMAGE}),
+]  # fmt: skip
 Number = Annotated[str, Field(pattern=rf"^{_RELEASE}(?:\+[a-z0-9]+(?:\.[a-z0-9]+)*)?$")]
 """A version number that packaging can read: ``"8.9"``, ``"10.7.0.23"``, ``"2.6.0a0+df5bbc09d1"``."""
 Wheels = Annotated[tuple[Annotated[str, Field(pattern=r"^[^-\s]")], ...], Field(min_length=1)]
 """Requirements or files as pip takes them, and no options."""
-_Name = Annotated[str, Field(pattern=rf"^(?:[a-z]+-)*{_RELEASE}$")]
+_NAME = rf"^(?:[a-z]+-)*{_RELEASE}$"
+_Name = Annotated[
+    str, _fits(_NAME, "must be a release number such as 10.7.0, maybe after small letters and -"),
+    Field(json_schema_extra={"pattern": _NAME}),
+]  # fmt: skip
 
 
 @keys
@@ -211,7 +221,10 @@ class Matrix:
     schema: Literal[1]
     sources: Mapping[str, Source]
     versions: Annotated[tuple[Version, ...], Field(min_length=1)]
-    registry: Annotated[str, Field(pattern=REGISTRY)] = ""
+    registry: Annotated[
+        str, _fits(REGISTRY, "must be HOST or HOST/PATH, without https://, such as my.mirror/nvidia"),
+        Field(json_schema_extra={"pattern": REGISTRY}),
+    ] = ""  # fmt: skip
 
     def version(self, name: str) -> Version:
         """Return a column by its name; ``KeyError`` where there is none."""
