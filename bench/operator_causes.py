@@ -1,4 +1,4 @@
-"""``python -m bench.operator_causes``: what TensorRT 8.6.0 gets wrong of ONNX's tests, and why.
+"""``python -m bench.operator_causes [VERSION]``: what TensorRT (8.6.0) gets wrong of ONNX's tests, and why.
 
 Each wrong model of the record is changed as the table of ``docs/operators.md`` says, and computed on the CPU:
 by ONNX's reference implementation, by NumPy for Scatter and Split, by the formula of its shape for pooling.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -28,7 +29,6 @@ from trtmatrix.operators.cases import open_suite, read_arrays
 from trtmatrix.operators.verdicts import find_wrong
 from trtmatrix.records.operators import Verdict, read_operator_records
 
-VERSION = "8.6.0"
 Arrays = dict[str, NDArray[Any]]
 
 DROPPED = {
@@ -111,11 +111,11 @@ def is_same(told: str, found: str) -> bool:
     return all(math.isclose(float(a), float(b), rel_tol=1e-5) for a, b in pairs)
 
 
-def main() -> None:
-    """Print the table."""
+def main(version: str = "8.6.0") -> None:
+    """Print the table of a version that has a record."""
     suite = open_suite(default_cache())
     cases = {case.name: case for case in suite.cases}
-    (record,) = (one for one in read_operator_records(Path("results")) if one.version == VERSION)
+    (record,) = (one for one in read_operator_records(Path("results")) if one.version == version)
     models, same, near = Counter[str](), Counter[str](), Counter[str]()
     with ZipFile(suite.file) as archive:
         for row in (row for row in record.rows.values() if row.verdict is Verdict.WRONG):
@@ -140,4 +140,4 @@ def main() -> None:
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    main()
+    main(*sys.argv[1:])

@@ -47,6 +47,8 @@ class OperatorsOptions:
         default=0)  # fmt: skip
     workers: int = value("--workers N", "processes that run cases side by side (default: by cores and "
         "memory)", type=number(int, 1, "number from 1 to 256", 256), default=0)  # fmt: skip
+    mps: bool = flag("--no-mps", "let processes take turns on the GPU, also where they could share it by "
+        "NVIDIA's Multi-Process Service", default=True)  # fmt: skip
     seconds: float = value("--seconds S", "time limit of a case; twice as much where it is run again alone",
         type=read_seconds, default=30.0)  # fmt: skip
     write: Path | None = value("--write DIR", "write model, inputs and expected outputs of the chosen cases; "
@@ -186,7 +188,9 @@ def _run(
 
     with closing(open_progress(log=local / "last-operators.txt")) as progress:
         run = make_run(context, survey, how, progress)
-        run_launches(run, survey.plan, suite, cases, options.workers, options.seconds, begun, keep)
+        run_launches(
+            run, survey.plan, suite, cases, options.workers, options.mps, options.seconds, begun, keep
+        )
     if any(record.counts[Verdict.NOTHING] for record in records):
         code = ExitCode.MACHINERY
     return records, ExitCode.MACHINERY if run.not_ready else code

@@ -37,8 +37,8 @@ STARTS = 3
 """How often the probe is started for what is left, where it ends before."""
 PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
 """Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
-ON_GPU = 5
-"""Processes that run cases on a GPU: more only make each slower (docs/operators.md, "Time")."""
+TURNS = 5
+"""Processes that run cases on a GPU by turns: more only make each slower (docs/operators.md, "Time")."""
 OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
 DOUBTFUL = BAD | {Verdict.AT_RUN_TIME, Verdict.NOTHING}
@@ -47,23 +47,23 @@ STEPS = "operator cases"
 
 
 def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
-    """Return how many processes run cases: by cores, the GPU's memory and the host's, at least one."""
+    """Return how many processes can run cases: by cores, the GPU's memory and the host's, at least one."""
     cores = len(os.sched_getaffinity(0)) // side_by_side
     room = free_memory() // PROCESS_HOST // side_by_side
     told = re.match(r"(\d+) GiB", gpu.variant)
-    on_gpu = min(ON_GPU, (int(told[1]) << 30) // PROCESS_GPU) if told else cores
-    return max(1, min(cores, room, on_gpu))
+    return max(1, min(cores, room, (int(told[1]) << 30) // PROCESS_GPU if told else cores))
 
 
 def run_launches(
-    run: Run, plan: Plan, suite: Suite, cases: Sequence[Case], workers: int, seconds: float,
+    run: Run, plan: Plan, suite: Suite, cases: Sequence[Case], workers: int, mps: bool, seconds: float,
     begun: Sequence[OperatorRecord], keep: Callable[[OperatorRecord], None],
 ) -> None:  # fmt: skip
     """Run the cases on each launch and ``keep`` each record, also what there is of one that is interrupted.
 
     Launches on the GPU go side by side, one a board of their model; those on the CPU one after another. What
-    cannot be run is noted. ``workers``: processes of each; 0 for as many as there is room for. ``seconds``:
-    what a case may take. ``begun``: records in which cases are missing, which are gone on with.
+    cannot be run is noted. ``workers``: processes of each; 0 for as many as there is room for. ``mps``: let
+    them share a GPU where they can. ``seconds``: what a case may take. ``begun``: records in which cases are
+    missing, which are gone on with.
     """
     launches, slots = plan.here, dict[str, queue.Queue[Gpu]]()
     for board in (*plan.boards, CPU):
@@ -78,11 +78,13 @@ def run_launches(
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
         board = slot.get()
         mine = launch.on(board) if launch.gpu.present else launch
+        most = workers or count_workers(mine.gpu, at_once)
+        turns = most if workers or not mine.gpu.present else min(TURNS, most)
         try:
             with ZipFile(suite.file) as archive:
                 session = _Session(
                     run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
-                    workers=workers or count_workers(mine.gpu, at_once), archive=archive,
+                    workers=turns, sharing=most if mps and mine.gpu.present else 0, archive=archive,
                 )  # fmt: skip
                 if (record := session.run_all(cases, begun)).rows and session.builders:
                     keep(record)
@@ -110,7 +112,9 @@ class _Session:
 
     ``waiting``: by index a case and, where it is confirmed alone in a fresh process, the doubtful verdict
     that it had. ``unsent``: those that the probe does not have yet. ``builders``: seconds of each first
-    Builder, by start and process. ``wrong``: the library, where it is another than is pinned.
+    Builder, by start and process. ``wrong``: the library, where it is another than is pinned. ``sharing``:
+    how many processes there are where they share the GPU by MPS; 0: that is not tried. ``at_once``: how many
+    ran, ``mps``: whether they shared it, ``turns``: why not.
     """
 
     run: Run
@@ -118,7 +122,11 @@ class _Session:
     suite: Suite
     archive: ZipFile
     workers: int
+    sharing: int
     seconds: float
+    at_once: int = 0
+    mps: bool = False
+    turns: str = ""
     waiting: dict[int, tuple[Case, Verdict | None]] = field(default_factory=dict)
     unsent: list[int] = field(default_factory=list)
     rows: dict[str, Row] = field(default_factory=dict)
@@ -145,7 +153,8 @@ class _Session:
         known = earlier.rows if earlier else {}
         self.rows |= {name: row for name, row in known.items() if row.verdict is not Verdict.NOTHING}
         cases = [case for case in cases if case.name not in self.rows]
-        note = f"{self.ready.launch.version.name}: {len(cases):,} cases in {self.workers} processes"
+        shared = f", or {self.sharing} that share the GPU by MPS" if self.sharing else ""
+        note = f"{self.ready.launch.version.name}: {len(cases):,} cases in {self.workers} processes{shared}"
         progress.note(note + (f"; {len(self.rows):,} are known" if self.rows else ""))
         for case in sorted(cases, key=lambda case: not case.operator):
             self._add(case)
@@ -159,12 +168,12 @@ class _Session:
         builders = sum(self.builders.values())
         seconds = {
             "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
-            "bound": (builders + self.case_seconds) / count_processes(self.workers),
+            "bound": (builders + self.case_seconds) / count_processes(self.at_once or self.workers),
         }  # fmt: skip
         was = earlier.facts["seconds"] if earlier else {}
         return self._record({
             "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"), "observed": self.observed,
-            "workers": self.workers, "processes": len(self.builders), "starts": self.starts,
+            "workers": self.at_once, "mps": self.mps, "processes": len(self.builders), "starts": self.starts,
             "seconds": {name: round(value + float(was.get(name, 0)), 2) for name, value in seconds.items()},
         })  # fmt: skip
 
@@ -199,7 +208,9 @@ class _Session:
         try:
             write_json(folder / "job" / "job.json", {
                 "product": launch.version.product.value, "output_bytes": OUTPUT,
-                "operators": {"suite": self.suite.file.name, "workers": self.workers},
+                "operators": {
+                    "suite": self.suite.file.name, "workers": self.workers, "sharing": self.sharing,
+                },
             })  # fmt: skip
             self._send(folder)
             self.answered = time.monotonic()
@@ -264,6 +275,7 @@ class _Session:
                     with opened(place / f"{number}.npy", ARRAY) as (stream, size):
                         outputs[name] = read_array(stream, size)
             row = judge(case, read_arrays(self.archive, case.outputs), done, outputs)
+            self._note_mps(done)
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             row = row_of(case, Verdict.NOTHING, f"what it left cannot be used: {error!r}")
         file.unlink()
@@ -283,6 +295,14 @@ class _Session:
             self.run.progress.step(STEPS, f"{row.line}, to be confirmed")
         else:
             self._keep(index, row)
+
+    def _note_mps(self, done: Mapping[str, Any]) -> None:
+        """Note how many processes run, and why they take turns on the GPU where they were to share it."""
+        self.at_once, self.mps = int(done["workers"]), done["mps"] is True
+        if (turns := one_line(str(done["without_mps"]))) not in {"", self.turns}:
+            self.turns = turns
+            name = self.ready.launch.version.name
+            self.run.progress.note(f"{name}: {self.at_once} processes take turns on the GPU: {turns}")
 
     def _keep(self, index: int, row: Row) -> None:
         """Keep a case's result; that of a fresh process stands, and one that came out otherwise is flaky."""

@@ -1,11 +1,12 @@
 """Runs many small models in warm processes side by side; one that kills its process costs that process alone.
 
 A job whose ``job.json`` has ``operators`` (``suite``, the archive with all files, below the folder of cases;
-``workers``, how many models run at once) gets tasks in batches, ``0.cell.json``, ``1.cell.json`` …, each
-``{"tasks": […]}``, then ``end``. A task: ``index``, ``model`` and ``inputs`` (members of the archive),
-``outputs`` (names), ``profile`` (as :meth:`Backend.build` takes it), ``seconds``, ``alone``, where it needs a
-process that has served no other, and ``order``, a number: the lowest of these comes first. Of each the host
-gets the outputs, ``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
+``workers``, how many models run at once, and ``sharing``, how many by NVIDIA's MPS where that runs; 0: it is
+not tried) gets tasks in batches, ``0.cell.json``, ``1.cell.json`` …, each ``{"tasks": […]}``, then ``end``.
+A task: ``index``, ``model`` and ``inputs`` (members of the archive), ``outputs`` (names), ``profile`` (as
+:meth:`Backend.build` takes it), ``seconds``, ``alone``, where it needs a process that has served no other,
+and ``order``, a number: the lowest of these comes first. Of each the host gets the outputs,
+``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from trtprobe.backends.base import Backend
 from trtprobe.channel import Channel, npy, open_channels
 from trtprobe.files import to_json
 from trtprobe.job import Job, Stopped
+from trtprobe.operators.mps import Mps
 from trtprobe.plans import Plans
 from trtprobe.pool import exit_words
 from trtprobe.processes import Child, Tail, flush, kill_descendants, oom_kills
@@ -82,8 +84,9 @@ class Operators:
         """Take the job; nothing is started yet."""
         self.job, self.host, self.out = job, host, out
         self.suite = cases / job.job["operators"]["suite"]
-        self.workers = int(job.job["operators"]["workers"])
-        self.most = count_processes(self.workers)
+        self.mps = Mps()
+        sharing = int(job.job["operators"].get("sharing", 0))
+        self.set_workers(sharing if sharing and self.mps.start() else int(job.job["operators"]["workers"]))
         self.tasks: List[Dict[str, Any]] = []
         self.alone: List[Dict[str, Any]] = []  # those that need a fresh process
         self.processes: List[Process] = []
@@ -112,6 +115,10 @@ class Operators:
                 checked = time.monotonic()
                 self.job.check_alive()
                 self.look()
+
+    def set_workers(self, workers: int) -> None:
+        """Let so many models run at once."""
+        self.workers, self.most = workers, count_processes(workers)
 
     def take_batches(self) -> None:
         """Take the tasks that the host has added."""
@@ -196,9 +203,13 @@ class Operators:
             if process.task:
                 self.record(process, {"ended": words[0], "detail": words[1]})
             elif not process.ready:
-                self.most -= 1  # there may be no memory for more
                 why = process.unusable or words[1]
                 print("a process did not become ready: %s" % why, flush=True)
+                if self.mps.runs:  # a fault of the GPU in one of its processes ends it for all of them
+                    self.mps.end("a process did not become ready: %s" % why)
+                    self.set_workers(int(self.job.job["operators"]["workers"]))
+                else:
+                    self.most -= 1  # there may be no memory for more
                 if self.most < 1:
                     raise Stopped(why)
             self.end(process)
@@ -211,6 +222,7 @@ class Operators:
             return
         log = tail.close()
         record = {**done, "process": process.number, "before": process.served, **process.about}
+        record.update(workers=self.workers, mps=self.mps.runs, without_mps=self.mps.why)
         if done["ended"] in {ends.CRASHED, HUNG}:
             record["log"] = log[-LOG_CHARACTERS:]
         process.task = process.tail = None
@@ -236,9 +248,11 @@ def run_operators(job: Job, host: Channel, cases: Path, out: Path) -> None:
     # Kernels are loaded as they are needed: a first Builder loads all of them otherwise, in each process.
     # https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#lazy-loading
     os.environ.setdefault("CUDA_MODULE_LOADING", "LAZY")
+    operators = Operators(job, host, cases, out)
     try:
-        Operators(job, host, cases, out).run()
+        operators.run()
     finally:
+        operators.mps.end()
         kill_descendants()
 
 

@@ -27,7 +27,7 @@ from trtprobe.backends.base import Backend, BuildOptions, Engine
 from trtprobe.channel import open_channels
 from trtprobe.files import write_json
 from trtprobe.job import Job, Stopped
-from trtprobe.operators import BUILDER, HUNG, MEMORY
+from trtprobe.operators import BUILDER, HUNG, MEMORY, mps
 
 Records = dict[int, dict[str, Any]]
 RunTasks = Callable[..., Records]
@@ -60,7 +60,9 @@ def run_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTasks:
     monkeypatch.setattr(operators, "open_backend", lambda _: Plays())
     monkeypatch.setenv("CUDA_MODULE_LOADING", "LAZY")
 
-    def run(*tasks: dict[str, Any], suite: bool = True, of: type = operators.Operators) -> Records:
+    def run(
+        *tasks: dict[str, Any], suite: bool = True, of: type = operators.Operators, sharing: int = 0
+    ) -> Records:
         job, ours, theirs = tmp_path / "job", *open_channels()
         job.mkdir()
         told: list[dict[str, Any]] = []
@@ -73,7 +75,8 @@ def run_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTasks:
         if not suite:
             (tmp_path / "suite.zip").unlink()
         write_json(job / "job.json", {
-            "product": "none", "output_bytes": 1, "operators": {"suite": "suite.zip", "workers": 1},
+            "product": "none", "output_bytes": 1,
+            "operators": {"suite": "suite.zip", "workers": 1, "sharing": sharing},
         })  # fmt: skip
         write_json(job / "0.cell.json", {"tasks": told})
         for name in ("end", "heartbeat"):
@@ -139,6 +142,77 @@ def test_a_product_that_kills_all_is_told(run_tasks: RunTasks, monkeypatch: pyte
         run_tasks({"model": "well"})
 
 
+CONTROL = """#!/bin/sh
+[ "$1" = -d ] && exit {started}
+read words
+echo "$words" >> {said}
+case $words in get_server_list) echo 7;; get_server_status*) echo {status};; esac
+"""
+"""Stands in for the driver's program, which is on GPU hosts alone."""
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return what puts a control program of MPS on the PATH; gives the file of what it is told."""
+
+    def make(started: int = 0, status: str = "ACTIVE") -> Path:
+        program, said = tmp_path / "bin" / "nvidia-cuda-mps-control", tmp_path / "said.txt"
+        program.parent.mkdir()
+        program.write_text(CONTROL.format(started=started, status=status, said=said))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        monkeypatch.setattr(mps, "SECONDS", 2.0)
+        return said
+
+    for name in (mps.PIPES, mps.LOGS):  # the probe sets them: they are to go again
+        monkeypatch.setenv(name, "")
+    return make
+
+
+def test_processes_share_the_gpu_where_mps_runs(run_tasks: RunTasks, control: Callable[..., Path]) -> None:
+    said = control()
+    record = run_tasks({"model": "well"}, sharing=3)[0]
+    assert (record["workers"], record["mps"], record["without_mps"]) == (3, True, "")
+    told = said.read_text().splitlines()
+    assert (told[0], told[-1]) == (f"start_server -uid {os.getuid()}", "quit -t 1")
+
+
+@pytest.mark.parametrize(
+    ("started", "status", "why"),
+    [
+        (1, "ACTIVE", "non-zero exit status 1"),
+        (0, "INITIALIZING", "no server after 2 s"),
+        (None, "", "is not in"),
+    ],
+)
+def test_processes_take_turns_where_mps_does_not_run(
+    run_tasks: RunTasks, control: Callable[..., Path], started: int | None, status: str, why: str
+) -> None:
+    if started is not None:
+        control(started, status)
+    record = run_tasks({"model": "well"}, sharing=3)[0]
+    assert (record["workers"], record["mps"], record["ended"]) == (1, False, ends.RAN)
+    assert why in record["without_mps"]
+    assert os.environ[mps.PIPES] in {"", mps.NONE}, "or each process would wait for the daemon"
+
+
+def test_a_fault_that_ends_mps_leaves_processes_that_take_turns(
+    run_tasks: RunTasks, control: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes under MPS cannot open the GPU: its server is of no use any more."""
+    control()
+
+    def open_backend(_: str) -> Plays:
+        if os.environ[mps.PIPES] != mps.NONE:
+            raise RuntimeError("cuInit: CUDA error 807")
+        return Plays()
+
+    monkeypatch.setattr(operators, "open_backend", open_backend)
+    record = run_tasks({"model": "well"}, {"model": "well"}, sharing=3)[1]
+    assert (record["workers"], record["mps"], record["ended"]) == (1, False, ends.RAN)
+    assert "CUDA error 807" in record["without_mps"]
+
+
 # A launch of the suite, over a probe that is played: what is handed out, taken and believed.
 Answers = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -166,7 +240,8 @@ class Playing:
                 poll()
                 tasks.append(task)
                 process = {"process": len(tasks), "before": 0 if task["alone"] else 1, "seconds": 0.1}
-                answer = {**process, "observed": {"library": "10.7.0"}, **self.answer(task)}
+                share = {"workers": 2, "mps": False, "without_mps": "no such program"}
+                answer = {**process, **share, "observed": {"library": "10.7.0"}, **self.answer(task)}
                 write_json(folder / "out" / f"{task['index']}.record.json", answer)
             poll()
         return Ended(code=0)
@@ -189,7 +264,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
         suite = Suite(file=tmp_path / "suite.zip", onnx="1", digest="", cases=made)
         job, plan = make_run(tmp_path, launcher, []), make_a_plan([make_cell()])
         records: list[OperatorRecord] = []
-        run_launches(job, plan, suite, made, 2, seconds, [], records.append)
+        run_launches(job, plan, suite, made, 2, True, seconds, [], records.append)
         return records, job
 
     return call
@@ -224,6 +299,13 @@ def test_hosts_make_none_flaky(
 ) -> None:
     (record,), _ = run(Playing(ends_with({"a": first}, {"a": alone})), {"a": "A"})
     assert (record.rows["a"].verdict, record.rows["a"].before) == (verdict, flaky)
+
+
+def test_it_is_said_why_processes_take_turns_on_the_gpu(run: Any) -> None:
+    (record,), job = run(Playing(ends_with({}, {})), {"a": "A", "b": "B"})
+    assert (record.facts["workers"], record.facts["mps"]) == (2, False)
+    job.progress.stream.seek(0)
+    assert job.progress.stream.read().count("2 processes take turns on the GPU: no such program") == 1
 
 
 def test_a_probe_may_be_silent_for_as_long_as_a_case_may_take(run: Any) -> None:
