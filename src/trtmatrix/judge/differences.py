@@ -33,11 +33,6 @@ class Difference:
     note: str = ""
     integers: bool = False
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether it needs no noise floor: integers that are the same at both versions."""
-        return self.integers and self.max_abs == 0
-
 
 def compare_outputs(
     before: Mapping[str, Samples], after: Mapping[str, Samples], names: tuple[str, str]

@@ -154,12 +154,10 @@ def read_signs(build: Measured, subject: Subject) -> list[Sign]:
         if output:
             values = build.signatures.get(name, {}).get(output, {})
             bound = subject.calibration.bound(noise, name, subject.precision)
-            signs.append(
-                Sign(
-                    name=name, size=size, bound=bound, output=output, c=values.get("c"),
-                    explained=values.get("explained", 0.0),
-                )
-            )  # fmt: skip
+            signs.append(Sign(
+                name=name, size=size, bound=bound, output=output, c=values.get("c"),
+                explained=values.get("explained", 0.0),
+            ))  # fmt: skip
     return signs
 
 
@@ -371,14 +369,12 @@ def judge_record(record: Record, cell: Cell, calibration: Calibration) -> Judged
 
 
 def combine(judged: Sequence[Judged], cell: Cell) -> Outcome:
-    """Return the outcome of comparable records, the newest first; ``ValueError`` where there is none.
+    """Return the outcome of comparable records, the newest first, one at least.
 
     The newest decides whether there is a verdict at all. A build failure, crash or time-out is a FAIL only
     where the case says that it is the bug; a record of another library than the pinned one gives no verdict.
     Where it ran, every engine of every record counts: some right and some wrong is FLAKY.
     """
-    if not judged:
-        raise ValueError("no record to judge")
     record, _ = judged[0]
     library = record.observed.get("library")
     if isinstance(library, str) and (mismatch := wrong_library(library, cell.version)):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from trtmatrix.common.text import one_line, short
+from trtmatrix.common.text import counted, one_line, short
 from trtmatrix.judge.compare import advise
 from trtmatrix.judge.entry import (
     BOARD_MARK,
@@ -54,35 +54,25 @@ class Row:
         """The case's id, marked where the case must fail."""
         return self.case.id + (f" {MUST_FAIL}" if self.case.control is Control.NEGATIVE else "")
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """What its cells show."""
-        return tuple(map(cell_text, self.entries))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TwinRow:
-    """A line of a twin's measure: one text a column, empty where nothing is known."""
-
-    label: str
-    texts: tuple[str, ...]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A repro's rows: those shown, those folded away because nothing is known of them, its own figures."""
+    """A repro's rows: those shown, those folded away because nothing is known of them, its own figures.
+
+    ``twins``: a line for each measure of a twin: its label, and one text a column.
+    """
 
     repro: Repro
     rows: tuple[Row, ...]
     folded: tuple[Row, ...]
-    twins: tuple[TwinRow, ...] = ()
+    twins: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def lines(self, columns: Sequence[Version]) -> list[list[str]]:
         """Return the versions of which anything is known, and the rows that are shown: a label, and texts."""
-        rows: Sequence[Row | TwinRow] = (*self.rows, *self.twins)
-        known = [n for n in range(len(columns)) if {row.texts[n] for row in rows} - _SILENT]
+        rows = [*((row.label, tuple(map(cell_text, row.entries))) for row in self.rows), *self.twins]
+        known = [n for n in range(len(columns)) if {texts[n] for _, texts in rows} - _SILENT]
         heads = ["", *(columns[n].name for n in known)]
-        return [heads, *([row.label, *(row.texts[n] for n in known)] for row in rows)]
+        return [heads, *([label, *(texts[n] for n in known)] for label, texts in rows)]
 
     @property
     def figure(self) -> str:
@@ -92,10 +82,8 @@ class Section:
     @property
     def fold_line(self) -> str:
         """What stands for the folded rows."""
-        more = "more " if self.rows else ""
-        return (
-            f"… {len(self.folded)} {more}{'case' if len(self.folded) == 1 else 'cases'} without evidence here"
-        )
+        what = "more case" if self.rows else "case"
+        return f"… {counted(len(self.folded), what)} without evidence here"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +168,9 @@ def describe_gpu(gpu: Gpu) -> str:
     return " · ".join(word + text for word, text in parts if text)
 
 
-def _twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) -> Iterator[TwinRow]:
+def _twin_rows(
+    repro: Repro, rows: Sequence[Row], columns: Sequence[Version]
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield a line for each case that has a measured value: ``1373.39``, ``[0.2232]``, ``0.5 (0.2232)``.
 
     What was reported stands in parentheses, at its versions, with the digits that a report has.
@@ -193,7 +183,7 @@ def _twin_rows(repro: Repro, rows: Sequence[Row], columns: Sequence[Version]) ->
             texts = [marked(e, f"{value:.6g}") if e and value is not None else "" for e, value in found]
             if any(texts):
                 both = tuple((ours + told).strip() for ours, told in zip(texts, reported, strict=True))
-                yield TwinRow(label=f"= {twin.label}: {row.case.id}", texts=both)
+                yield f"= {twin.label}: {row.case.id}", both
 
 
 def twins_of(entry: Entry) -> Iterator[tuple[Twin, float | None, float | None]]:
@@ -282,8 +272,8 @@ def _surprise(entry: Entry, outcome: Outcome) -> str:
     if entry.evidence is Evidence.RECORDED:
         seen += f", {EVIDENCE_MEANINGS[entry.evidence]}"
     figure = f"{entry.cell.repro.figure.label} {entry.figure}" if entry.figure else "no figure"
-    counted = f"{outcome.failed} of {outcome.builds} builds fail: "  # the words of a flaky verdict say it
-    reason = one_line(outcome.reason.removeprefix(counted) or figure)
+    flaky = f"{outcome.failed} of {outcome.builds} builds fail: "  # the words of a flaky verdict say it
+    reason = one_line(outcome.reason.removeprefix(flaky) or figure)
     return f"{entry.cell.id}: expected {expected_words(entry)}, seen {seen}: {reason} → {advise(entry)}"
 
 

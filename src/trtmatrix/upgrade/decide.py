@@ -15,7 +15,7 @@ from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
-from trtmatrix.upgrade.performance import MEASURES, TIMES, make_performance, ratio_words
+from trtmatrix.upgrade.performance import MEASURES, THROUGHPUT, TIMES, make_performance
 from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
 from trtmatrix.upgrade.report import (
     CaseLine,
@@ -253,7 +253,7 @@ def _tell_performance(
             if not found:
                 continue
             most = max(found, key=lambda line: line.ratio or 0)
-            ratio = ratio_words(measure, most.ratio or 0)
+            ratio = f"{most.ratio or 0:.2f}× {'the time an item' if measure == THROUGHPUT else 'as much'}"
             text = f"{number} {words}, most {most.repro}/{most.case} ({ratio})"
             text = f"{ratio}, {words}" if len(mine) == 1 else text
             why = TOO_FEW if found is unsure else f": {most.why_not}" if most.why_not else ""
@@ -312,7 +312,8 @@ def _speaks_instead(own: Own, line: CaseLine) -> str:
     settled = {item.output: None for item in told}  # in the order in which they are named
     unknown = line.after.reason.startswith((NO_FLOOR, NO_FLOOR_OF))
     if unknown:
-        settled |= {item.output: None for item in section.differences if item.is_settled}
+        equal = (item.output for item in section.differences if item.integers and item.max_abs == 0)
+        settled |= dict.fromkeys(equal)
     within = {
         item.output for item in section.samples
         if item.version == version and item.unit == FLOORS and item.worst <= PASS_FACTOR

@@ -116,11 +116,6 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def ratio_words(measure: str, ratio: float) -> str:
-    """Return after ÷ before in words."""
-    return f"{ratio:.2f}× {'the time an item' if measure == THROUGHPUT else 'as much'}"
-
-
 def make_performance(entries: Entries, before: str, after: str, limit: float) -> tuple[PerformanceLine, ...]:
     """Return each figure of each case that was measured or recorded at both versions; no controls.
 

@@ -253,7 +253,7 @@ TWINS = make_repro(make_case("explicit"), make_case("sdpa-a"), make_case("sdpa-b
 
 def twin_rows(*entries: Entry) -> list[tuple[str, tuple[str, ...]]]:
     ((section,),) = [table.sections for table in make_tables(entries)]
-    return [(row.label, row.texts) for row in section.twins]
+    return list(section.twins)
 
 
 def twin_entry(case: int, version: str, apart: float | None = None, **more: object) -> Entry:
