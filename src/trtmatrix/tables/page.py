@@ -94,10 +94,9 @@ _NAMED, _SPACE = 14, 13.0
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One version of a line; ``value`` is None where there is none, ``word`` is what its cell shows."""
+    """A line's value at a version; ``word`` is what its cell shows."""
 
-    version: str
-    value: float | None
+    value: float
     word: str = ""
 
     @property
@@ -109,26 +108,21 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Lines by case; ``name`` is the id of its parts in the page.
+    """Lines by case, each of points by version; ``name`` is the id of its parts in the page.
 
-    ``unit``: "noise floors" (logarithmic, the floor at 1) or "ms" (from zero on). ``must_fail``: lines of
-    which a known defect was put in. ``table``, ``finding``: which part of a matrix it is of.
+    ``unit``: "noise floors" (logarithmic, the floor at 1) or "ms" (from zero on). ``versions``: those at
+    which any line has a point, in their order. ``must_fail``: lines of which a known defect was put in.
+    ``table``, ``finding``: which part of a matrix it is of.
     """
 
     name: str
     title: str
     unit: str
-    lines: Mapping[str, Sequence[Point]]
+    versions: Sequence[str]
+    lines: Mapping[str, Mapping[str, Point]]
     must_fail: frozenset[str] = frozenset()
     table: int = 0
     finding: str = ""
-
-    @property
-    def versions(self) -> list[str]:
-        """The versions at which any line has a value, in the order in which they come."""
-        points = [point for line in self.lines.values() for point in line]
-        known = {point.version for point in points if point.value is not None}
-        return [version for version in dict.fromkeys(p.version for p in points) if version in known]
 
 
 def make_scale(values: Iterable[float], *, errors: bool) -> tuple[Callable[[float], float], list[float]]:
@@ -159,19 +153,14 @@ def make_scale(values: Iterable[float], *, errors: bool) -> tuple[Callable[[floa
 
 
 def render_figure(plot: Plot) -> str:
-    """Return the plot with its title, its key and its data, or nothing where there are no values.
+    """Return the plot with its title, its key and its data.
 
     A point's shape says its verdict: a disc passes, a cross fails, a ring is neither; a triangle has a known
     defect put in.
     """
-    if not plot.versions:
-        return ""
     errors, last = plot.unit == FLOORS, max(len(plot.lines) - 1, 1)
-    known = {
-        label: [(point, point.value) for point in points if point.value is not None]
-        for label, points in plot.lines.items()
-    }
-    share, ticks = make_scale((value for line in known.values() for _, value in line), errors=errors)
+    values = (point.value for line in plot.lines.values() for point in line.values())
+    share, ticks = make_scale(values, errors=errors)
     step = (RIGHT - LEFT) / len(plot.versions)
     columns = {name: round(LEFT + step * (n + 0.5), 1) for n, name in enumerate(plot.versions)}
 
@@ -179,18 +168,18 @@ def render_figure(plot: Plot) -> str:
         return round(TOP + (FOOT - TOP) * (1 - share(value)), 1)
 
     paths, dots = dict[str, list[tuple[float, float]]](), []
-    for number, (label, line) in enumerate(known.items()):
+    for number, (label, line) in enumerate(plot.lines.items()):
         aside = step * (number / last - 0.5) * min(0.62, 0.06 * last)  # lines stand side by side
-        paths[label] = [(round(columns[point.version] + aside, 1), up(value)) for point, value in line]
+        paths[label] = [(round(columns[name] + aside, 1), up(point.value)) for name, point in line.items()]
         dots += [
             {
                 "x": x, "y": y, "kind": "must" if label in plot.must_fail else point.kind,
-                "words": f"{label} at {point.version}: {point.word or short(value)}",
-                "beyond": "" if math.isfinite(value) else short(value),
+                "words": f"{label} at {version}: {point.word or short(point.value)}",
+                "beyond": "" if math.isfinite(point.value) else short(point.value),
             }
-            for (x, y), (point, value) in zip(paths[label], line, strict=True)
+            for (x, y), (version, point) in zip(paths[label], line.items(), strict=True)
         ]  # fmt: skip
-    worst = {label: max(nan_last(value) for _, value in line) for label, line in known.items() if line}
+    worst = {label: max(nan_last(p.value) for p in line.values()) for label, line in plot.lines.items()}
     named = sorted(worst, key=lambda label: worst[label], reverse=True)[:_NAMED]
     labels = sorted((y, x, shorten(label, 28)) for label in named for x, y in paths[label][-1:])
     return templates().get_template("plot.html").render(
@@ -199,7 +188,6 @@ def render_figure(plot: Plot) -> str:
         axis=plot.unit + (", logarithmic" if errors else ""),
         limits=[(up(1.0), "floor"), (up(PASS_FACTOR), "limit"), (up(FAIL_FACTOR), "limit")] if errors else [],
         labels=zip(labels, spread_apart([y for y, _, _ in labels], _SPACE, FOOT), strict=True),
-        data=[(label, {point.version: point for point in points}) for label, points in plot.lines.items()],
         short=short, counted=counted, pass_factor=PASS_FACTOR, fail_factor=FAIL_FACTOR,
     )  # fmt: skip
 
@@ -218,23 +206,20 @@ def make_plots(entries: Sequence[Entry], calibration: Calibration) -> tuple[Plot
         for section, unit in product(table.sections, (FLOORS, "ms")):
             finding, read = section.repro.id, partial(floors_of, calibration=calibration)
             kind, title = ("error", "error against the noise floor") if unit == FLOORS else ("latency",) * 2
-            lines = {
-                row.case.id: [
-                    Point(
-                        version=name, word=cell_text(entry),
-                        value=(read if unit == FLOORS else latency_of)(entry) if entry else None,
-                    )
-                    for name, entry in zip(names, row.entries, strict=True)
-                ]
-                for row in section.rows
-            }  # fmt: skip
-            found.append(Plot(
-                name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
-                lines={label: p for label, p in lines.items() if any(each.value is not None for each in p)},
-                must_fail=frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE),
-                table=number, finding=finding,
-            ))  # fmt: skip
-    return tuple(plot for plot in found if len(plot.versions) > 1)
+            broken = frozenset(r.case.id for r in section.rows if r.case.control is Control.NEGATIVE)
+            lines = dict[str, dict[str, Point]]()
+            for row in section.rows:
+                for name, entry in zip(names, row.entries, strict=True):
+                    value = (read if unit == FLOORS else latency_of)(entry) if entry else None
+                    if value is not None:
+                        lines.setdefault(row.case.id, {})[name] = Point(value=value, word=cell_text(entry))
+            versions = [name for name in names if any(name in line for line in lines.values())]
+            if len(versions) > 1:
+                found.append(Plot(
+                    name=f"t{number}-{finding}-{kind}", title=f"{finding}: {title} ({where})", unit=unit,
+                    versions=versions, lines=lines, must_fail=broken, table=number, finding=finding,
+                ))  # fmt: skip
+    return tuple(found)
 
 
 def floors_of(entry: Entry, calibration: Calibration) -> float | None:

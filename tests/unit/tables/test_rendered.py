@@ -312,8 +312,8 @@ def test_an_upgrade_says_where_both_sides_had_different_drivers(same: bool) -> N
 
 
 # Plots: where points stand, which shape they have, what is said instead of them, and their data.
-LINES = {f"a/{ODD}": [Point(version="8.6.0", value=1.0, word="PASS 1")]}
-PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, lines=LINES)
+LINES = {f"a/{ODD}": {"8.6.0": Point(value=1.0, word="PASS 1")}}
+PLOT = Plot(name="p", title="Error <over> versions", unit=FLOORS, versions=["8.6.0"], lines=LINES)
 
 
 def drawn(plot: Plot) -> str:
@@ -326,33 +326,31 @@ def parse(plot: Plot) -> ET.Element:
 
 
 def test_shapes_tell_verdicts_apart() -> None:
-    points = tuple(
-        Point(version=str(number), value=1.0, word=word)
-        for number, word in enumerate(("PASS 1", "[PASS¹ 1]", "(FAIL)", "FLAKY 1/4", ""))
-    )
-    root = parse(replace(PLOT, lines={"x": points}))
+    words = ("PASS 1", "[PASS¹ 1]", "(FAIL)", "FLAKY 1/4", "")
+    points = {str(number): Point(value=1.0, word=word) for number, word in enumerate(words)}
+    root = parse(replace(PLOT, versions=list(points), lines={"x": points}))
     shapes = [list(group)[1] for group in root.iter("g")]
     assert [shape.attrib["class"] for shape in shapes] == ["good", "good", "bad", "other", "other"]
     root = parse(replace(PLOT, must_fail=frozenset(LINES)))
     assert {list(group)[1].attrib["class"] for group in root.iter("g")} == {"must"}
 
 
+VERSIONS = ("8.6.0", "9.2.0", "10.0.1.6")
 POINTS = st.builds(
-    Point, version=st.sampled_from(("8.6.0", "9.2.0", "10.0.1.6")),
-    value=st.none() | st.floats(allow_nan=True, allow_infinity=True),
+    Point, value=st.floats(allow_nan=True, allow_infinity=True),
     word=st.sampled_from(("PASS 1", "(FAIL)", ODD)),
 )  # fmt: skip
-ANY_LINES = st.dictionaries(st.text(max_size=9) | st.just(ODD), st.lists(POINTS, max_size=4), max_size=12)
+LINE = st.dictionaries(st.sampled_from(VERSIONS), POINTS, min_size=1)
+ANY_LINES = st.dictionaries(st.text(max_size=9) | st.just(ODD), LINE, min_size=1, max_size=12)
 
 
 @settings(PATIENT, max_examples=30)
 @given(ANY_LINES, st.sampled_from((FLOORS, "ms")))
-def test_any_plot_is_well_formed(lines: dict[str, list[Point]], unit: str) -> None:
-    plot = Plot(name="p", title=ODD, unit=unit, lines=lines)
-    if render_figure(plot):
-        parse(plot)
-        places = re.findall(r' (?:d|cx|cy|x|y|transform)="([^"]*)"', drawn(plot))
-        assert not any("nan" in place or "inf" in place for place in places)
+def test_any_plot_is_well_formed(lines: dict[str, dict[str, Point]], unit: str) -> None:
+    plot = Plot(name="p", title=ODD, unit=unit, versions=VERSIONS, lines=lines)
+    parse(plot)
+    places = re.findall(r' (?:d|cx|cy|x|y|transform)="([^"]*)"', drawn(plot))
+    assert not any("nan" in place or "inf" in place for place in places)
     check_ids(Page(render_figure(plot)))
 
 
