@@ -196,10 +196,8 @@ def record_from(data: Mapping[str, Any], file: str = "", pool: Pool | None = Non
     parts: dict[str, Any] = {name: data[name] for name in ("digests", "observed", "gpu")}
     cell = shape["cell"]
     if pool:
-        cell, parts = (
-            pool.cells.setdefault(cell, cell),
-            {name: pool.share(part) for name, part in parts.items()},
-        )
+        cell = pool.cells.setdefault(cell, cell)
+        parts = {name: pool.share(part) for name, part in parts.items()}
     texts: Any = {name: data.get(name, "") for name in ("detail", "started", "confirms", "finished")}
     return Record(
         cell=cell, run=data["run"], ended=data["ended"], file=file, product=Product(data["product"]),

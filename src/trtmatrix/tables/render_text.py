@@ -113,9 +113,8 @@ def fill(entries: Iterable[Sequence[str]], room: int, rest: str) -> Iterator[str
     waiting, used = list(entries), 0
     while waiting:
         if used + len(waiting[0]) > room - (len(waiting) > 1):
-            yield from [f"  … {len(waiting)} {rest.format(s='s' * (len(waiting) > 1))}: --full"][
-                : room - used
-            ]
+            if used < room:
+                yield f"  … {len(waiting)} {rest.format(s='s' * (len(waiting) > 1))}: --full"
             return
         used += len(waiting[0])
         yield from waiting.pop(0)

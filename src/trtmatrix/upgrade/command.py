@@ -238,14 +238,14 @@ def _tell_api(options: UpgradeOptions) -> ExitCode:
     code = ExitCode.DONT if section.must_change else code
     data = to_json({"exit_code": int(code), **plain(section)})
     for file in options.output:
-        write_output(
-            file,
-            data
-            if file.suffix == ".json"
-            else render_sarif(section, options.before, options.after, str(Path.cwd())),
-        )
+        sarif = file.suffix == ".sarif"
+        write_output(file, _sarif(section, options.before, options.after) if sarif else data)
     print(data if options.json else render_api_text(section), end="")
     return code
+
+
+def _sarif(section: ApiSection, before: str, after: str) -> str:
+    return render_sarif(section, before, after, str(Path.cwd()))
 
 
 def _show(options: UpgradeOptions, upgrade: Upgrade) -> None:
@@ -253,7 +253,7 @@ def _show(options: UpgradeOptions, upgrade: Upgrade) -> None:
     dated = replace(upgrade, generated=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
     writers: Mapping[str, Callable[[Upgrade], str]] = {
         ".md": render_markdown, ".html": render_page, ".json": upgrade_json, ".xml": render_junit,
-        ".sarif": lambda found: render_sarif(found.api, found.before, found.after, str(Path.cwd())),
+        ".sarif": lambda found: _sarif(found.api, found.before, found.after),
     }  # fmt: skip
     for file in options.output:
         write_output(file, writers[file.suffix](dated))
