@@ -87,15 +87,9 @@ class Sign:
         """Whether c is what the defect as it is known gives."""
         return self.c is not None and factors.NAMED[0] <= self.c <= factors.NAMED[1]
 
-    @property
-    def beyond(self) -> bool:
-        """Whether no right engine has such a c; NaN is beyond all bounds."""
-        return self.usable and self.c is not None and not abs(self.c) <= factors.CLOSER_BOUND * self.bound
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether c is somewhat larger than in a right engine."""
-        return self.usable and self.c is not None and not abs(self.c) <= self.bound
+    def exceeds(self, bounds: float = 1.0) -> bool:
+        """Whether c is larger than so many bounds of a right engine's; NaN is beyond all."""
+        return self.usable and self.c is not None and not abs(self.c) <= bounds * self.bound
 
     @property
     def residual(self) -> float:
@@ -246,9 +240,9 @@ def _judge_outputs(build: Measured, subject: Subject, noise: Noise) -> Outcome:
     size, error = f"{name}: {short(floors[name])} noise floors", float(build.outputs[name]["rel_l2"])
     outcome = _by_norm(floors[name], error, noise.outputs[name], subject, size)
     if outcome.verdict is not Verdict.FAIL:
-        if any(sign.beyond for sign in signs):
+        if any(sign.exceeds(factors.CLOSER_BOUND) for sign in signs):
             outcome = Outcome(verdict=Verdict.FAIL, reason=size)
-        elif sign := next((sign for sign in signs if sign.doubtful), None):
+        elif sign := next((sign for sign in signs if sign.exceeds()), None):
             outcome = _invalid(
                 f"undecided: c = {sign.c:.3g} of {sign.name}, a right engine's is below {sign.bound:.2g}, "
                 f"a wrong one's above {factors.CLOSER_BOUND * sign.bound:.2g}"
@@ -337,7 +331,7 @@ def _describe_error(signs: Sequence[Sign], subject: Subject) -> str:
             by = f" with {defect.upstream} ({what})" if defect and defect.upstream else f" with: {what}"
             words.append("consistent" + by)
     best = max(usable, key=lambda sign: sign.explained, default=None)
-    if words or best is None or not best.doubtful:
+    if words or best is None or not best.exceeds():
         return " or ".join(words)
     if best.explained < factors.EXPLAINED:
         return f"c = {best.c:.3g} of {best.name}, which explains {100 * best.explained:.0f}% of the error"
