@@ -94,9 +94,8 @@ class Sign:
     @property
     def residual(self) -> float:
         """The error (its square, as a share of the whole) that is left when the defect is taken away once."""
-        if not self.c:
-            return math.inf
-        return 1 - 2 * self.explained / self.c + self.explained / self.c**2
+        c = self.c or math.inf
+        return 1 - 2 * self.explained / c + self.explained / c**2
 
 
 def nan_last(value: float) -> float:

@@ -318,9 +318,6 @@ def _versions(found: Table) -> Iterator[tuple[Version, Counter[Evidence], str]]:
 
 def _classes(entry: Entry) -> str:
     """Return what a cell looks like; the words in it say the same."""
-    if entry.outcome is None:
-        return "none"
-    kinds = {Verdict.PASS: "pass", Verdict.FAIL: "fail", Verdict.BUILT: "none"}
-    silent = entry.outcome.cause is Cause.UNSUPPORTED_BY_VERSION
-    kind = "none" if silent else kinds.get(entry.outcome.verdict, "other")
+    kinds = {"PASS": "pass", "FAIL": "fail", "BUILT": "none", Cause.UNSUPPORTED_BY_VERSION.value: "none"}
+    kind = kinds.get(entry.word, "other")
     return f"{kind} {entry.evidence.value}{' surprise' if entry.surprise else ''}"

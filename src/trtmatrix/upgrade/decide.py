@@ -118,8 +118,7 @@ def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection
     # engines, or nobody can run the graph with them, this host's CPU included.
     sides = [side for line in section.cases for side in (line.before, line.after)]
     nobody = {side.cause for side in sides} == {Cause.CRASHED} and section.reference.startswith("none: ")
-    unfit = bool(sides) and all(REFUSED.search(side.reason) for side in sides)
-    if nobody or unfit:
+    if nobody or all(REFUSED.search(side.reason) for side in sides):
         by = f"both versions{' and the CPU' if nobody else ''}"
         return replace(section, mistake=f"its inputs are refused by {by}: {sides[-1].reason}")
     reasons = [*_tell_model(own), *_tell_performance(lines, MODEL, Weight.AGAINST, own.limit)]
@@ -162,7 +161,7 @@ def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterato
     found: dict[str, Lacking] = {}
     for model in models:
         sides = [side for line in model.cases for side in (line.before, line.after)]
-        ran = bool(sides) and all(side.verdict is not None for side in sides) and not limited
+        ran = not limited and all(side.verdict is not None for side in sides)
         for reason in model.reasons:
             if reason.weight is Weight.LACKING:
                 what = TIMED if reason.text.endswith(TOO_FEW) else JUDGED if ran else ASKED
@@ -280,9 +279,6 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
             text += f"; {instead}"
         known, sources = line.after.evidence.value, line.after.sources[:1]
         yield FactLine(topic=MODEL, text=text, weight=weight, known=known, sources=sources)
-    if not section.cases:
-        text = "; ".join(section.troubles) or "it did not run"
-        yield FactLine(topic=MODEL, text=text, weight=Weight.LACKING)
     if (check := section.check) is not None:
         figure = f", {check.label or 'figure'} {check.figure:g}" if check.figure is not None else ""
         text, weight = {
@@ -291,7 +287,7 @@ def _tell_model(own: Own) -> Iterator[FactLine]:
             False: (f"{check.script} refuses the outputs{figure}", Weight.AGAINST),
         }[check.passed]
         yield FactLine(topic=CHECK, text=text, weight=weight, known=Evidence.MEASURED.value)
-    passed = section.cases and all(line.weight is Weight.FOR for line in section.cases)
+    passed = all(line.weight is Weight.FOR for line in section.cases)
     for node in section.nodes:  # what the model itself did is the better witness
         weight = Weight.NOTE if passed else node.weight
         yield replace(node, topic=MODEL, text=f"{node.topic}: {node.text}", weight=weight)
