@@ -19,8 +19,8 @@ from trtmatrix.common.errors import ExitCode, HungUp, UsageError, combine_exit_c
 from trtmatrix.common.options import flag, many, names, value
 from trtmatrix.common.paths import check_outputs, whole_folder, write_output
 from trtmatrix.judge.compare import exit_codes
-from trtmatrix.judge.entry import Entry
-from trtmatrix.model.own_model import ModelOptions, notes_of, open_model
+from trtmatrix.judge.entry import Entry, standing_of
+from trtmatrix.model.own_model import Listing, ModelOptions, notes_of, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, read_matrix
 from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, digests_now, entries_of, take_survey
@@ -216,7 +216,6 @@ class ListOptions:
 
 def list_command(options: ListOptions) -> ExitCode:
     """List versions, repros and cases."""
-    from trtmatrix.judge.entry import standing_of
     from trtmatrix.tables.render_list import list_json, list_text
 
     context = open_context(options.project)
@@ -239,7 +238,6 @@ class SchemaOptions:
 
 def schema_command(options: SchemaOptions) -> ExitCode:
     """Print the JSON Schema of matrix.yaml, of slurm.yaml, or of models.yaml."""
-    from trtmatrix.model.own_model import Listing
     from trtmatrix.slurm.sitefile import Site
     from trtmatrix.suite.keys import keys_schema
     from trtmatrix.suite.matrix import Matrix

@@ -346,18 +346,9 @@ def render_page(upgrade: Upgrade) -> str:
     def room(times: float) -> float:
         return round(BAR * min(times, 4.0), 1)
 
-    bars = [
-        {
-            "name": shorten(f"{line.repro}/{line.case}", 48), "width": room(ratio),
-            "spreads": [[room(end / before.median) for end in (s.low, s.high)] for s in (before, after)],
-            "kind": "worse" if line.told_apart and ratio > 1 else "after",
-            "words": f"{short(ratio)}×: {short(before.median)} → {short(after.median)} {line.unit}",
-        }
-        for ratio, line, before, after in ratios[:MOST_BARS]
-    ]  # fmt: skip
     body = page.templates().overlay(loader=folder).get_template("report.html").render(
         upgrade=upgrade, sections=make_sections(upgrade), title=title, where=where, answer=answer,
-        tiles=tiles, bars=bars, bar=BAR, exit_code=exit_code,
+        tiles=tiles, bars=ratios[:MOST_BARS], room=room, exit_code=exit_code, short=short, shorten=shorten,
         glyphs=page.GLYPHS, words=words_of, tone=_tone, is_safe=page.is_safe,
         typed=lambda text: "".join(c if c.isprintable() or c in "\n\t" else " " for c in text),
     )  # fmt: skip
