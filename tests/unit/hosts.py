@@ -9,7 +9,7 @@ from typing import Any
 from builders import make_case, make_cell, make_repro, make_version
 from locks import IMAGE, make_image, make_platform
 
-from trtmatrix.images.checks import Checked, HostFacts, Level, Room, Wants, check, restrict, rule_of
+from trtmatrix.images.checks import Finding, HostFacts, Level, Room, Wants, check, restrict, rule_of
 from trtmatrix.images.preflight import host_findings
 from trtmatrix.launchers.references import RegistryError
 from trtmatrix.plan.lockfile import Lock, LockedLayer, pin_of
@@ -101,16 +101,16 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
         host = Host(engine=self.engine, gpus=self.gpus, builds_images=self.builds, offline=self.offline)
         return make_plan([cell], host, self.selection, self.pull)
 
-    def check(self) -> tuple[Plan, Checked, set[str]]:
+    def check(self) -> tuple[Plan, list[Finding], set[str]]:
         """What is left of the plan, what preflight says, and the rules that do not hold."""
         plan = self.plan()
         facts = replace(self.facts, engine=self.engine, gpus=self.gpus)
         wants = replace(self.wants, launches=plan.launches, lock=self.lock)
-        checked = check(facts, wants)
-        told = [*host_findings(facts, [self.pinned]), *checked.findings]
+        excluded, findings = check(facts, wants)
+        told = [*host_findings(facts, [self.pinned]), *findings]
         broken = {finding.rule for finding in told if finding.level is not Level.GOOD}
         planned = {rule.id for item in plan.excluded if (rule := rule_of(item.why)) is not None}
-        return restrict(plan, checked.excluded), checked, broken | planned
+        return restrict(plan, excluded), findings, broken | planned
 
 
 HERE = Case_(engine=replace(ENGINE, images={IMAGE: "sha256:1"}))

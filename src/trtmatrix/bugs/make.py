@@ -31,9 +31,10 @@ from trtmatrix.bugs.script import (
     worst_sample,
 )
 from trtmatrix.bugs.verify import find_place, tell, verify_archive
-from trtmatrix.common.archive import SUFFIX, check_name, digest_of, write_archive, write_size
+from trtmatrix.common.archive import SUFFIX, check_name, digest_of, write_archive
 from trtmatrix.common.errors import ExitCode, UsageError
 from trtmatrix.common.options import flag, read_seconds, value
+from trtmatrix.common.text import write_size
 from trtmatrix.judge.record import RAN
 from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.onnxmodel.graphs import load_whole

@@ -71,13 +71,6 @@ def digest_of(content: bytes | Path) -> str:
         return digest_stream(stream)
 
 
-def write_size(size: int) -> str:
-    """Write bytes in decimal units: ``812 B``, ``4.1 kB``, ``25.0 MB``."""
-    if size < 1000:
-        return f"{size} B"
-    return f"{size / 1000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
-
-
 class ChangedError(TrtMatrixError):
     """Files of an archive are not those that its list of digests names; ``problems`` has one line each."""
 

@@ -21,6 +21,14 @@ def duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def write_size(size: float) -> str:
+    """Write bytes in decimal units: ``812 B``, ``4.1 kB``, ``25.0 MB``, ``9.4 GB``."""
+    for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)):
+        if size >= 10**power:
+            return f"{size / 10**power:.1f} {unit}"
+    return f"{size:.0f} B"
+
+
 def join_some(names: Sequence[str], most: int = 4) -> str:
     """Return the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
 
-from trtmatrix.common.text import counted
+from trtmatrix.common.text import counted, write_size
 from trtmatrix.launchers.references import RegistryError, Trouble
 from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
 from trtmatrix.suite.matrix import ImageOrigin
@@ -152,14 +152,7 @@ class Room:
     @property
     def told(self) -> str:
         """How much is free, in words."""
-        return f"{self.path}: {gigabytes(self.free)} free"
-
-
-def gigabytes(count: float) -> str:
-    """Return bytes for reading: ``9.4 GB``, ``82 MB``."""
-    if count >= GB or not count:
-        return f"{count / GB:.{0 if count >= 100 * GB else 1}f} GB"
-    return f"{max(count / 10**6, 0.1):.{0 if count >= 10**7 else 1}f} MB"
+        return f"{self.path}: {write_size(self.free)} free"
 
 
 def find_downloads(
@@ -235,7 +228,7 @@ def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry
         return f"{images}, 10 to 34 GB{each}, downloaded in 1 to 5 min{each} at 1 Gbit/s"
     if not (size := sum(known)):  # made of wheels on a base that is here, or is made here too
         return f"{images} to build"
-    return f"{images}, {gigabytes(size)}, downloaded in {max(1, round(8 * size / 1e9 / 60))} min at 1 Gbit/s"
+    return f"{images}, {write_size(size)}, downloaded in {max(1, round(8 * size / 1e9 / 60))} min at 1 Gbit/s"
 
 
 # --- What keeps launches from running
@@ -284,17 +277,11 @@ class Wants:
     registry: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """What is left of the wanted launches, what of them is not attempted, and what is told of it."""
+def check(facts: HostFacts, wants: Wants) -> tuple[list[Excluded], list[Finding]]:
+    """Hold every wanted launch against every rule; room on the disk goes to those that start first.
 
-    launches: tuple[Launch, ...]
-    excluded: tuple[Excluded, ...]
-    findings: tuple[Finding, ...]
-
-
-def check(facts: HostFacts, wants: Wants) -> Checked:
-    """Hold every wanted launch against every rule; room on the disk goes to those that start first."""
+    Returns what is not attempted, and what is told of it.
+    """
     fitting: list[Launch] = []
     lacking: dict[Finding, list[Launch]] = {}
     for launch in wants.launches:
@@ -302,7 +289,7 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
             fitting.append(launch)
         else:
             lacking.setdefault(lack, []).append(launch)
-    excluded, told = [], []
+    excluded, told = list[Excluded](), list[Finding]()
     for lack, launches in lacking.items():
         cells = [cell for launch in launches for cell in launch.cells]
         excluded += [Excluded(cell=c, why=RULES[lack.rule].excludes[0], detail=lack.found) for c in cells]
@@ -311,10 +298,10 @@ def check(facts: HostFacts, wants: Wants) -> Checked:
     # What may not fit is tried all the same.
     _, usual = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
     if facts.images is not None and usual > facts.images.free:
-        takes = f"usually takes about {gigabytes(usual)}, unpacked: tried all the same"
+        takes = f"usually takes about {write_size(usual)}, unpacked: tried all the same"
         found = f"{facts.images.told}; what is to be pulled and built {takes}"
         told.append(_trouble("disk-images", found, prevents=""))
-    return Checked(launches=tuple(fitting), excluded=tuple(excluded), findings=tuple(told))
+    return excluded, told
 
 
 def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants: Wants) -> Iterator[Finding]:
@@ -349,8 +336,8 @@ def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants
     if facts.images is not None:
         downloads = find_downloads([*before, launch], wants.lock, engine, wants.registry)
         if (needs := need_here(downloads, wants.keep)[0]) > facts.images.free:
-            free = f"{gigabytes(facts.images.free)} free at {facts.images.path}"
-            needed = f"at least {gigabytes(needs)} needed with {downloads[-1].image}"
+            free = f"{write_size(facts.images.free)} free at {facts.images.path}"
+            needed = f"at least {write_size(needs)} needed with {downloads[-1].image}"
             yield _trouble("disk-images", f"{free}, {needed}")
 
 
@@ -358,8 +345,7 @@ def _trouble(rule: str, found: str, **others: str) -> Finding:
     return RULES[rule].finding(found, Level.TROUBLE, **others)
 
 
-def restrict(plan: Plan, excluded: Iterable[Excluded]) -> Plan:
+def restrict(plan: Plan, excluded: Sequence[Excluded]) -> Plan:
     """Return a plan without the cells that are not attempted, and with why."""
-    left_out = tuple(excluded)
-    launches = plan.without({item.cell.id for item in left_out})
-    return replace(plan, launches=launches, excluded=(*plan.excluded, *left_out))
+    launches = plan.without({item.cell.id for item in excluded})
+    return replace(plan, launches=launches, excluded=(*plan.excluded, *excluded))

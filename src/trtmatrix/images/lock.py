@@ -16,7 +16,7 @@ import yaml
 from trtmatrix.common.errors import ConfigError, ExitCode, MachineryError, UsageError, combine_exit_codes
 from trtmatrix.common.options import flag
 from trtmatrix.common.paths import hold_folder, whole_file
-from trtmatrix.images.checks import gigabytes
+from trtmatrix.common.text import write_size
 from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.docker_engine import inspect_image
 from trtmatrix.launchers.references import RegistryError, Trouble
@@ -132,7 +132,7 @@ def find_changes(old: Lock, wanted: Wanted, answers: Mapping[str, Answer]) -> It
             kind, facts = Drift.NEW, [f"{answer.digest} at {answer.registry}"]
             for platform, found in answer.platforms.items():
                 said = ", ".join(f"{name} {value}" for name, value in found.says.items())
-                has = f"{gigabytes(found.size)} in {len(found.layers)} layers"
+                has = f"{write_size(found.size)} in {len(found.layers)} layers"
                 facts.append(f"{platform}: {has}" + (f"; says {said}" if said else ""))
         elif is_same(locked, answer):
             kind, facts = Drift.LOCKED, [f"{locked.digest}, of {locked.resolved}"]

@@ -24,7 +24,7 @@ from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, opened_np
 from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError, combine_exit_codes
 from trtmatrix.common.options import value
 from trtmatrix.common.paths import digest_stream, hold_folder, whole_file
-from trtmatrix.common.text import counted, one_line, printable, to_json
+from trtmatrix.common.text import counted, one_line, printable, to_json, write_size
 from trtmatrix.judge.record import Record, parse_object, record_from
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.records import operators
@@ -70,7 +70,7 @@ def pack_records(context: Context, to: Path) -> ExitCode:
         lost = counted(gone, "output")
         print(f"trtmatrix: not in the cache any more: {lost} that records name", file=sys.stderr)
     what = f"{counted(len(found), 'record')}, {counted(len(here), 'kept output')}"
-    size = archive.write_size(target.stat().st_size)
+    size = write_size(target.stat().st_size)
     print(
         f"{target}: {what}, {size}, sha256 {archive.digest_of(target)}\n"
         f"next, on the other host: python -m trtmatrix merge {target.name}"

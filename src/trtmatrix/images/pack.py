@@ -20,12 +20,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trtmatrix.common.archive import digest_of, sums_text, write_size
+from trtmatrix.common.archive import digest_of, sums_text
 from trtmatrix.common.errors import ExitCode, MachineryError, UsageError
 from trtmatrix.common.options import flag, many, value
 from trtmatrix.common.paths import Project, whole_folder
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.common.text import counted
+from trtmatrix.common.text import counted, write_size
 from trtmatrix.launchers.wheels import download_wheels, index_options, target_options, without_passwords
 from trtmatrix.plan.context import Context, ProjectOptions, open_context, own_platform
 from trtmatrix.suite.cells import select_versions

@@ -44,10 +44,10 @@ def preflight(context: Context, survey: Survey, wants: Wants) -> tuple[Survey, t
     Returns the survey, whose plan then holds only what can run, and what is to be told.
     """
     facts = gather(context, survey, wants.launches)
-    checked = check(facts, wants)
+    excluded, findings = check(facts, wants)
     troubled = [item for item in disk_findings(facts) if item.level is Level.TROUBLE and wants.launches]
-    restricted = replace(survey, plan=restrict(survey.plan, checked.excluded))
-    return restricted, (*checked.findings, *troubled)
+    restricted = replace(survey, plan=restrict(survey.plan, excluded))
+    return restricted, (*findings, *troubled)
 
 
 def find_wants(
@@ -122,10 +122,9 @@ def examine(context: Context, survey: Survey) -> Findings:
     wants = find_wants(context, everything)
     facts = gather(context, everything, wants.launches)
     versions = select_versions(context.matrix, context.selection)
-    findings = (*host_findings(facts, versions), *check(facts, wants).findings)
-    checked = check(facts, find_wants(context, survey))
-    plan = restrict(survey.plan, checked.excluded)
-    told = {item.why for item in checked.excluded}
+    findings = (*host_findings(facts, versions), *check(facts, wants)[1])
+    excluded, _ = check(facts, find_wants(context, survey))
+    plan, told = restrict(survey.plan, excluded), {item.why for item in excluded}
     told |= set() if facts.engine.available else {Exclusion.NO_ENGINE}
     return conclude(findings, plan.launches, plan.excluded, told)
 

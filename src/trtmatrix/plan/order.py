@@ -18,7 +18,7 @@ from trtmatrix.launchers.wheels import environment_digest
 from trtmatrix.prepare.cases import case_digest
 from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import ImageOrigin, WheelsOrigin
-from trtmatrix.suite.model import CellId, Evidence, Gpu, Product, Seen
+from trtmatrix.suite.model import CellId, Evidence, Gpu, Product
 from trtmatrix.suite.plan import Host, Launch
 from trtmatrix.suite.repro_files import LoadedRepro
 
@@ -189,7 +189,7 @@ def find_changes(record: Record, current: Mapping[str, str], cell: Cell) -> list
             changed = "authoring" if name == "repro" and before[:HALF] == now[:HALF] else name
             old, new = (each.partition(" ")[0].rpartition(":")[2][:12] or "?" for each in (before, now))
             changes.append(words.get(changed, f"{changed} {old} → {new}"))
-    boards: Sequence[Gpu | Seen] = () if not gpu.present else gpu.seen if gpu.remote else (gpu,)
+    boards: Sequence[Gpu] = () if not gpu.present else gpu.seen if gpu.remote else (gpu,)
     if not boards or gpu.is_seen(*(record.gpu.get(name) for name in BOARD)):
         return changes
     others = []

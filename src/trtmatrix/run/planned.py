@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trtmatrix.common.text import counted, duration
-from trtmatrix.images.checks import Download, find_downloads, finding_lines, gigabytes, image_words
+from trtmatrix.common.text import counted, duration, write_size
+from trtmatrix.images.checks import Download, find_downloads, finding_lines, image_words
 from trtmatrix.launchers.container import docker_command, make_container_spec
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, known_seconds, order_launches
@@ -102,7 +102,7 @@ def _fetched(launch: Launch, downloads: Sequence[Download]) -> Iterator[str]:
         if download.reference:
             size = "its size is not known: it is not locked (nox -s lock -- --update)"
             if download.layers is not None and download.added is not None:
-                size = f"{gigabytes(download.added)} in {counted(len(download.layers), 'layer')}"
+                size = f"{write_size(download.added)} in {counted(len(download.layers), 'layer')}"
             yield f"  pulls {download.reference}: {size}"
         if download.built:
             yield f"  builds {download.image} from wheels"

@@ -16,7 +16,8 @@ from typing import Any
 from trtmatrix.common.border import ARRAY, BLOCK, BorderError, opened, read_file
 from trtmatrix.common.errors import TrtMatrixError, UsageError
 from trtmatrix.common.paths import Project, hold, whole_file, whole_folder
-from trtmatrix.images.checks import Finding, Level, gigabytes
+from trtmatrix.common.text import write_size
+from trtmatrix.images.checks import Finding, Level
 from trtmatrix.images.preflight import Findings, conclude
 from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.record import NewerRecordError, Record, RecordError, parse_record
@@ -30,7 +31,7 @@ from trtmatrix.slurm.sitefile import Site, SiteGpu, read_site
 from trtmatrix.slurm.tasks import sbatch_words
 from trtmatrix.suite.digest import PACKAGES
 from trtmatrix.suite.matrix import ImageOrigin
-from trtmatrix.suite.model import CellId, Gpu, Seen
+from trtmatrix.suite.model import CellId, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, is_own
 
 
@@ -161,9 +162,12 @@ def _model(entry: SiteGpu, records: Iterable[Any]) -> Gpu:
     """Return one model of a site, with the boards that its nodes have by the newest record of each."""
     newest = {record.gpu["host"]: record for record in sorted(records, key=lambda record: record.started)}
     boards = {
-        Seen(name=str(r.gpu["name"]), variant=str(r.gpu.get("variant") or ""), driver=r.gpu.get("driver"))
+        Gpu(
+            slug=entry.slug, name=str(r.gpu["name"]), variant=str(r.gpu.get("variant") or ""),
+            driver=r.gpu.get("driver"),
+        )
         for r in newest.values()
-    }
+    }  # fmt: skip
     numbers = {b: [int(n) for n in (b.driver or "0").split(".") if n.isdecimal()] for b in boards}
     seen = tuple(sorted(boards, key=lambda b: (numbers[b], b.name + b.variant), reverse=True))
     listed, variants = known_gpu(entry.name), {board.variant for board in seen}
@@ -226,7 +230,7 @@ def _findings(cluster: Cluster) -> Iterator[Finding]:
         return
     try:
         cluster.check()
-        free = gigabytes(shutil.disk_usage(root).free)
+        free = write_size(shutil.disk_usage(root).free)
         yield _well("shared folder", f"{root}: {free} free; that nodes see it, the first job shows")
     except TrtMatrixError as error:
         yield _trouble("shared folder", str(error), "all cells through Slurm")

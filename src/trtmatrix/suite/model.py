@@ -144,15 +144,6 @@ def is_release(text: str) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Boards of a site that are alike in all that records are compared by."""
-
-    name: str
-    variant: str
-    driver: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Gpu:
     """A GPU: a board of this host (``index`` is set), one named by the user, or none.
 
@@ -160,7 +151,8 @@ class Gpu:
 
     ``compute`` is the compute capability such as ``"8.9"``; ``variant`` holds what makes two boards
     of one name differ (memory in GiB, MIG profile), ``uuid_hash`` the SHA-256 of the UUID. ``seen``: the
-    boards that jobs found on a site's nodes, the newest driver first; ``driver`` is then the newest one.
+    boards that jobs found on a site's nodes, those once that are alike in all that records are compared by,
+    the newest driver first; ``driver`` is then the newest one.
     ``host``: what stands for the node's name in records (:func:`trtmatrix.launchers.gpu.job_gpus`).
     """
 
@@ -175,7 +167,7 @@ class Gpu:
     index: int | None = None
     minor: int | None = None
     remote: bool = False
-    seen: tuple[Seen, ...] = ()
+    seen: tuple[Gpu, ...] = ()
     host: str = ""
 
     @property

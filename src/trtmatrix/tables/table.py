@@ -25,7 +25,7 @@ from trtmatrix.judge.judge import measured_in, observed_differences
 from trtmatrix.judge.noise import NOT_CALIBRATED
 from trtmatrix.judge.record import RAN, Record
 from trtmatrix.suite.matrix import Version
-from trtmatrix.suite.model import Basis, Control, Evidence, Exclusion, Gpu, Outcome, Product, Seen, Verdict
+from trtmatrix.suite.model import Basis, Control, Evidence, Exclusion, Gpu, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Case, Repro, Twin
 
 NOT_ATTEMPTED = "not tried yet"
@@ -161,7 +161,7 @@ def board_of(record: Record | None) -> str:
 
 def describe_gpu(gpu: Gpu) -> str:
     """Return a GPU's name with its compute capability and every variant and driver that was seen of it."""
-    boards: Sequence[Gpu | Seen] = gpu.seen or (gpu,)
+    boards: Sequence[Gpu] = gpu.seen or (gpu,)
     variants = ", ".join(dict.fromkeys(board.variant for board in boards if board.variant))
     drivers = ", ".join(dict.fromkeys(board.driver for board in boards if board.driver))
     parts = (("", gpu.name), ("", variants), ("compute capability ", gpu.compute), ("driver ", drivers))

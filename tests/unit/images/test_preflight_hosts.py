@@ -79,8 +79,8 @@ BREAKS: list[tuple[str, Case_, Exclusion | None]] = [  # the reason, where the r
 
 @pytest.mark.parametrize(("rule", "host"), [*HOLDS, *((rule, HERE) for rule in RULES if rule != "lock")])
 def test_a_rule_that_holds_prevents_nothing(rule: str, host: Case_) -> None:
-    plan, checked, broken = host.check()
-    assert rule not in broken, checked.findings
+    plan, findings, broken = host.check()
+    assert rule not in broken, findings
     assert (bool(plan.launches), plan.excluded) == (True, ())
 
 
@@ -88,12 +88,12 @@ def test_a_rule_that_holds_prevents_nothing(rule: str, host: Case_) -> None:
 def test_a_rule_that_is_broken_prevents_what_it_is_about_and_nothing_else(
     rule: str, host: Case_, reason: Exclusion | None
 ) -> None:
-    plan, checked, broken = host.check()
+    plan, findings, broken = host.check()
     assert rule in broken
     assert bool(plan.launches) is not bool(RULES[rule].excludes)
     assert {item.why for item in plan.excluded} <= ({reason} if reason else set(RULES[rule].excludes))
     assert all(item.detail for item in plan.excluded)
-    for finding in checked.findings:
+    for finding in findings:
         assert finding.remedy
         assert finding.prevents == "1 cell of 10.7.0"
 
@@ -106,9 +106,9 @@ def test_every_rule_can_be_broken_and_every_reason_has_a_rule() -> None:
 
 @pytest.mark.parametrize("trouble", [Trouble.LIMITED, Trouble.DAMAGED, Trouble.BROKEN])
 def test_what_may_pass_until_the_pull_prevents_nothing(trouble: Trouble) -> None:
-    plan, checked, _ = TO_PULL.but(answers={PINNED: bad(trouble)}).check()
+    plan, findings, _ = TO_PULL.but(answers={PINNED: bad(trouble)}).check()
     assert plan.launches
-    assert not checked.findings
+    assert not findings
 
 
 @pytest.mark.parametrize("change", [{"proxied": True}, {"images": None}])
