@@ -219,7 +219,7 @@ def test_the_base_of_a_build_is_pulled_by_us_and_goes(bench: Bench, tmp_path: Pa
     (tmp_path / "build").write_text(code)
     images.builder = (str(tmp_path / "build"),)
     launch = want(made)
-    origin = ImageOrigin(image=made, build=Build(base=base, wheels=()))
+    origin = ImageOrigin(image=made, build=Build(base=base, wheels=()), base=ImageOrigin(image=base))
     launch = replace(launch, version=replace(launch.version, origin=origin), pull=False, build=True)
     images.ended(have(bench, images, launch))
     assert not bench.is_here(base)

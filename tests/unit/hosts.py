@@ -90,8 +90,10 @@ class Case_:  # noqa: N801 - a case of these tests, not one of a repro
     def pinned(self) -> Version:
         """The version with its image as the lock has it."""
         origin = self.version.origin
-        if isinstance(origin, ImageOrigin) and origin.build is None:
-            origin = replace(origin, pin=pin_of(self.lock, origin.image, self.engine.platform))
+        if isinstance(origin, ImageOrigin):
+            name = origin.build.base if origin.build else origin.image
+            known = ImageOrigin(image=name, pin=pin_of(self.lock, name, self.engine.platform))
+            origin = replace(origin, base=known) if origin.build else replace(origin, pin=known.pin)
         return replace(self.version, origin=origin)
 
     def plan(self) -> Plan:

@@ -380,7 +380,7 @@ def show(
         absent = {Exclusion.IMAGE_NOT_PULLED, Exclusion.IMAGE_NOT_BUILT}
         cells = [e.cell for e in entries if e.excluded is not None and e.excluded.why in absent]
         launches = make_plan(cells, survey.host, context.selection, Pull.ALL).launches
-        cost = image_words(launches, context.lock, survey.host.engine, context.matrix.registry)
+        cost = image_words(launches, context.lock, survey.host.engine)
         again = options.command("matrix")
         answer = make_answer(entries, again=again, seconds=seconds, cost=cost)
         text = render_screen(answer, width=terminal_width(), details=details)

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from trtmatrix.common.text import counted, write_size
 from trtmatrix.launchers.references import RegistryError, Trouble
-from trtmatrix.plan.lockfile import Lock, LockedLayer, base_origin, pin_of
+from trtmatrix.plan.lockfile import Lock, LockedLayer, pin_of
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, Excluded, GpuAccess, Keep, Launch, Plan, is_own
@@ -155,13 +155,8 @@ class Room:
         return f"{self.path}: {write_size(self.free)} free"
 
 
-def find_downloads(
-    launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = ""
-) -> tuple[Download, ...]:
-    """Return the images that launches want and that are not here, each once, in their order.
-
-    ``registry``: the mirror that is set, as of :class:`Matrix`.
-    """
+def find_downloads(launches: Iterable[Launch], lock: Lock, engine: Engine) -> tuple[Download, ...]:
+    """Return the images that launches want and that are not here, each once, in their order."""
     locked = {name: own for name, each in lock.images.items() if (own := each.platforms.get(engine.platform))}
     seen = {
         layer.digest for name, own in locked.items() for layer in own.layers
@@ -176,7 +171,7 @@ def find_downloads(
         if before := found.get(key):
             found[key] = replace(before, versions=tuple(dict.fromkeys((*before.versions, name))))
             continue
-        asked = asked_for(origin, lock, engine, registry)
+        asked = asked_for(origin, engine)
         whole = locked.get(asked.image) if asked else None
         fresh = {each.digest: each for each in whole.layers if each.digest not in seen} if whole else {}
         seen |= fresh.keys()
@@ -189,14 +184,12 @@ def find_downloads(
     return tuple(found.values())
 
 
-def asked_for(origin: ImageOrigin, lock: Lock, engine: Engine, registry: str = "") -> ImageOrigin | None:
+def asked_for(origin: ImageOrigin, engine: Engine) -> ImageOrigin | None:
     """Return what a registry is asked for to have an image: the image, or the base that it is built on.
 
     None where that is made here too, or is here.
     """
-    wanted = origin
-    if origin.build is not None:
-        wanted = base_origin(origin.build.base, lock, engine.platform, registry)
+    wanted = origin.base or origin
     return None if is_own(wanted.image) or engine.held(wanted) is not None else wanted
 
 
@@ -217,9 +210,9 @@ def need_here(downloads: Sequence[Download], keep: Keep) -> tuple[int, int]:
     return largest + sum(least for _, least in together), sum(usual for usual, _ in together)
 
 
-def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine, registry: str = "") -> str:
+def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine) -> str:
     """Return how many images launches lack, their GB and how long that takes; nothing where none."""
-    sizes = [each.added for each in find_downloads(launches, lock, engine, registry)]
+    sizes = [each.added for each in find_downloads(launches, lock, engine)]
     images, known = counted(len(sizes), "image"), [size for size in sizes if size is not None]
     if not sizes:
         return ""
@@ -267,14 +260,13 @@ class HostFacts:
 class Wants:
     """What a run wants: launches in the order in which they start, with only the cells that are to be run.
 
-    ``memory``: a container's limit in bytes; ``registry``: the mirror that is set.
+    ``memory``: a container's limit in bytes.
     """
 
     launches: tuple[Launch, ...] = ()
     lock: Lock = field(default_factory=Lock)
     keep: Keep = Keep.ALL
     memory: int = 32 << 30
-    registry: str = ""
 
 
 def check(facts: HostFacts, wants: Wants) -> tuple[list[Excluded], list[Finding]]:
@@ -296,7 +288,7 @@ def check(facts: HostFacts, wants: Wants) -> tuple[list[Excluded], list[Finding]
         names = ", ".join(dict.fromkeys(launch.version.name for launch in launches))
         told.append(replace(lack, prevents=f"{counted(len(cells), 'cell')} of {names}"))
     # What may not fit is tried all the same.
-    _, usual = need_here(find_downloads(fitting, wants.lock, facts.engine, wants.registry), wants.keep)
+    _, usual = need_here(find_downloads(fitting, wants.lock, facts.engine), wants.keep)
     if facts.images is not None and usual > facts.images.free:
         takes = f"usually takes about {write_size(usual)}, unpacked: tried all the same"
         found = f"{facts.images.told}; what is to be pulled and built {takes}"
@@ -321,12 +313,12 @@ def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants
     if not launch.lacks_image:
         return
     # Its image may not be there to be pulled or built on.
-    name = origin.image if origin.build is None else origin.build.base
+    name = (origin.base or origin).image
     locked = wants.lock.images.get(name)
     if locked is not None and engine.platform not in locked.platforms:
         published = ", ".join(locked.platforms) or "none"
         yield _trouble("platform", f"{name} is published for {published}; this engine runs {engine.platform}")
-    asked = asked_for(origin, wants.lock, engine, wants.registry)
+    asked = asked_for(origin, engine)
     answer = facts.answers.get(asked.reference) if asked is not None else None
     # The engine may reach what this process does not: by its own proxy, or from another host.
     own_way = {Trouble.UNREACHABLE} if engine.proxied or facts.images is None else set()
@@ -334,7 +326,7 @@ def find_lacks(launch: Launch, before: Sequence[Launch], facts: HostFacts, wants
         words, _, remedy = str(answer).partition("\n")
         yield _trouble("registry", words, remedy=remedy.strip())
     if facts.images is not None:
-        downloads = find_downloads([*before, launch], wants.lock, engine, wants.registry)
+        downloads = find_downloads([*before, launch], wants.lock, engine)
         if (needs := need_here(downloads, wants.keep)[0]) > facts.images.free:
             free = f"{write_size(facts.images.free)} free at {facts.images.path}"
             needed = f"at least {write_size(needs)} needed with {downloads[-1].image}"

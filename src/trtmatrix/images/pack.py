@@ -224,7 +224,6 @@ def hold_images(
     from trtmatrix.common.progress import open_progress
     from trtmatrix.launchers.containers import Images
     from trtmatrix.launchers.docker_engine import find_engine, open_client
-    from trtmatrix.plan.lockfile import base_origin
 
     packed, held, project = list[Version](), dict[str, str](), context.project
     in_images, named = any(v.runtime == "container" for v in chosen), context.selection.versions
@@ -233,10 +232,8 @@ def hold_images(
         raise MachineryError(f"no images can be packed: {engine.reason}")
     client = open_client(timeout=120) if engine.available else None
     with contextlib.closing(open_progress()) as progress:
-        store = Images(
-            engine, progress, builder=(str(project.image_builder), f"--matrix={project.matrix}"),
-            base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
-        )  # fmt: skip
+        builder = (str(project.image_builder), f"--matrix={project.matrix}")
+        store = Images(engine, progress, builder=builder)
         for version in chosen:
             name, origin = version.name, version.origin
             if isinstance(origin, ImageOrigin) and client is not None:

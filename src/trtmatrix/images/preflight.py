@@ -62,8 +62,7 @@ def find_wants(
     todo = survey.plan.without(served)
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], survey.stored)
     return Wants(
-        launches=tuple(order_launches(todo, seconds, is_here)), lock=context.lock, keep=keep,
-        memory=memory, registry=context.matrix.registry,
+        launches=tuple(order_launches(todo, seconds, is_here)), lock=context.lock, keep=keep, memory=memory,
     )  # fmt: skip
 
 
@@ -73,7 +72,7 @@ def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> Host
     # Where the engine keeps images; None where that is on another host.
     images = find_room(Path(engine.root)) if engine.root and Path(engine.root).is_dir() else None
     silent = context.offline or not engine.is_daemon  # whose logins for registries are its own
-    downloads = find_downloads(launches, context.lock, engine, context.matrix.registry)
+    downloads = find_downloads(launches, context.lock, engine)
     asks = [] if silent else [each.reference for each in downloads if each.reference]
     answers: Mapping[str, str | RegistryError] = {}
     if asks:

@@ -133,17 +133,16 @@ class Images:
 
     Launches that want the same image wait for one pull or build. What goes is the name that it was pulled by:
     what was here before, has another name too, or is in use by a container, stays.
-    ``builder``: the script that, given a version, builds its image, with its first words; ``base_of`` returns
-    how the base of an image of ours is known and asked for; ``waits``: see :data:`WAITS`.
+    ``builder``: the script that, given a version, builds its image, with its first words; ``waits``: see
+    :data:`WAITS`.
     """
 
     def __init__(
         self, engine: Engine, progress: Progress, *, builder: Sequence[str] = (), keep: Keep = Keep.ALL,
-        base_of: Callable[[str], ImageOrigin] = lambda base: ImageOrigin(image=base),
         waits: Sequence[float] = WAITS,
     ) -> None:  # fmt: skip
         self.engine, self.progress, self.note, self.waits = engine, progress, progress.note, waits
-        self.builder, self.keep, self.base_of = tuple(builder), keep, base_of
+        self.builder, self.keep = tuple(builder), keep
         self._wanted: Counter[str] = Counter()  # cells, by the image's reference
         self._pulled: dict[str, docker.DockerClient] = {}  # references, to go again: they take room
         self._ours: set[str] = set()  # IDs of what was pulled, maybe by another name
@@ -195,7 +194,7 @@ class Images:
 
     def _references(self, launch: Launch) -> list[str]:
         origin = launch.image
-        base = [self.base_of(origin.build.base).reference] if origin and origin.build and launch.build else []
+        base = [origin.base.reference] if origin and origin.base and launch.build else []
         return [origin.reference, *base] if origin else []
 
     def _pull(self, origin: ImageOrigin, client: docker.DockerClient) -> str:
@@ -235,8 +234,7 @@ class Images:
         """
         image = origin.image
         need_network(f"building {image}")
-        if origin.build is not None and not is_own(origin.build.base):
-            base = self.base_of(origin.build.base)
+        if (base := origin.base) is not None and not is_own(base.image):
             with self._turns[base.reference]:
                 if find_held(base, client) is None:
                     self._pull(base, client)

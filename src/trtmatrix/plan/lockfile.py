@@ -80,11 +80,6 @@ def pin_of(lock: Lock, image: str, platform: str) -> Pin | None:
     return Pin(manifest=found.manifest, ids=ids)
 
 
-def base_origin(base: str, lock: Lock, platform: str, registry: str) -> ImageOrigin:
-    """Return how an image, such as the base of one of ours, is known and asked for."""
-    return ImageOrigin(image=base, mirror=mirrored(base, registry), pin=pin_of(lock, base, platform))
-
-
 def mirrored(image: str, registry: str) -> str | None:
     """Return an image's name at the mirror that stands for ``nvcr.io/nvidia``, or None where none does."""
     if registry and image.startswith(f"{NGC}/"):
@@ -93,13 +88,22 @@ def mirrored(image: str, registry: str) -> str | None:
 
 
 def pin_matrix(matrix: Matrix, lock: Lock, platform: str) -> Matrix:
-    """Return a matrix whose images are known by the lock, and pulled from the mirror where one is set."""
+    """Return a matrix whose images are known by the lock, and pulled from the mirror where one is set.
+
+    Of images that are built here that goes for what they are built on.
+    """
+
+    def known(image: str) -> ImageOrigin:
+        mirror, pin = mirrored(image, matrix.registry), pin_of(lock, image, platform)
+        return ImageOrigin(image=image, mirror=mirror, pin=pin)
 
     def pinned(version: Version) -> Version:
         origin = version.origin
-        if not isinstance(origin, ImageOrigin) or origin.build is not None or origin.is_file:
+        if not isinstance(origin, ImageOrigin) or origin.is_file:
             return version
-        return replace(version, origin=base_origin(origin.image, lock, platform, matrix.registry))
+        if origin.build is not None:
+            return replace(version, origin=replace(origin, base=known(origin.build.base)))
+        return replace(version, origin=known(origin.image))
 
     return replace(matrix, versions=tuple(pinned(version) for version in matrix.versions))
 

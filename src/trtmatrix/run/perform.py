@@ -21,7 +21,6 @@ from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.gpu import clocks
 from trtmatrix.launchers.wheels import InterpreterLauncher, find_wheelhouse, is_installed
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.lockfile import base_origin
 from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, entries_of
 from trtmatrix.prepare.cases import CaseCache
@@ -195,7 +194,7 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
     from trtmatrix.images.checks import image_words
 
     new = {x.version.name for x in launches if x.image is None and not is_here(context.project, x)}
-    fetched = image_words(launches, context.lock, engine, context.matrix.registry)
+    fetched = image_words(launches, context.lock, engine)
     environments = counted(len(new), "Python environment") if new else ""
     words = " and ".join(filter(None, [fetched, environments])) or "nothing"
     return f"{counted(sum(len(launch.cells) for launch in launches), 'test')} to run; to fetch: {words}"
@@ -236,11 +235,8 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
     if any(launch.image for launch in launches) and engine.is_daemon:
         from trtmatrix.launchers.containers import ContainerLauncher, Images
 
-        images = Images(
-            engine, progress, builder=(str(project.image_builder), f"--matrix={project.matrix}"),
-            keep=options.keep,
-            base_of=lambda base: base_origin(base, context.lock, engine.platform, context.matrix.registry),
-        )  # fmt: skip
+        builder = (str(project.image_builder), f"--matrix={project.matrix}")
+        images = Images(engine, progress, builder=builder, keep=options.keep)
         launchers["container"] = ContainerLauncher(
             engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images
         )

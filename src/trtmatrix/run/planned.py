@@ -39,7 +39,7 @@ def plan_all(
     served = frozenset(c.id for x in survey.plan.launches for c in x.cells if c.id not in reasons)
     tell_pins(context, survey.plan.without(served), options)
     looked, findings = look_ahead(context, survey, options, served)
-    plan, engine, stored, registry = looked.plan, survey.host.engine, survey.stored, context.matrix.registry
+    plan, engine, stored = looked.plan, survey.host.engine, survey.stored
     todo = [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in plan.launches]
     away = [launch for launch in survey.plan.without(served) if launch.gpu.remote]
     jobs, lines = tuple(executor.jobs(away, stored)) if executor else (), list[str]()
@@ -51,7 +51,7 @@ def plan_all(
     cells = [cell for launch in todo for cell in launch.cells]
     seconds = estimate_seconds(cells, stored)
     wanted = [launch for launch in todo if launch.cells]
-    downloads = find_downloads(wanted, context.lock, engine, registry)
+    downloads = find_downloads(wanted, context.lock, engine)
     current = Counter((x.version.name, x.gpu.slug) for x in plan.launches for c in x.cells if c.id in served)
     for launch in order_launches(todo, seconds, partial(is_here, context.project)):
         action = "pull, then run" if launch.pull else "build, then run" if launch.build else "run"
@@ -65,7 +65,7 @@ def plan_all(
         lines += [f"  isolation: {options.isolation.value} (--isolation)"] if launch.cells else []
         command = _container_command(context, engine, launch, options)
         lines += [f"  {command}"] if command else []
-    if fetch := image_words(wanted, context.lock, engine, registry):
+    if fetch := image_words(wanted, context.lock, engine):
         lines.append(f"to fetch: {fetch}")
     if cells:
         recorded = len(known_seconds(cells, stored))

@@ -119,6 +119,8 @@ class ImageOrigin:
     """The name that it has where another registry stands for its own."""
     pin: NotInFile[Pin | None] = None
     """Set where matrix.lock has it."""
+    base: NotInFile[ImageOrigin | None] = None
+    """How the image that it is built on is known and asked for."""
 
     @property
     def is_file(self) -> bool:

@@ -125,7 +125,7 @@ def _priced(
     for item in lacking:
         words = item.command.replace(",", " ").split()
         mine = [each for each in absent if each.version.name in words]
-        cost = image_words(mine, context.lock, engine, context.matrix.registry)
+        cost = image_words(mine, context.lock, engine)
         yield replace(item, what=f"{item.what} ({cost})") if cost else item
 
 

@@ -31,9 +31,10 @@ LOCK = lock_of(
 
 def launch(name: str, image: str, engine: Engine = ENGINE, *, build: Build | None = None) -> Launch:
     """A launch whose image is pulled, unless it is here, or built."""
-    origin = ImageOrigin(
-        image=image, build=build, pin=None if build else pin_of(LOCK, image, engine.platform)
-    )
+    known = build.base if build else image
+    origin = ImageOrigin(image=known, pin=pin_of(LOCK, known, engine.platform))
+    if build:
+        origin = ImageOrigin(image=image, build=build, base=origin)
     version = replace(make_version(name), origin=origin)
     cells, pull = (make_cell(version=version),), not build and engine.held(origin) is None
     return Launch(version=version, gpu=H200, cells=cells, pull=pull, build=build is not None)

@@ -111,7 +111,9 @@ def test_what_is_served_needs_no_lock() -> None:
 
 def test_an_image_that_several_versions_want_is_had_once() -> None:
     versions = [make_cell(REPRO, version=name).version for name in ("10.7.0", "10.8.0", "10.9.0")]
-    made = ImageOrigin(image="trtmatrix/made:1", build=Build(base="example.org/b:1", wheels=()))
+    base = "example.org/b:1"
+    build = Build(base=base, wheels=())
+    made = ImageOrigin(image="trtmatrix/made:1", build=build, base=ImageOrigin(image=base))
     launches = [
         Launch(version=replace(version, origin=origin), gpu=H200, pull=not origin.build,
                build=bool(origin.build), cells=(make_cell(REPRO, version=version),))
