@@ -160,12 +160,12 @@ def read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
 
 
 @contextlib.contextmanager
-def opened_npz(file: Path, largest: int = ARRAY) -> Iterator[Npz]:
+def opened_npz(file: Path) -> Iterator[Npz]:
     """Open a ``.npz``; :class:`BorderError` also for what turns out to be wrong with it inside the block."""
     import zlib
     from zipfile import BadZipFile, ZipFile
 
-    with opened(file, largest) as (stream, _):
+    with opened(file, ARRAY) as (stream, _):
         try:
             with ZipFile(stream) as archive:
                 yield Npz(archive)

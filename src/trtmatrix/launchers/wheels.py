@@ -43,13 +43,8 @@ def environment_digest(wheels: tuple[str, ...]) -> str:
 
 
 def environment_folder(cache: Path, name: str, wheels: tuple[str, ...]) -> Path:
-    """Return where the environment of a version lies, made or not."""
+    """Return where the environment of a version lies; the folder is there once it is made."""
     return cache / "envs" / f"{name}-{environment_digest(wheels)}"
-
-
-def is_installed(cache: Path, name: str, wheels: tuple[str, ...]) -> bool:
-    """Whether the environment of a version is there."""
-    return environment_folder(cache, name, wheels).is_dir()
 
 
 def make_environment(

@@ -124,11 +124,13 @@ def _find_host(context: Context, scan: GpuScan) -> Host:
         origin.image: origin.pin.ids[0] for origin in images if origin.is_file and origin.pin is not None
     }
     if context.offline:
-        from trtmatrix.launchers.wheels import find_lacking, find_wheelhouse, is_installed
+        from trtmatrix.launchers.wheels import environment_folder, find_lacking, find_wheelhouse
 
         wheelhouse = find_wheelhouse(project.folder)
         for name, origin in origins.items():
-            if isinstance(origin, WheelsOrigin) and not is_installed(project.cache, name, origin.wheels):
+            if not isinstance(origin, WheelsOrigin):
+                continue
+            if not environment_folder(project.cache, name, origin.wheels).is_dir():
                 lacking[name] = find_lacking(wheelhouse, origin.wheels)
     return Host(
         engine=replace(engine, images={**engine.images, **files}),  # a file counts as an image that is here

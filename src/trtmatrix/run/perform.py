@@ -19,7 +19,7 @@ from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.container import Limits
 from trtmatrix.launchers.gpu import clocks
-from trtmatrix.launchers.wheels import InterpreterLauncher, find_wheelhouse, is_installed
+from trtmatrix.launchers.wheels import InterpreterLauncher, environment_folder, find_wheelhouse
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import find_reason
 from trtmatrix.plan.survey import Survey, entries_of
@@ -185,7 +185,7 @@ def is_here(project: Project, launch: Launch) -> bool:
     """Whether a launch can start without a pull, a build or an installation."""
     origin = launch.version.origin
     if launch.python is None and isinstance(origin, WheelsOrigin):
-        return is_installed(project.cache, launch.version.name, origin.wheels)
+        return environment_folder(project.cache, launch.version.name, origin.wheels).is_dir()
     return not launch.lacks_image
 
 

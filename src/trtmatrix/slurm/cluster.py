@@ -119,13 +119,6 @@ class Cluster:
                 print(error, "" if isinstance(error, NewerRecordError) else set_aside(file), file=sys.stderr)
         return taken
 
-    def take_all(self, project: Project) -> None:
-        """Copy every record that this project does not have: what came while nobody looked."""
-        for folder in self.local.glob("*/*/*/*"):
-            gpu, version, repro, case = folder.parts[-4:]
-            cell = CellId(repro=repro, case=case, version=version, gpu=gpu)
-            self.take(cell, record_names(self.local, cell) - record_names(project.local, cell), project)
-
     def host(self, stored: Iterable[Stored]) -> Host:
         """Return its nodes together as one host, as records and digests see it; images are not known."""
         records = [item.record for item in stored if item.record.gpu.get("host")]
@@ -196,7 +189,10 @@ def open_cluster(site: Path | None, memory: int, context: Context) -> tuple[Cont
             f"(slurm.yaml: limits.memory)\n  raise that one, or type --memory {limit >> 20}m"
         )
     cluster.check()
-    cluster.take_all(context.project)
+    for folder in cluster.local.glob("*/*/*/*"):
+        gpu, version, repro, case = folder.parts[-4:]
+        cell, ours = CellId(repro=repro, case=case, version=version, gpu=gpu), context.project
+        cluster.take(cell, record_names(cluster.local, cell) - record_names(ours.local, cell), ours)
     images = [f"{version}={image}" for version, image in cluster.site.images.items()]
     cache, said = cluster.root / "cache", "images of slurm.yaml:"
     matrix = with_own_images(context.matrix, images, cluster.site.runtime, cache, said)

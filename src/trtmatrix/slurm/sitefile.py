@@ -114,19 +114,15 @@ class Site:
         return {gpu.slug: gpu for gpu in self.gpus}[slug]
 
 
-def parse_site(text: str, file: str = FILE) -> Site:
-    """Read slurm.yaml's text; :class:`ConfigError` lists every mistake with line and remedy."""
-    return parse_keys(Site, text, file)
-
-
 def read_site(named: Path | None, folder: Path) -> Site:
     """Read the file that ``--site`` names, else TRTMATRIX_SITE, else slurm.yaml in matrix.yaml's folder.
 
-    :class:`UsageError` with an example to paste where there is none.
+    :class:`UsageError` with an example to paste where there is none; :class:`ConfigError` lists every mistake
+    with line and remedy.
     """
     path = named or Path(os.environ.get(VARIABLE) or folder / FILE)
     try:
-        return parse_site(path.read_text(encoding="utf-8"), str(path))
+        return parse_keys(Site, path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError as error:
         raise UsageError(
             f"--executor slurm: there is no {path}, which says how this site is asked for GPUs\n"

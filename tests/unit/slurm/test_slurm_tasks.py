@@ -22,16 +22,16 @@ from trtmatrix.records.store import record_path, write_record
 from trtmatrix.slurm import sitefile
 from trtmatrix.slurm.cluster import Cluster
 from trtmatrix.slurm.commands import SlurmAway, submit
-from trtmatrix.slurm.sitefile import EXAMPLE, Site, parse_site
+from trtmatrix.slurm.sitefile import EXAMPLE, Site
 from trtmatrix.slurm.tasks import cut_tasks, run_line, sbatch_words, task_script
 from trtmatrix.suite.cells import Cell, Selection
-from trtmatrix.suite.keys import keys_schema
+from trtmatrix.suite.keys import keys_schema, parse_keys
 from trtmatrix.suite.model import Exclusion, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Host, Launch, Plan, Pull, make_plan
 
 
 def site_with(text: str) -> Site:
-    return parse_site(f"{EXAMPLE}{text}\n")
+    return parse_keys(Site, f"{EXAMPLE}{text}\n", "slurm.yaml")
 
 
 def make_launch(count: int) -> Launch:
@@ -70,10 +70,9 @@ def test_each_cell_is_in_one_task_and_no_task_is_empty(
 
 def test_each_task_gets_the_options_and_images_of_the_site() -> None:
     text = EXAMPLE.replace("    partition: gpu\n", "    partition: gpu\n    options: ['--licenses=trt']\n")
-    site = parse_site(
-        f"{text}options: ['--exclude=bad', '--partition=slow']\n"
-        "images: {'10.7.0': 'a/b:c', '10.8.0': /images/a.sqsh}\n"
-    )
+    text += "options: ['--exclude=bad', '--partition=slow']\n"
+    text += "images: {'10.7.0': 'a/b:c', '10.8.0': /images/a.sqsh}\n"
+    site = parse_keys(Site, text, "slurm.yaml")
     words = sbatch_words(site, site.gpus[0], name="n", folder="/f", tasks=3, avoid=["worse"])
     assert [word for word in words if "partition" in word] == ["--partition=slow", "--partition=gpu"]
     assert words[-2:] == ["--licenses=trt", "--exclude=bad,worse"], "of doubled words sbatch takes the last"
@@ -101,17 +100,17 @@ PAGE = (DOCS / "slurm.md").read_text(encoding="utf-8")
 def mistakes(text: str) -> str:
     """What is said of a file."""
     try:
-        parse_site(text)
+        parse_keys(Site, text, "slurm.yaml")
     except ConfigError as error:
         return str(error)
     return "right"
 
 
 def test_each_example_is_right_and_one_is_that_of_the_page() -> None:
-    assert parse_site(EXAMPLE).gpu("nvidia-h200").partition == "gpu"
+    assert parse_keys(Site, EXAMPLE, "slurm.yaml").gpu("nvidia-h200").partition == "gpu"
     assert f"```yaml\n{EXAMPLE}```\n" in PAGE
     for file in (DOCS / "examples" / "slurm").glob("*.yaml"):
-        assert parse_site(file.read_text(encoding="utf-8"), str(file)).runtime == file.stem
+        assert parse_keys(Site, file.read_text(encoding="utf-8"), str(file)).runtime == file.stem
 
 
 SEVERAL = """\
@@ -156,7 +155,10 @@ BARE = Gpu(slug="nvidia-h200", name="NVIDIA H200")
 
 
 def test_a_damaged_record_that_another_client_set_aside_is_passed_over(tmp_path: Path) -> None:
-    cluster, right = Cluster(replace(parse_site(EXAMPLE), shared=str(tmp_path))), make_record(make_cell())
+    cluster, right = (
+        Cluster(replace(parse_keys(Site, EXAMPLE, "slurm.yaml"), shared=str(tmp_path))),
+        make_record(make_cell()),
+    )
     project = Project(matrix=tmp_path, repros=tmp_path, results=tmp_path / "results", cache=tmp_path)
     write_record(cluster.local, right)
     (damaged := record_path(cluster.local, right).with_name("damaged.json")).write_text("{")
@@ -177,7 +179,7 @@ def seen_on(node: str, driver: str, run: str = "1") -> Stored:
 
 def h200(*seen: Stored) -> Gpu:
     """The site's H200 after jobs have left these records."""
-    cluster = Cluster(parse_site(EXAMPLE))
+    cluster = Cluster(parse_keys(Site, EXAMPLE, "slurm.yaml"))
     return cluster.host(seen).gpus[0]
 
 
