@@ -19,11 +19,9 @@ from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
 
 import numpy as np
 
-LARGEST = 1 << 18
-"""Bytes of a message; the kernel's own limit is below."""
+LARGEST = 1 << 18  # bytes of a message; the kernel's own limit is below
 
-SOCKET = "socket"
-"""The host's end, in the job's folder."""
+SOCKET = "socket"  # the host's end, in the job's folder
 
 F_ADD_SEALS, F_GET_SEALS = 1033, 1034
 SEALED = 0xF

@@ -11,8 +11,7 @@ TIME_OUT = "time-out"
 CRASHED = "crashed"
 INTERRUPTED = "interrupted"
 PROBE_FAILED = "probe failed"
-ELSEWHERE = "to be run in another process"
-"""No record ends so: the cell is given to a fresh worker."""
+ELSEWHERE = "to be run in another process"  # no record ends so: the cell is given to a fresh worker
 
 ENDED_WELL = {RAN, BUILT, UNSUPPORTED, COMPONENT_MISSING, BUILD_FAILED}
 """After a cell that ended so, its process may serve another, and others may have its engines."""

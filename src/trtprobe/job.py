@@ -13,11 +13,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from trtprobe import ends
 
 POLL_SECONDS = 0.005
-HEARTBEAT_SECONDS = 15.0
-"""Without a sign of life from the host for this long, the job ends."""
+HEARTBEAT_SECONDS = 15.0  # without a sign of life from the host for this long, the job ends
 
-Cut = Tuple[str, str]
-"""How a process that was cut off is said to have ended, and the words."""
+Cut = Tuple[str, str]  # how a process that was cut off is said to have ended, and the words
 
 
 class Stopped(BaseException):

@@ -17,12 +17,9 @@ from trtprobe.processes import Child, Tail, kill_descendants, oom_kills
 from trtprobe.worker import serve
 
 CHECK_SECONDS = 0.25
-POLL_SECONDS = 0.005
-"""How often a process that hung up is looked at, until it has ended."""
-WARM_SECONDS = 120.0
-"""What a worker may take before its first cell."""
-SCRATCH_BYTES = 64 << 20
-"""More than this in the scratch folders after a cell ends its worker."""
+POLL_SECONDS = 0.005  # how often a process that hung up is looked at, until it has ended
+WARM_SECONDS = 120.0  # what a worker may take before its first cell
+SCRATCH_BYTES = 64 << 20  # more than this in the scratch folders after a cell ends its worker
 BALLAST = 16 << 20
 """Bytes that are held while a process lives: a cell that fills memory by files is killed, and its files stay
 until they are removed; so much is free then, that the supervisor is not killed too."""
@@ -68,8 +65,7 @@ class Worker:
     def __init__(self, number: int, product: str, warm: bool, alone: bool) -> None:
         self.number, self.position, self.alone, self.warm = number, 0, alone, warm
         self.ready = self.taken = False
-        self.only = ""
-        """The repro of the cells that the process may serve; any where it is empty."""
+        self.only = ""  # the repro of the cells that the process may serve; any where it is empty
         self.done: Optional[Dict[str, Any]] = None
         self.why = ""
         """Why the process says that it ends after the cell; nothing where it goes on, or has not said."""

@@ -49,8 +49,7 @@ LEAK_BYTES = 2 << 30
 TORCH = "imported torch"
 TORCH_LEAVES = ("environment variables", "filters of warnings")
 """What the import of torch, and its first use of a GPU, leave beside modules."""
-FILES = 64
-"""So many more open files than at the start are a leak."""
+FILES = 64  # so many more open files than at the start are a leak
 
 
 def _umask() -> int:
@@ -211,8 +210,7 @@ class Server:
         self.channel, self.product, self.home, self.pid = channel, product, Path.cwd(), os.getpid()
         self.opened: Optional[Backend] = None
         self.traces: Optional[Traces] = None
-        self.only = ""
-        """The repro whose cells alone it may still serve, since one has imported torch."""
+        self.only = ""  # the repro whose cells alone it may still serve, since one has imported torch
 
     def backend(self) -> Backend:
         """Return the product, opened on first use: that changes the process, and no cell did."""

@@ -20,10 +20,8 @@ from trtmatrix.common.border import ARRAY, BorderError, opened, read_file
 from trtmatrix.common.errors import ExitCode, TrtMatrixError, UsageError
 from trtmatrix.common.paths import digest_stream, whole_file
 
-SUFFIX = ".tar.gz"
-"""What the name of an archive ends in."""
-SUMS = "SHA256SUMS"
-"""The file in an archive with the digests of the others."""
+SUFFIX = ".tar.gz"  # what the name of an archive ends in
+SUMS = "SHA256SUMS"  # the file in an archive with the digests of the others
 Files = Mapping[str, bytes | Path]
 """Files for an archive by their names inside, with ``/``: their bytes, or the file that holds them."""
 

@@ -28,16 +28,12 @@ if TYPE_CHECKING:  # a run that is served starts without NumPy
     import numpy as np
     from numpy.typing import NDArray
 
-RECORD = 1 << 26
-"""Bytes that a record, or any other JSON, may have."""
-ARRAY = 1 << 36
-"""Bytes that an array may have."""
-NAME = 200
-"""Bytes that the name of an output may have."""
+RECORD = 1 << 26  # bytes that a record, or any other JSON, may have
+ARRAY = 1 << 36  # bytes that an array may have
+NAME = 200  # bytes that the name of an output may have
 BLOCK = 1 << 20
 
-_HEADER = 1 << 16
-"""Bytes in which an array's header must end; NumPy itself takes 10,000."""
+_HEADER = 1 << 16  # bytes in which an array's header must end; NumPy itself takes 10,000
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 

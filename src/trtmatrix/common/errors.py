@@ -85,8 +85,7 @@ def shorten(value: object) -> str:
 
 AGAIN_SECONDS = 0.05
 """So soon an interruption is sent again that was swallowed: what swallowed it has come back by then."""
-SAME_SECONDS = 2.0
-"""So soon after a first signal a second one is no person's."""
+SAME_SECONDS = 2.0  # so soon after a first signal a second one is no person's
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

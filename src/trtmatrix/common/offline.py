@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 from trtmatrix.common.errors import MachineryError
 
-ENVIRONMENT = "TRTMATRIX_OFFLINE"
-"""Set for the processes that this one starts: those of ours keep to it too."""
+ENVIRONMENT = "TRTMATRIX_OFFLINE"  # set for the processes that this one starts: those of ours keep to it too
 REMEDY = "on a host with a network: nox -s pack -- --trt VERSION --to DIR; here: sh DIR/unpack"
 """What brings here what is not here."""
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from trtmatrix.common.errors import deferred, undisturbed
 
-PATIENCE_SECONDS = 5.0
-"""How long a command may take to clean up when this process ends before it."""
+PATIENCE_SECONDS = 5.0  # how long a command may take to clean up when this process ends before it
 
 
 def run_to_end(

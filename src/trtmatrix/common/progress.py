@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.live import Live
 
-SECONDS = 15.0
-"""A line that tells how far the work is comes at most so often."""
+SECONDS = 15.0  # a line that tells how far the work is comes at most so often
 _MOST_NOW = 4
 _BAR = 30
 

@@ -61,8 +61,7 @@ class Change:
     facts: tuple[str, ...] = ()
 
 
-Wanted = Mapping[str, tuple[str, ...]]
-"""The images that are to be locked, each with the versions that use it."""
+Wanted = Mapping[str, tuple[str, ...]]  # the images that are to be locked, each with the versions that use it
 
 
 @dataclass(frozen=True, kw_only=True)

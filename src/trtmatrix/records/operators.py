@@ -28,8 +28,7 @@ FILE = "operators.json.gz"
 PART = "operators.part.json.gz"
 """What an interrupted run has left beside it, for the next one to go on with; nothing else reads it."""
 SCHEMA = 1
-LARGEST, UNPACKED = 1 << 22, 1 << 26
-"""Bytes of such a file, and of what is in it."""
+LARGEST, UNPACKED = 1 << 22, 1 << 26  # bytes of such a file, and of what is in it
 NO_RECORD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, zlib.error)
 """What reading a file as a record raises where it is none."""
 
@@ -49,8 +48,7 @@ class Verdict(str, Enum):
     NOTHING = "no result"
 
 
-GOOD = frozenset({Verdict.RIGHT, Verdict.BUILT})
-"""Nothing is known against it."""
+GOOD = frozenset({Verdict.RIGHT, Verdict.BUILT})  # nothing is known against it
 BAD = frozenset({Verdict.WRONG, Verdict.CRASHED, Verdict.HUNG})
 """What matters: a version takes the case, and gives a wrong answer or none."""
 REFUSED = frozenset({Verdict.PARSER, Verdict.BUILDER, Verdict.AT_RUN_TIME, Verdict.NOT_FED})

@@ -43,8 +43,7 @@ def new_run_id(now: datetime) -> str:
     return f"{now.strftime('%Y%m%dt%H%M%S')}-{os.urandom(4).hex()}"
 
 
-WAKE_SECONDS = 0.2
-"""How late a signal may be heard that another thread got."""
+WAKE_SECONDS = 0.2  # how late a signal may be heard that another thread got
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

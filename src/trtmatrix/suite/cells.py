@@ -116,8 +116,7 @@ def expand(
     )
 
 
-CONTROLS = "controls"
-"""The repro whose cases control those of all others."""
+CONTROLS = "controls"  # the repro whose cases control those of all others
 
 
 def _matches(repro: Repro, case: Case, pattern: str) -> bool:

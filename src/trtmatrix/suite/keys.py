@@ -33,8 +33,7 @@ def keys(kind: type[T]) -> type[T]:
     return made
 
 
-NotInFile = Annotated[T, SkipJsonSchema()]
-"""A field that the program sets, whatever a file says."""
+NotInFile = Annotated[T, SkipJsonSchema()]  # a field that the program sets, whatever a file says
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 

@@ -112,15 +112,11 @@ class Pin:
 class ImageOrigin:
     """A container image: pulled from its registry, or (with ``build``) made by us."""
 
-    image: Image
-    """Its name in matrix.yaml, whatever it is pulled from."""
+    image: Image  # its name in matrix.yaml, whatever it is pulled from
     build: Build | None = None
-    mirror: NotInFile[str | None] = None
-    """The name that it has where another registry stands for its own."""
-    pin: NotInFile[Pin | None] = None
-    """Set where matrix.lock has it."""
-    base: NotInFile[ImageOrigin | None] = None
-    """How the image that it is built on is known and asked for."""
+    mirror: NotInFile[str | None] = None  # the name that it has where another registry stands for its own
+    pin: NotInFile[Pin | None] = None  # set where matrix.lock has it
+    base: NotInFile[ImageOrigin | None] = None  # how the image that it is built on is known and asked for
 
     @property
     def is_file(self) -> bool:

@@ -11,10 +11,8 @@ from typing import Annotated
 from packaging.version import Version as Release
 from pydantic import Field
 
-PART = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*")
-"""The pattern of each part of a cell's id."""
-Part = Annotated[str, Field(pattern=f"^(?:{PART.pattern})$")]
-"""A part of a cell's id, as a key of a file."""
+PART = re.compile(r"[a-z0-9]+(?:[.-]+[a-z0-9]+)*")  # the pattern of each part of a cell's id
+Part = Annotated[str, Field(pattern=f"^(?:{PART.pattern})$")]  # a part of a cell's id, as a key of a file
 
 
 class Product(str, Enum):

@@ -301,12 +301,10 @@ def count_excluded(excluded: Iterable[Excluded]) -> list[tuple[Exclusion, int, s
 _LONG = ("docker.io/library/", "docker.io/", "localhost/")
 _LEAST_ID = 12
 
-ENGINE = "TRTMATRIX_ENGINE"
-"""Which engine is meant, where ``--engine`` does not say."""
+ENGINE = "TRTMATRIX_ENGINE"  # which engine is meant, where --engine does not say
 IMAGE_SUFFIXES = {"auto": ".tar", "docker": ".tar", "podman": ".tar", "apptainer": ".sif", "pyxis": ".sqsh"}
 """The engines by the names that users give them, and what the file of an image ends with for each."""
-CHILDREN = frozenset({"apptainer", "pyxis"})
-"""Those that are no daemons: what they start is a child of ours."""
+CHILDREN = frozenset({"apptainer", "pyxis"})  # those that are no daemons: what they start is a child of ours
 OWN = "trtmatrix/"
 """What the names of images begin with that are made on this host: no registry has them, and none is asked."""
 

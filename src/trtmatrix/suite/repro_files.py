@@ -24,8 +24,7 @@ T = TypeVar("T")
 
 APART = ("FACTS", "cases")
 """What of a repro no run sees: what is told and expected of it. What is asked of cases has other digests."""
-FLAG_BUILDS = 3
-"""Builds of a case that leaves the precision to the builder: it may choose another each time."""
+FLAG_BUILDS = 3  # builds of a case that leaves the precision to the builder: it may choose another each time
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,7 @@ from typing_extensions import Self
 from trtmatrix.suite.keys import NotInFile, keys
 from trtmatrix.suite.model import Basis, Cause, Control, Part, Product, Verdict
 
-BEYOND = "beyond"
-"""The measurement of a run that counts elements beyond the case's tolerance."""
+BEYOND = "beyond"  # the measurement of a run that counts elements beyond the case's tolerance
 Scalar = str | int | float | bool
 
 
