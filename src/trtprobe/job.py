@@ -34,8 +34,7 @@ class Job:
     def cell(self, index: int, idle: Callable[[], None]) -> Optional[Dict[str, Any]]:
         """Wait for a cell and return it, or None where there are no more.
 
-        ``idle`` is called again and again while none is there. Raises :class:`Stopped` where the host is
-        gone.
+        ``idle`` is called again and again while none is there. :class:`Stopped` where the host is gone.
         """
         path = self.folder / ("%d.cell.json" % index)
         while True:

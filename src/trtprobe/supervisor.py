@@ -3,8 +3,7 @@
 The job's folder holds ``job.json``, the cells, to which the host adds, and ``heartbeat``, a file that the
 host touches every second. The supervisor ends by itself: each process at its time limit, all of it when
 there are no more cells or the heartbeat stops. Where the folder holds ``scratch``, a list of folders that
-are the job's alone, these are emptied after each process. Where the job asks for it, the surface of the
-bindings is read in the end.
+are the job's alone, these are emptied after each process. In the end the bindings' surface is read on demand.
 """
 
 from __future__ import annotations

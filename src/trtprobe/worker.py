@@ -1,8 +1,7 @@
 """The inside of a worker: one process that keeps the product open and runs the cells it is given.
 
 What a cell leaves changed in the process is seen by comparing, as far as that is cheap; then it serves no
-other. What libraries do by themselves on first use (files, threads and memory of a driver) is not held
-against a cell.
+other. What libraries do on first use (files, threads and memory of a driver) is not held against a cell.
 """
 
 from __future__ import annotations

@@ -84,11 +84,9 @@ def read_archive(
 ) -> Path:
     """Unpack an archive of a command, ``maker``, into a new folder; returns the one folder in it.
 
-    ``size``: bytes that it may hold unpacked, ``files``: how many.
-
-    :class:`UsageError` where it is no archive of ours, or holds what could harm: anything but files and
-    folders in one folder, more than can be meant. :class:`ChangedError` where files differ from SHA256SUMS,
-    are missing or extra.
+    ``size``: bytes that it may hold unpacked, ``files``: how many. :class:`UsageError` where it is no archive
+    of ours, or holds what could harm: anything but files and folders in one folder, more than can be meant.
+    :class:`ChangedError` where files differ from SHA256SUMS, are missing or extra.
     """
     folder.mkdir(parents=True)
     try:

@@ -34,8 +34,7 @@ def need_network(what: str) -> None:
 def without_network() -> Iterator[None]:
     """Refuse every connection but those within this host, until the end of the block.
 
-    What gets as far as a socket is refused by Python's own audit hook, which cannot be taken out again: it
-    sleeps outside of the block.
+    Sockets are refused by Python's own audit hook, which stays, and sleeps outside of the block.
     """
     refuse_connections()
     os.environ[ENVIRONMENT] = "1"

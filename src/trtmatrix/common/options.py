@@ -1,7 +1,6 @@
 """Options of commands: a field of a command's dataclass declares one, with its type, default and help.
 
-A dataclass that is the type of a field brings its own options with it. A field that declares none keeps its
-default.
+A dataclass that is a field's type brings its own options with it. A field without any keeps its default.
 """
 
 from __future__ import annotations

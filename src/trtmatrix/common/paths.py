@@ -109,8 +109,7 @@ def make_job_folder(cache: Path, name: str) -> Path:
 def whole_file(target: Path, mode: int | None = 0o644, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that takes the target's place at the end, and is gone where it does not come to that.
 
-    ``mode``: its rights, None for those that the user's umask leaves. ``sync``: also after a power failure;
-    that waits for the disk.
+    ``mode``: its rights, None: what the umask leaves. ``sync``: wait for the disk, against power failures.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}-{os.urandom(6).hex()}.partial")
@@ -228,10 +227,9 @@ _TURNS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 @contextlib.contextmanager
 def hold(file: Path) -> Iterator[None]:
-    """Hold a lock, once it is free.
+    """Hold a POSIX lock, once it is free; ``OSError`` where the file system has none.
 
-    POSIX locks pass between hosts on NFS 4, Lustre mounted with flock, GPFS and BeeGFS; ``OSError`` where a
-    file system has none.
+    They pass between hosts on NFS 4, Lustre mounted with flock, GPFS and BeeGFS.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with _TURNS[str(file)], file.open("a") as stream:

@@ -227,11 +227,8 @@ def image_words(launches: Iterable[Launch], lock: Lock, engine: Engine) -> str:
 # --- What keeps launches from running
 
 PROBE_LEAST_MEMORY = 48 << 20
-"""A limit below which the probe does not even start, in bytes.
-
-Measured with Python 3.11 and ONNX Runtime: it never starts with 47 MiB, mostly with 48 MiB, and a small cell
-passes from 64 MiB on.
-"""
+"""A limit below which the probe does not even start, in bytes. Measured with Python 3.11 and ONNX Runtime:
+it never starts with 47 MiB, mostly with 48 MiB, and a small cell passes from 64 MiB on."""
 REFUSING = frozenset({Trouble.UNREACHABLE, Trouble.NEEDS_LOGIN, Trouble.WRONG_LOGIN, Trouble.MISSING})
 """Answers with which a pull cannot come out well either; of others the pull itself tells."""
 NOWHERE = Room(path="", free=0)

@@ -129,8 +129,7 @@ def find_suite(project: Project) -> tuple[dict[str, Path], str]:
 
     By the names that they get on the other side; and the commit that they are of, with ``-dirty`` behind it
     where they are not those of that commit. What git does not track stays here: records measured on this
-    host, caches, environments, keys. What of the user's own stays is told. :class:`UsageError` where git
-    cannot say what that is.
+    host, caches, environments, keys. Of the user's own it is told. :class:`UsageError` where git fails.
     """
     root = program_root()
     # The matrix and the repros are those of this call, which may lie elsewhere.
@@ -286,8 +285,7 @@ def images_of(
 def save_images(client: docker.DockerClient, images: Sequence[PackedImage], file: Path) -> None:
     """Write all images as ``docker save`` does: by name where that must survive, else by ID.
 
-    Source: ImageGetAll of https://docs.docker.com/reference/api/engine/. :class:`MachineryError` where the
-    engine fails.
+    Source: ImageGetAll of https://docs.docker.com/reference/api/engine/. :class:`MachineryError`: it fails.
     """
     import requests.exceptions
 

@@ -132,9 +132,8 @@ class Images:
     """Gets images, and with ``--keep none`` removes after its last cell each that it pulled itself.
 
     Launches that want the same image wait for one pull or build. What goes is the name that it was pulled by:
-    what was here before, has another name too, or is in use by a container, stays.
-    ``builder``: the script that, given a version, builds its image, with its first words; ``waits``: see
-    :data:`WAITS`.
+    what was here before, has another name too, or is in use by a container, stays. ``builder``: the script
+    that, given a version, builds its image, with its first words; ``waits``: see :data:`WAITS`.
     """
 
     def __init__(

@@ -63,8 +63,7 @@ def find_address() -> str:
 def open_client(timeout: int) -> docker.DockerClient:
     """Connect to the engine at :func:`find_address`: the one way to do so; ``timeout`` is in seconds.
 
-    TLS and what else Docker's environment says of the address is obeyed. What Docker's SDK raises where no
-    engine answers is passed on.
+    TLS and what else Docker's environment says of it is obeyed. Where none answers, Docker's SDK raises.
     """
     return _connect(find_address(), timeout)
 

@@ -37,10 +37,9 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A launch that can be started.
+    """A launch that can be started; ``handle``: what its launcher starts it by.
 
-    ``digests``: ``image`` and ``runtime``, as ``plan.order.origin_digests`` gives them too. ``handle``: what
-    its launcher starts it by.
+    ``digests``: ``image`` and ``runtime``, as ``plan.order.origin_digests`` gives them too.
     """
 
     launch: Launch

@@ -1,7 +1,6 @@
 """Pythons of this host: environments of wheels, interpreters with TensorRT, and the launcher of both.
 
-Also the wheelhouse that stands for every index, and locks: requirements files that give each wheel of an
-image its SHA-256.
+Also the wheelhouse that stands for every index, and locks: the SHA-256 of each wheel of an image.
 """
 
 from __future__ import annotations

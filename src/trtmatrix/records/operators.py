@@ -193,8 +193,7 @@ def parse_record(packed: bytes) -> OperatorRecord:
 def read_operator_records(results: Path, name: str = FILE) -> list[OperatorRecord]:
     """Read the records of all versions and GPUs, or what interrupted runs have left (:data:`PART`).
 
-    Of two of one version and GPU that measured here counts. :class:`ConfigError` names those that cannot be
-    read.
+    Of two of one version and GPU that measured here counts. :class:`ConfigError` names what cannot be read.
     """
     found, problems = dict[tuple[str, str], OperatorRecord](), list[str]()
     for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{name}"))):

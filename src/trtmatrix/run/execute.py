@@ -98,8 +98,7 @@ def _prepare_cases(launches: Sequence[Launch], run: Run) -> None:
 def make_ready(launches: Sequence[Launch], run: Run) -> list[Future[Ready]]:
     """Start to make launches ready while others run, in their order: what is here, pulls, builds, wheels.
 
-    The threads are left behind by a run that is interrupted: a pull cannot be called off; the engine ends it
-    with this process.
+    An interrupted run leaves the threads behind: the engine ends a pull, but not before this process ends.
     """
     slots = {how: threading.Semaphore() for how in ("here", "pull", "build")}
     slots["install"] = threading.Semaphore(INSTALLATIONS)

@@ -77,9 +77,8 @@ class Session:
     def ask(self, loaded: LoadedRepro, *, builds: int = 0, results: Path | None = None) -> Entry:
         """Try a repro's only case and return what it shows; records that still stand are not made again.
 
-        ``builds``: how many engines, if not as many as the case asks for. ``results``: the record is a
-        lasting one and goes there, measured in a fresh process as a run would. :class:`MachineryError` where
-        the version cannot be run here.
+        ``builds``: how many engines, if not as many as the case asks for. ``results``: where the record goes
+        and lasts, measured in a fresh process. :class:`MachineryError` where the version cannot be run here.
         """
         (case,) = loaded.repro.cases
         case = replace(case, builds=builds) if builds else case

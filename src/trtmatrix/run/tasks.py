@@ -52,8 +52,7 @@ class Task:
 
     ``run``: the id of the run that its record is stored under; ``rebuilds``: the least number of engines;
     ``confirms``: the run whose verdict is doubted, if any; ``alone``: in a fresh process that serves no other
-    cell; ``keep``: outputs that are worth it are kept. ``single``: one of several visits of its cell, with
-    one engine that is built for it.
+    cell; ``keep``: outputs that are worth it are kept. ``single``: one of several visits, each an engine.
     """
 
     cell: Cell

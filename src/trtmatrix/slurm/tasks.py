@@ -73,8 +73,7 @@ def run_line(cells: Sequence[Cell], site: Site, gpu: SiteGpu, *, suite: str, opt
 def task_script(site: Site, *, suite: str, folder: str, python: str) -> str:
     """Return the script of an array: it prepares the node and becomes the task's own line of ``commands``.
 
-    ``folder``: where ``commands`` lies; a task leaves its exit code in ``TASK.exit`` there, 3 where a line of
-    setup fails.
+    ``folder``: where ``commands`` lies; a task leaves its exit code in ``TASK.exit`` there, 3 if setup fails.
     """
     exports = {
         "TRTMATRIX_EXIT_CODE_FILE": f"{folder}/$SLURM_ARRAY_TASK_ID.exit", "PYTHONPATH": f"{suite}/src",

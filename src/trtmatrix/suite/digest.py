@@ -155,8 +155,7 @@ def digest_modules(files: Iterable[Path]) -> str:
 def digest_authoring(source: str) -> str:
     """Return the SHA-256 of what of ``trtmatrix.authoring`` a repro's source imports (hexadecimal).
 
-    Its own modules and those that they import: a module that is added for one repro leaves the records of
-    the others what they are.
+    Its own modules and those that they import: one that is added for a repro is nothing to the others.
     """
     root = PACKAGES["trtmatrix"] / "authoring"
     wanted, found = sorted(_authoring_modules(source)), dict[str, str]()

@@ -53,8 +53,7 @@ def parse_keys(
 ) -> T:  # fmt: skip
     """Read a YAML file as ``kind``; :class:`ConfigError` lists every mistake with line and remedy.
 
-    ``cross_check`` yields what no single key shows, of a value whose keys are right: where it is, and what
-    is wrong.
+    ``cross_check`` yields what no single key shows, where all keys are right: its place, and what is wrong.
     """
     document = parse_yaml(text, file)
     value, problems = check_keys(kind, document)

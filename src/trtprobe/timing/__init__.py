@@ -1,7 +1,6 @@
 """What a model costs its user: end to end, with and without a CUDA graph, and throughput.
 
-A model of one's own asks for it after its outputs were read. No trouble here is the cell's: it becomes a
-reason.
+A model of one's own asks for it after its outputs were read. Trouble here is a reason, never the cell's.
 
 End to end is what the host sees: inputs in pinned memory are copied to the GPU, the engine is run, outputs
 are copied back into pinned memory, and the host waits for them. With a CUDA graph all of this is captured
@@ -150,8 +149,7 @@ def time_throughput(
 ) -> Dict[str, Any]:
     """Return milliseconds a run where runs follow each other without the host waiting, at the largest shapes.
 
-    ``batch``: the largest leading dimension of the inputs on the GPU, 1 where none has one. Copies to and
-    from the host are not among it.
+    ``batch``: the largest leading dimension of the inputs on the GPU, 1 where none has one. Without copies.
     """
     given = make_largest(engine, inputs, profile)
     memory, cuda = engine.bind(given), engine.backend.cuda
@@ -180,8 +178,7 @@ def make_largest(
 ) -> Dict[str, np.ndarray]:
     """Return a sample's inputs in the largest shapes of the profile: cropped, or repeated along each axis.
 
-    An input whose values the profile bounds has the largest of them. ``NotTimedError`` where there is too
-    much of it.
+    An input whose values the profile bounds has the largest of them. ``NotTimedError``: it is too much.
     """
     made = {name: np.asarray(array) for name, array in inputs.items()}
     host = engine.backend.trt.TensorLocation.HOST  # it is values that decide shapes
