@@ -64,11 +64,8 @@ def main(argv: List[str]) -> int:
                 cell = job.cell(index, pool.prepare)
                 if cell is None:
                     break
-                paths = {
-                    "repro": str(args.repros / cell["repro_file"]),
-                    "files": str(args.cases / cell["files"]),
-                }
-                supervise(job, pool, host, cell, index, paths)
+                repro, files = args.repros / cell["repro_file"], args.cases / cell["files"]
+                supervise(job, pool, host, cell, index, {"repro": str(repro), "files": str(files)})
             pool.close()
             shutil.rmtree(str(args.out / FOLDER), ignore_errors=True)
             surface = ask_surface(job.job["surface"]) if job.job.get("surface") else None

@@ -121,11 +121,8 @@ class _Reader:
         """Return a member as plain values, nothing for what says nothing (an inherited ``__init__``)."""
         if isinstance(value, property):
             text = (value.fget.__doc__ if value.fget else "") or ""
-            note, returns = (
-                find_note(value.__doc__ or "") or find_note(text),
-                self._returned(_signatures(text)),
-            )
-            settable = value.fset is not None
+            note, settable = find_note(value.__doc__ or "") or find_note(text), value.fset is not None
+            returns = self._returned(_signatures(text))
             return _filled(kind="property", returns=returns, deprecated=note, settable=settable)
         if isinstance(value, type):
             return {"kind": "class", "returns": self.called[value]} if value in self.called else {}

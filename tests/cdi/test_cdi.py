@@ -14,7 +14,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from trtmatrix.launchers.container import ContainerSpec, GpuOptions, Limits, make_container_spec
+from trtmatrix.launchers.container import Containers, ContainerSpec, GpuOptions, Limits
 from trtmatrix.launchers.containers import create_container
 from trtmatrix.launchers.docker_engine import find_engine, open_client
 from trtmatrix.suite.matrix import Fact, ImageOrigin, Version
@@ -55,10 +55,9 @@ def described(engine: Engine, folder: Path) -> ContainerSpec:
     for name in ("repros", "cases", "job", "out"):
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
-    spec = make_container_spec(
-        Launch(version=VERSION, gpu=GPU, cells=()), IMAGE, engine, cache=folder, repros=folder / "repros",
-        folder=folder, limits=Limits(memory=1 << 30),
-    )  # fmt: skip
+    limits, launch = Limits(memory=1 << 30), Launch(version=VERSION, gpu=GPU, cells=())
+    made = Containers(engine=engine, cache=folder, repros=folder / "repros", limits=limits)
+    spec = made.spec(launch, IMAGE, folder)
     spec = dataclasses.replace(spec, name=f"trtmatrix-cdi-{os.getpid()}", user="12345:12345")
     return dataclasses.replace(spec, command=("python3", "-c", LOOK))
 

@@ -301,10 +301,8 @@ def is_insecure(host: str, insecure: Sequence[str]) -> bool:
     if host in insecure or name == "localhost":
         return True
     with contextlib.suppress(ValueError):  # a host's name
-        address, networks = (
-            ipaddress.ip_address(name),
-            [each for each in (*LOOPBACK, *insecure) if "/" in each],
-        )
+        address = ipaddress.ip_address(name)
+        networks = (each for each in (*LOOPBACK, *insecure) if "/" in each)
         return any(address in ipaddress.ip_network(each, strict=False) for each in networks)
     return False
 

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -23,7 +23,7 @@ from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.offline import need_network
 from trtmatrix.common.paths import hold, scratch_folder, whole_folder
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.launchers.container import SCRATCH, ContainerSpec, Limits, image_origin, make_container_spec
+from trtmatrix.launchers.container import SCRATCH, Containers, ContainerSpec, Limits, image_origin
 from trtmatrix.launchers.gpu import SLURM_JOB
 from trtmatrix.launchers.launcher import Ended, Poll, Ready, gpu_variables, run_session
 from trtmatrix.suite.matrix import ImageOrigin, repository_of
@@ -278,15 +278,12 @@ def child_command(
     return runtime.command(spec.image, gpu, mounts, inside, granted)
 
 
-class ChildLauncher:
+@dataclass(frozen=True, kw_only=True)
+class ChildLauncher(Containers):
     """One container, a child process in a session of its own, for the cells of one version on one GPU."""
 
-    def __init__(
-        self, *, runtime: Runtime, engine: Engine, cache: Path, repros: Path, limits: Limits,
-        note: Callable[[str], None],
-    ) -> None:  # fmt: skip
-        self.runtime, self.engine, self.note = runtime, engine, note
-        self.cache, self.repros, self.limits = cache, repros, limits
+    runtime: Runtime
+    note: Callable[[str], None]
 
     def make_ready(self, launch: Launch) -> Ready:
         """Have the image, pulled now where the plan says so, and try what this host grants."""
@@ -314,10 +311,7 @@ class ChildLauncher:
         (folder / "job" / "scratch").write_text(SCRATCH)  # /dev/shm may be everybody's
         (self.cache / "cases").mkdir(exist_ok=True)
         (image, granted), gpu = ready.handle, ready.launch.gpu
-        spec = make_container_spec(
-            ready.launch, image, self.engine, cache=self.cache, repros=self.repros, folder=folder,
-            limits=self.limits,
-        )  # fmt: skip
+        spec = self.spec(ready.launch, image, folder)
         killed = count_oom_kills()
         with scratch_folder() as scratch:
             command = child_command(self.runtime, spec, gpu, scratch, granted)

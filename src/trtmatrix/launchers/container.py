@@ -23,6 +23,7 @@ COMPAT = "/usr/local/cuda/compat/lib.real:/usr/local/cuda/compat"
 """Where NVIDIA's images keep a driver library of their own, for hosts whose driver is older."""
 LOG_DRIVERS = {"docker": "json-file", "podman": "k8s-file"}
 """Podman keeps logs in a form of its own: https://docs.podman.io/en/latest/markdown/podman-run.1.html."""
+JOB = Path("JOB")  # what stands for a job's own folder where nothing is started
 PROJECT_LABEL = "io.trtmatrix"
 OWNER_LABEL = "io.trtmatrix.owner"
 JOB_LABELS = {SLURM_JOB: "io.trtmatrix.slurm", SLURM_CLUSTER: "io.trtmatrix.cluster"}
@@ -117,38 +118,45 @@ def image_origin(launch: Launch) -> ImageOrigin:
     return launch.image
 
 
-def make_container_spec(
-    launch: Launch, image: str, engine: Engine, *, cache: Path, repros: Path, folder: Path, limits: Limits
-) -> ContainerSpec:
-    """Describe the container of a launch over a job's ``folder``; one named JOB stands for all of them.
+@dataclass(frozen=True, kw_only=True)
+class Containers:
+    """What all containers of a run are made with: the engine, what they are given, their limits."""
 
-    Where the engine is the caller's own, root inside is the caller on the host, and other users are nobody
-    there: https://docs.docker.com/engine/security/rootless/.
-    """
-    version, gpu, options = launch.version, launch.gpu, give_gpu(launch.gpu, engine)
-    environment = dict(ENVIRONMENT)
-    if not options.ids:
-        # NVIDIA's images ask for all GPUs, which an engine whose default runtime is NVIDIA's obeys.
-        environment = {"NVIDIA_VISIBLE_DEVICES": "void", **environment}
-    if gpu.index is not None and version.driver is not None and not is_driver_enough(version.driver, gpu):
-        environment["TRTMATRIX_CUDA_COMPAT"] = COMPAT  # the probe puts the image's driver library first
-    labels = {**own_labels(), f"{PROJECT_LABEL}.version": version.name}
-    if folder == Path("JOB"):
-        labels[OWNER_LABEL] = "OWNER"
-    inside = [f"--{name}={ROOT}/{name}" for name in ("job", "cases", "repros", "out")]
-    return ContainerSpec(
-        image=image, name=f"trtmatrix-{folder.name}", engine=engine.command,
-        command=("python3", "-B", f"{ROOT}/trtprobe", "supervise", *inside),
-        user="0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}",
-        environment=environment, out=(str(folder / "work"), f"{ROOT}/out"),
-        mounts={
-            str(probe_folder()): f"{ROOT}/trtprobe", str(repros.resolve()): f"{ROOT}/repros",
-            str((cache / "cases").resolve()): f"{ROOT}/cases", str(folder / "job"): f"{ROOT}/job",
-            **options.mounts,
-        },
-        labels=labels, limits=limits,
-        ulimits={**engine.ulimits, "fsize": limits.file}, gpu=options,
-    )  # fmt: skip
+    engine: Engine
+    cache: Path
+    repros: Path
+    limits: Limits
+
+    def spec(self, launch: Launch, image: str, folder: Path = JOB) -> ContainerSpec:
+        """Describe the container of a launch over a job's ``folder``.
+
+        Where the engine is the caller's own, root inside is the caller on the host, and other users are
+        nobody there: https://docs.docker.com/engine/security/rootless/.
+        """
+        version, gpu, engine = launch.version, launch.gpu, self.engine
+        environment, options = dict(ENVIRONMENT), give_gpu(gpu, engine)
+        if not options.ids:
+            # NVIDIA's images ask for all GPUs, which an engine whose default runtime is NVIDIA's obeys.
+            environment = {"NVIDIA_VISIBLE_DEVICES": "void", **environment}
+        if gpu.index is not None and version.driver is not None and not is_driver_enough(version.driver, gpu):
+            environment["TRTMATRIX_CUDA_COMPAT"] = COMPAT  # the probe puts the image's driver library first
+        labels = {**own_labels(), f"{PROJECT_LABEL}.version": version.name}
+        if folder == JOB:
+            labels[OWNER_LABEL] = "OWNER"
+        inside = [f"--{name}={ROOT}/{name}" for name in ("job", "cases", "repros", "out")]
+        return ContainerSpec(
+            image=image, name=f"trtmatrix-{folder.name}", engine=engine.command,
+            command=("python3", "-B", f"{ROOT}/trtprobe", "supervise", *inside),
+            user="0:0" if engine.rootless else f"{os.getuid()}:{os.getgid()}",
+            environment=environment, out=(str(folder / "work"), f"{ROOT}/out"),
+            mounts={
+                str(probe_folder()): f"{ROOT}/trtprobe", str(self.repros.resolve()): f"{ROOT}/repros",
+                str((self.cache / "cases").resolve()): f"{ROOT}/cases", str(folder / "job"): f"{ROOT}/job",
+                **options.mounts,
+            },
+            labels=labels, limits=self.limits, gpu=options,
+            ulimits={**engine.ulimits, "fsize": self.limits.file},
+        )  # fmt: skip
 
 
 def give_gpu(gpu: Gpu, engine: Engine) -> GpuOptions:

@@ -12,6 +12,7 @@ import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -33,10 +34,9 @@ from trtmatrix.launchers.container import (
     OWNER_LABEL,
     PROJECT_LABEL,
     SCRATCH,
+    Containers,
     ContainerSpec,
-    Limits,
     image_origin,
-    make_container_spec,
     own_labels,
 )
 from trtmatrix.launchers.docker_engine import find_engine, open_client
@@ -321,12 +321,11 @@ print(json.dumps({name: text for name, text in found.items() if text}))
 """Python 3.8. What a package's own data say comes first: to import TensorRT may take a driver."""
 
 
-class ContainerLauncher:
+@dataclass(frozen=True, kw_only=True)
+class ContainerLauncher(Containers):
     """One container for the cells of one version on one GPU."""
 
-    def __init__(self, *, engine: Engine, cache: Path, repros: Path, limits: Limits, images: Images) -> None:
-        self.engine, self.cache, self.repros = engine, cache, repros
-        self.limits, self.images = limits, images
+    images: Images
 
     def make_ready(self, launch: Launch) -> Ready:
         """Find the image, loaded, pulled or built now where the plan says so."""
@@ -343,10 +342,7 @@ class ContainerLauncher:
 
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
         """Create, start, wait, read how it ended, remove: on every path."""
-        spec = make_container_spec(
-            ready.launch, str(ready.handle), self.engine, cache=self.cache, repros=self.repros,
-            folder=folder, limits=self.limits,
-        )  # fmt: skip
+        spec = self.spec(ready.launch, str(ready.handle), folder)
         (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
         (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
         try:

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from trtmatrix.common.text import counted, duration, write_size
 from trtmatrix.images.checks import Download, find_downloads, finding_lines, image_words
-from trtmatrix.launchers.container import docker_command, make_container_spec
+from trtmatrix.launchers.container import Containers, docker_command
 from trtmatrix.plan.context import Context
 from trtmatrix.plan.order import estimate_seconds, known_seconds, order_launches
 from trtmatrix.plan.survey import Survey
@@ -44,10 +43,9 @@ def plan_all(
     away = [launch for launch in survey.plan.without(served) if launch.gpu.remote]
     jobs, lines = tuple(executor.jobs(away, stored)) if executor else (), list[str]()
     for job in jobs:
-        array = (
-            f"{counted(sum(map(len, job.tasks)), 'cell')} in an array of {counted(len(job.tasks), 'task')}"
-        )
-        lines += [f"{job.version} on {job.gpu}: {array}, at most {job.minutes} min each", f"  {job.command}"]
+        array = f"{counted(sum(map(len, job.tasks)), 'cell')} in an array of "
+        array += f"{counted(len(job.tasks), 'task')}, at most {job.minutes} min each"
+        lines += [f"{job.version} on {job.gpu}: {array}", f"  {job.command}"]
     cells = [cell for launch in todo for cell in launch.cells]
     seconds = estimate_seconds(cells, stored)
     wanted = [launch for launch in todo if launch.cells]
@@ -114,10 +112,8 @@ def _container_command(context: Context, engine: Engine, launch: Launch, options
     if origin is None or not launch.cells:
         return ""
     image = (origin.pin and engine.held(origin)) or origin.reference
-    spec = make_container_spec(
-        launch, image, engine, cache=project.cache, repros=project.repros, folder=Path("JOB"),
-        limits=options.limits,
-    )  # fmt: skip
+    inputs = Containers(engine=engine, cache=project.cache, repros=project.repros, limits=options.limits)
+    spec = inputs.spec(launch, image)
     if engine.is_daemon:
         return docker_command(spec)
     from trtmatrix.launchers.child_containers import child_command, find_runtime

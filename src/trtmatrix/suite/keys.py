@@ -160,9 +160,8 @@ class _Loader(yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  
         for key, _ in node.value:
             line = key.start_mark.line + 1
             if first.setdefault(str(key.value), line) != line:
-                words = (
-                    f"the key {key.value} stands twice (first on line {first[str(key.value)]}): remove one"
-                )
+                before = first[str(key.value)]
+                words = f"the key {key.value} stands twice (first on line {before}): remove one"
                 raise ConstructorError(None, None, words, key.start_mark)
         return {str(key.value): self.construct_object(value, deep=deep) for key, value in node.value}
 

@@ -9,7 +9,7 @@ from builders import make_version
 from goldenfile import check_golden
 
 from trtmatrix.common.paths import own_identity, probe_folder
-from trtmatrix.launchers.container import ContainerSpec, Limits, docker_command, make_container_spec
+from trtmatrix.launchers.container import Containers, ContainerSpec, Limits, docker_command
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -23,11 +23,10 @@ def spec_of(
     access: GpuAccess | None = None, gpu: Gpu = BOARD, version: Version | None = None,
     repros: Path = HERE / "my repros", **engine: Any,
 ) -> ContainerSpec:  # fmt: skip
-    return make_container_spec(
-        Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=()), "sha256:0",
-        Engine(available=True, gpu_access=access, **engine), cache=HERE, repros=repros, folder=HERE / "x",
-        limits=Limits(),
-    )  # fmt: skip
+    launch = Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=())
+    found = Engine(available=True, gpu_access=access, **engine)
+    made = Containers(engine=found, cache=HERE, repros=repros, limits=Limits())
+    return made.spec(launch, "sha256:0", HERE / "x")
 
 
 @pytest.mark.parametrize("access", [access for access in GpuAccess if access is not GpuAccess.RUNTIME])
