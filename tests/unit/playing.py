@@ -19,6 +19,7 @@ from trtmatrix.launchers.launcher import Ended, Launcher, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.run.execute import execute_plan
+from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import Run
 from trtmatrix.suite.cells import Cell, Selection
 from trtmatrix.suite.matrix import ImageOrigin
@@ -102,11 +103,12 @@ class PreparingHere:
 
 def make_run(folder: Path, launcher: Any, repros: Sequence[LoadedRepro], **more: Any) -> Run:
     cases = CaseCache(folder)
+    how = {name: more.pop(name) for name in Options.__dataclass_fields__ if name in more}
     given: dict[str, Any] = {
-        "id": "r0",
+        "id": "r0", "options": Options(**{"output_size": 1, **how}),
         "launchers": {"container": launcher, "wheels": launcher}, "cases": cases, "cache": folder,
         "repros": {item.repro.id: item for item in repros}, "local": folder / "local", "probe_digest": "p",
-        "progress": Progress(io.StringIO()), "gpu_clocks": lambda _: {}, "output_bytes": 1,
+        "progress": Progress(io.StringIO()), "gpu_clocks": lambda _: {},
         "calibration": Calibration(), "preparer": PreparingHere(cases), **more,
     }  # fmt: skip
     return Run(**given)

@@ -159,7 +159,8 @@ class Group:
 
 def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> list[Group]:
     """Return the launches by the boards that they can run on; their order stays."""
-    split_cpu = run.isolation is not Isolation.CONTAINER  # else each cell's container comes after another
+    # Where each cell has a container of its own they come one after another.
+    split_cpu = run.options.isolation is not Isolation.CONTAINER
     by_slug: dict[str, list[Launch]] = {}
     for launch in launches:
         by_slug.setdefault(launch.gpu.slug if launch.gpu.present else "", []).append(launch)
@@ -170,7 +171,7 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
             free = [mine[0].gpu] * (ON_CPU if split_cpu else min(ON_CPU, len(mine)))
             split = CPU_CELLS if split_cpu else 0
         group = Group(launches=mine, free=free, split=split, coming=len(mine))
-        if run.interleaved:
+        if run.options.interleaved:
             group.free, group.split = free[:1] * len(mine), 0
             tasks = by_turns(run.tasks_of(each.on(free[0])) for each in mine)
             group.queue = TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm, in_turn=True)

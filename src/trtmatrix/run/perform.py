@@ -41,7 +41,7 @@ class Options:
     """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
 
     ``full``: progress has a line for each cell; ``log``: the file that all lines go to.
-    ``interleaved``: engines are built one a visit, the versions of a board by turns.
+    ``interleaved``: engines are built one a visit, and all launches of a board take turns.
     ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
     ``memory`` of a container and ``output_size`` of a cell: in bytes.
     """
@@ -248,10 +248,8 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
             limits=options.limits, note=progress.note,
         )  # fmt: skip
     return Run(
-        id=new_run_id(utc_now()), launchers=launchers, repros=context.repros, cases=CaseCache(project.cache),
-        cache=project.cache, local=project.local, probe_digest=digest_own_code().probe, progress=progress,
-        gpu_clocks=clocks, output_bytes=options.output_size, calibration=read_calibration(),
-        stored=survey.stored, rebuilds=options.rebuilds, interleaved=options.interleaved,
-        confirm=options.confirm, isolation=options.isolation, preparer=CasePool(project.cache),
-        is_here=partial(is_here, project), images=images,
+        id=new_run_id(utc_now()), options=options, launchers=launchers, repros=context.repros, images=images,
+        cases=CaseCache(project.cache), preparer=CasePool(project.cache), cache=project.cache,
+        local=project.local, probe_digest=digest_own_code().probe, progress=progress, gpu_clocks=clocks,
+        calibration=read_calibration(), stored=survey.stored, is_here=partial(is_here, project),
     )  # fmt: skip

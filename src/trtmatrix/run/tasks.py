@@ -29,6 +29,7 @@ from trtmatrix.suite.repro_files import LoadedRepro
 
 if TYPE_CHECKING:  # where nothing runs in an image, and no TensorRT, neither is imported
     from trtmatrix.launchers.containers import Images
+    from trtmatrix.run.perform import Options
 
 CELLS = "tests"  # what progress calls cells
 
@@ -204,18 +205,16 @@ class TaskQueue:
 class Run:
     """One run. ``records`` and ``not_ready`` (cells whose launch could not be made ready) come of it.
 
-    ``launchers``: by runtime. ``rebuilds``: the least number of engines of each cell. ``interleaved``: these
-    are built one a visit, and all launches of a board take turns. ``confirm``: failures are
-    run again to be believed. ``stored``: the records that were there before. ``is_here``: whether a
-    launch can start without a pull or an installation.
-    ``images`` is told which are wanted. ``sampled``: the cells whose PASS is seen again in a fresh process.
-    ``reads_api``: the API of a release that is not known is read inside its image.
-    ``prepared``: the cases (repro, case) whose files are there.
+    ``launchers``: by runtime. ``stored``: the records that were there before. ``is_here``: whether a launch
+    can start without a pull or an installation. ``images`` is told which are wanted. ``sampled``: the cells
+    whose PASS is seen again in a fresh process. ``reads_api``: the API of a release that is not known is read
+    inside its image. ``prepared``: the cases (repro, case) whose files are there.
     ``stop``: the run is to end; ``leave``: what other hosts run goes on, as nobody asked for its end;
     ``hurry``: whoever ends it is not to wait for other hosts any longer.
     """
 
     id: str
+    options: Options
     launchers: Mapping[str, Launcher]
     repros: Mapping[str, LoadedRepro]
     cases: CaseCache
@@ -225,14 +224,9 @@ class Run:
     probe_digest: str
     progress: Progress
     gpu_clocks: Callable[[Gpu], dict[str, Any]]
-    output_bytes: int
     calibration: Calibration
     stored: Sequence[Stored] = ()
     images: Images | None = None
-    rebuilds: int = 1
-    interleaved: bool = False
-    confirm: bool = True
-    isolation: Isolation = Isolation.WORKER
     is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image
     clock: Callable[[], datetime] = utc_now
     stop: threading.Event = field(default_factory=threading.Event)
@@ -257,10 +251,11 @@ class Run:
 
         Controls that go along are visited once.
         """
-        alone, single = self.isolation is not Isolation.WORKER, self.interleaved
+        how, single = self.options, self.options.interleaved
+        alone = how.isolation is not Isolation.WORKER
         once = [cell for cell in launch.cells if cell.companion or not single]
-        tasks = [Task(cell=cell, run=self.id, rebuilds=self.rebuilds, alone=alone) for cell in once]
-        for _ in range(self.rebuilds if single else 0):
+        tasks = [Task(cell=cell, run=self.id, rebuilds=how.rebuilds, alone=alone) for cell in once]
+        for _ in range(how.rebuilds if single else 0):
             run = new_run_id(self.clock())
             often = (cell for cell in launch.cells if not cell.companion)
             tasks += [Task(cell=cell, run=run, alone=alone, single=True) for cell in often]

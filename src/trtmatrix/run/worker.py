@@ -81,13 +81,13 @@ class Worker:
     def _run_probe(self, folder: Path) -> Ended:
         """Start the probe and wait for its end; returns how it ended, also where it had to be ended."""
         run, launch = self.state, self.ready.launch
-        worker, surface = run.isolation is Isolation.WORKER, self._asks_surface()
+        worker, surface = run.options.isolation is Isolation.WORKER, self._asks_surface()
         write_json(folder / "job" / "job.json", {
-            "product": launch.version.product.value, "output_bytes": run.output_bytes,
+            "product": launch.version.product.value, "output_bytes": run.options.output_size,
             "isolation": (Isolation.WORKER if worker else Isolation.PROCESS).value, "surface": surface,
         })  # fmt: skip
         self._feed(folder / "job")
-        intake = Intake(folder, run.output_bytes)
+        intake = Intake(folder, run.options.output_size)
 
         def poll() -> None:
             intake.take()
@@ -138,7 +138,7 @@ class Worker:
         """Write each task that can be run now, and the end once nothing more will come."""
         if self._closed:
             return
-        single = self.state.isolation is Isolation.CONTAINER
+        single = self.state.options.isolation is Isolation.CONTAINER
         for task in self.queue.take(self.version, 1 if single else None):
             loaded = self.state.repros[task.cell.repro.id]
             files = self.state.cases.folder(loaded, task.cell.case).name
@@ -264,7 +264,7 @@ class Recorder:
             "measurements": {"outputs": {}, "scalars": {}}, **self._host_facts(task),
         })  # fmt: skip
         _, engines = self._judge(cell, record)
-        engines = 1 if run.confirm and not task.alone and cause in FROM_THE_PROCESS else engines
+        engines = 1 if run.options.confirm and not task.alone and cause in FROM_THE_PROCESS else engines
         return self._keep(cell, record), engines
 
     def _host_facts(self, task: Task) -> dict[str, Any]:
@@ -293,12 +293,12 @@ class Recorder:
 
     def _judge(self, cell: Cell, record: Record) -> tuple[Entry, int]:
         """Return what a cell shows, and how many engines must be built before the record is believed."""
-        run = self.state
+        run, how = self.state, self.state.options
         comparable = (other for other in self._before.get(cell.id, ()) if are_comparable(record, other))
         found = assess(cell, [record, *comparable], run.calibration)
         sampled = cell.id in run.sampled and is_shared(record) and found.verdict is Verdict.PASS
         wanted = found.wanted or int(sampled)
-        return found, max(wanted, run.rebuilds) if wanted and run.confirm else 0
+        return found, max(wanted, how.rebuilds) if wanted and how.confirm else 0
 
     def _keep(self, cell: Cell, record: Record) -> Record:
         kept = write_record(self.state.local, record)
