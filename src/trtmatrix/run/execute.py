@@ -53,7 +53,7 @@ def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Exec
         try:
             futures = [threads.submit(_prepare_cases, launches, run)]
             if executor and away:
-                futures.append(threads.submit(executor.run, away, run, seconds))
+                futures.append(threads.submit(executor.run, away, run))
             ready = {id(launch): made for launch, made in zip(here, make_ready(here, run), strict=True)}
             for group in groups:
                 for launch in group.launches:

@@ -41,7 +41,7 @@ def plan_all(
     plan, engine, stored = looked.plan, survey.host.engine, survey.stored
     todo = [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in plan.launches]
     away = [launch for launch in survey.plan.without(served) if launch.gpu.remote]
-    jobs, lines = tuple(executor.jobs(away, stored)) if executor else (), list[str]()
+    jobs, lines = tuple(executor.jobs(away)) if executor else (), list[str]()
     for job in jobs:
         array = f"{counted(sum(map(len, job.tasks)), 'cell')} in an array of "
         array += f"{counted(len(job.tasks), 'task')}, at most {job.minutes} min each"

@@ -19,7 +19,6 @@ from trtmatrix.judge.entry import Stored
 from trtmatrix.judge.noise import Calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.launchers.launcher import Launcher
-from trtmatrix.plan.order import Seconds
 from trtmatrix.prepare.case_pool import Preparer
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.cells import Cell
@@ -283,10 +282,10 @@ class Run:
 class Executor(Protocol):
     """Runs the launches on other hosts' GPUs, while this host runs its own (:mod:`.execute`)."""
 
-    def run(self, launches: Sequence[Launch], run: Run, seconds: Seconds) -> None:
+    def run(self, launches: Sequence[Launch], run: Run) -> None:
         """Run all of them, and leave none behind where the run is to stop."""
 
-    def jobs(self, launches: Iterable[Launch], stored: Sequence[Stored]) -> Sequence[PlannedJob]:
+    def jobs(self, launches: Iterable[Launch]) -> Sequence[PlannedJob]:
         """Return what it would submit for these launches; nothing is submitted."""
 
 

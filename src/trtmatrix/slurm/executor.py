@@ -20,11 +20,11 @@ from pathlib import Path
 from trtmatrix.common.border import read_json
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.common.text import counted
-from trtmatrix.judge.entry import Stored, outcome_word
+from trtmatrix.judge.entry import outcome_word
 from trtmatrix.judge.judge import judge
 from trtmatrix.launchers.wheels import make_own_environment
 from trtmatrix.plan.context import Context
-from trtmatrix.plan.order import Seconds, estimate_seconds, known_seconds
+from trtmatrix.plan.order import known_seconds
 from trtmatrix.plan.survey import Survey, digests_now
 from trtmatrix.run.perform import Options
 from trtmatrix.run.tasks import CELLS, PlannedJob, Run
@@ -142,13 +142,11 @@ class SlurmExecutor:
         self._lost: Counter[CellId] = Counter()
         self._pause = 0.0
 
-    def jobs(self, launches: Iterable[Launch], stored: Sequence[Stored]) -> list[PlannedJob]:
+    def jobs(self, launches: Iterable[Launch]) -> list[PlannedJob]:
         """Return the arrays that would be submitted first; RUN stands for the run's folder."""
         site, folder, planned = self.site, f"{self.site.shared}/runs/RUN/0", []
         for launch in launches:
-            seconds = estimate_seconds(launch.cells, stored)
-            tasks = cut_tasks(launch, {cell: s for cell, s in seconds.items() if cell in self.known}, site)
-            gpu = site.gpu(launch.gpu.slug)
+            tasks, gpu = cut_tasks(launch, self.known, site), site.gpu(launch.gpu.slug)
             words = sbatch_words(site, gpu, name="trtmatrix-RUN.0", folder=folder, tasks=len(tasks))
             planned.append(PlannedJob(
                 version=launch.version.name, gpu=launch.gpu.slug, minutes=site.limits.minutes,
@@ -157,10 +155,9 @@ class SlurmExecutor:
             ))  # fmt: skip
         return planned
 
-    def run(self, launches: Sequence[Launch], run: Run, seconds: Seconds) -> None:
+    def run(self, launches: Sequence[Launch], run: Run) -> None:
         """Run all launches to their end, or until the run is to stop: then no job is left behind."""
         self.state = run
-        self.seconds = {cell: seconds[cell] for cell in self.known if cell in seconds}
         self.open = {cell.id: cell for launch in launches for cell in launch.cells}
         there, ours = self.cluster.local, self.project.local
         self.past = {cell: record_names(there, cell) & record_names(ours, cell) for cell in self.open}
@@ -301,7 +298,7 @@ class SlurmExecutor:
         what = f"{launch.version.name} on {launch.gpu.name}"
         if why:
             self.note(f"again: {what}: {why}")
-        tasks = cut_tasks(launch, self.seconds, self.site)
+        tasks = cut_tasks(launch, self.known, self.site)
         suite = self.cluster.stage_suite(self.project)
         python = str(make_own_environment(self.cluster.root, self.site.python, self.note))
         folder = self.folder / str(len([*self.folder.glob("[0-9]*")]))
