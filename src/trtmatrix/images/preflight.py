@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,18 +52,16 @@ def preflight(context: Context, survey: Survey, wants: Wants) -> tuple[Survey, t
 
 def find_wants(
     context: Context, survey: Survey, served: Collection[CellId] = (), *, keep: Keep = Keep.ALL,
-    memory: int = Limits().memory, is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image,
+    memory: int = Limits().memory,
 ) -> Wants:  # fmt: skip
-    """Return the launches with the cells that are to be run, in the order in which they start.
+    """Return the launches with the cells that are to be run, images in the order in which they start.
 
-    Cells that are ``served`` from the store need nothing. ``keep``, ``memory``: see :class:`Wants`;
-    ``is_here``: whether a launch starts without a pull or an installation.
+    Cells that are ``served`` from the store need nothing. ``keep``, ``memory``: see :class:`Wants`.
     """
     todo = survey.plan.without(served)
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], survey.stored)
-    return Wants(
-        launches=tuple(order_launches(todo, seconds, is_here)), lock=context.lock, keep=keep, memory=memory,
-    )  # fmt: skip
+    launches = order_launches(todo, seconds, lambda launch: not launch.lacks_image)
+    return Wants(launches=tuple(launches), lock=context.lock, keep=keep, memory=memory)
 
 
 def gather(context: Context, survey: Survey, launches: Sequence[Launch]) -> HostFacts:

@@ -16,14 +16,7 @@ from trtmatrix.common.errors import ConfigError
 from trtmatrix.common.paths import digest_stream, whole_file
 from trtmatrix.common.text import to_json
 from trtmatrix.judge.entry import Stored
-from trtmatrix.judge.record import (
-    NewerRecordError,
-    Pool,
-    Record,
-    RecordError,
-    parse_object,
-    parse_record,
-)
+from trtmatrix.judge.record import NewerRecordError, Pool, Record, RecordError, parse_object, parse_record
 from trtmatrix.suite.model import CellId
 
 if TYPE_CHECKING:

@@ -174,10 +174,7 @@ def look_ahead(
     from trtmatrix.images.preflight import find_wants, preflight
 
     survey = replace(survey, plan=replace(survey.plan, launches=survey.plan.here))
-    wants = find_wants(
-        context, survey, served, keep=options.keep, memory=options.memory,
-        is_here=partial(is_here, context.project),
-    )  # fmt: skip
+    wants = find_wants(context, survey, served, keep=options.keep, memory=options.memory)
     return preflight(context, survey, wants)
 
 
