@@ -22,15 +22,12 @@ from trtprobe.files import CaseFiles, to_json
 from trtprobe.measure import measure_alone, measure_with_signatures
 
 LONGEST = 1 << 25  # bytes of a result, as JSON, that are read
-
 MAPPED = 1 << 23
 """Larger files with an array, in bytes, are mapped and keep an open file; a cell may hand over thousands of
 others, and a process may often open a thousand files."""
 
 READING = mmap.MAP_PRIVATE, mmap.PROT_READ
-
 NUMBERS = "biufc"  # kinds of dtypes that an output may have: truth values and numbers
-
 Arrays = Dict[str, np.ndarray]
 
 

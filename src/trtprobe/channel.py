@@ -20,9 +20,7 @@ from typing import IO, Any, Callable, Dict, Iterator, Optional, Tuple
 import numpy as np
 
 LARGEST = 1 << 18  # bytes of a message; the kernel's own limit is below
-
 SOCKET = "socket"  # the host's end, in the job's folder
-
 F_ADD_SEALS, F_GET_SEALS = 1033, 1034
 SEALED = 0xF
 """No other seals, no shrinking, no growing, no writing: https://man7.org/linux/man-pages/man2/fcntl.2.html."""

@@ -1,4 +1,1 @@
-"""How the probe gets into a version: containers, environments of wheels, interpreters of the host.
-
-May import ``suite`` and ``common``.
-"""
+"""How the probe gets into a version: containers, environments of wheels, interpreters of the host."""

@@ -1,4 +1,1 @@
-"""Where records and kept outputs lie: reads, writes and publishes them. It may import the judge's types.
-
-:mod:`.store` has those of cells, :mod:`.operators` those of the operators' tests.
-"""
+"""Where records and kept outputs lie, of cells and of the operators' tests: reads, writes, publishes them."""

@@ -24,7 +24,6 @@ from trtprobe.backends.gpu_engine import RUNS, SECONDS, WARM_SECONDS
 from trtprobe.cuda import Cuda, Memory, Stream
 
 WINDOWS = 10  # throughput is that of so many windows, each of many runs, which together take about SECONDS
-
 MOST_BYTES = 1 << 30
 """Inputs of the profile's largest shapes that are larger than this are not made on the host."""
 
