@@ -73,17 +73,14 @@ class Registry:
 
         Raises :class:`RegistryError`, and :class:`UsageError` where it is no image's name.
         """
-        name = parse_reference(image)
-        digest, platforms = self._ask(name, _Repository.read)
-        now = datetime.now(timezone.utc).replace(microsecond=0).isoformat()
-        return LockedImage(digest=digest, registry=name.host, resolved=now, platforms=platforms)
+        return self._ask(image, _Repository.read)
 
     def check(self, reference: str) -> str:
         """Return the digest that a reference stands for now, by its manifest alone; raises as the other."""
-        name = parse_reference(reference)
-        return self._ask(name, lambda repository: repository.manifest(name.wanted)[0])
+        return self._ask(reference, lambda repository: repository.manifest(repository.name.wanted)[0])
 
-    def _ask(self, name: Reference, ask: Callable[[_Repository], T]) -> T:
+    def _ask(self, reference: str, ask: Callable[[_Repository], T]) -> T:
+        name = parse_reference(reference)
         try:
             return ask(_Repository(name, self))
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -152,11 +149,8 @@ class _Repository:
                     raise
                 self.base = f"http://{name.server}"
 
-    def read(self) -> tuple[str, dict[str, LockedPlatform]]:
-        """Return the digest that the name stands for, and the images behind it by platform.
-
-        Engines go by the index where an image names another platform.
-        """
+    def read(self) -> LockedImage:
+        """Return what the name stands for; engines go by the index where an image names another platform."""
         digest, found = self.manifest(self.name.wanted)
         named = images_of(found) if "manifests" in found else {"": digest}
         images = {}
@@ -173,7 +167,8 @@ class _Repository:
                 manifest=each, image_id=manifest["config"]["digest"], layers=tuple(layers),
                 says=named_versions({name: value for name, _, value in variables}),
             )  # fmt: skip
-        return digest, images
+        now = datetime.now(timezone.utc).replace(microsecond=0).isoformat()
+        return LockedImage(digest=digest, registry=self.name.host, resolved=now, platforms=images)
 
     def manifest(self, wanted: str) -> tuple[str, Json]:
         """Return a manifest or index and its digest, which is held against what was asked for and told."""
