@@ -80,32 +80,26 @@ def parse_reference(text: str) -> Reference:
 
 
 class Trouble(Enum):
-    """What can be wrong with asking a registry: what is said of it, and what to do about it."""
+    """What can be wrong with asking a registry: what is said of its host, and what to do about it."""
 
     UNREACHABLE = (
-        "{host} cannot be reached for {what}",
+        "cannot be reached for {what}",
         "check the network and the proxy (HTTPS_PROXY, NO_PROXY), or name a mirror: --registry HOST/PATH",
     )
-    NEEDS_LOGIN = ("{host} wants a login for {what}, or has no such image", "log in: {login}")
-    WRONG_LOGIN = ("{host} refuses the login that is used for {what}", "log in again: {login}")
+    NEEDS_LOGIN = ("wants a login for {what}, or has no such image", "log in: {login}")
+    WRONG_LOGIN = ("refuses the login that is used for {what}", "log in again: {login}")
     MISSING = (
-        "{host} has no {what}",
+        "has no {what}",
         "check the tag on the registry's pages: it was taken away, or never was there (nox -s lock shows what"
         " a tag stands for now; nox -s pack hands on an image that another host has)",
     )
-    LIMITED = (
-        "{host} says to ask later for {what}",
-        "try again later; a login usually has a higher limit: {login}",
-    )
+    LIMITED = "says to ask later for {what}", "try again later; a login usually has a higher limit: {login}"
     DAMAGED = (
-        "{host} sent other bytes than their digest says for {what}",
+        "sent other bytes than their digest says for {what}",
         "ask again: something between here and the registry changes what it sends; with a proxy or mirror, "
         "ask without it",
     )
-    BROKEN = (
-        "{host} gave no usable answer for {what}",
-        "try again later; with a proxy or mirror, ask without it",
-    )
+    BROKEN = "gave no usable answer for {what}", "try again later; with a proxy or mirror, ask without it"
 
     def remedy(self, host: str) -> str:
         """Return the next thing to do. Source: https://docs.nvidia.com/ngc/ngc-catalog-user-guide/."""
@@ -122,7 +116,7 @@ class RegistryError(MachineryError):
     """
 
     def __init__(self, trouble: Trouble, host: str, what: str, why: str = "") -> None:
-        said = str(trouble.value[0]).format(host=host, what=what) + (f": {why}" if why else "")
+        said = f"{host} {trouble.value[0].format(what=what)}" + (f": {why}" if why else "")
         super().__init__(f"{said}\n  {trouble.remedy(host)}")
         self.trouble, self.host = trouble, host
 
@@ -133,8 +127,7 @@ def with_own_images(
     """Return the matrix with the images of ``texts`` (``VERSION=REFERENCE|FILE``) in place of its own.
 
     What is locked or built of an image that is replaced says nothing of the one that replaces it. ``said``:
-    where the texts stand.
-    :class:`UsageError` where a text cannot be obeyed.
+    where the texts stand. :class:`UsageError` where a text cannot be obeyed.
     """
     in_images = [v.name for v in matrix.versions if isinstance(v.origin, ImageOrigin)]
     origins: dict[str, ImageOrigin] = {}

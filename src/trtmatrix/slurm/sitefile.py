@@ -117,8 +117,7 @@ class Site:
 def read_site(named: Path | None, folder: Path) -> Site:
     """Read the file that ``--site`` names, else TRTMATRIX_SITE, else slurm.yaml in matrix.yaml's folder.
 
-    :class:`UsageError` with an example to paste where there is none; :class:`ConfigError` lists every mistake
-    with line and remedy.
+    :class:`UsageError` has an example to paste where there is none, :class:`ConfigError` lists all mistakes.
     """
     path = named or Path(os.environ.get(VARIABLE) or folder / FILE)
     try:

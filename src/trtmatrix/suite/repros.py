@@ -189,8 +189,7 @@ class Step:
     ``given``: inputs that are there. ``constant``: inputs of which one at least does not depend on the
     graph's inputs. ``types``: input → types that fit, as ONNX calls them (``"float16"``). ``rank``: the
     dimensions of its first input. ``after`` and ``not_after``: operators that all, and that none, of its
-    inputs come from that are not constant.
-    ``named``: the node that is told of the chain (none: its last).
+    inputs come from that are not constant. ``named``: the node that is told of the chain (none: its last).
     """
 
     op: _Patterns
