@@ -23,8 +23,6 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:  # a run that is served starts without NumPy
-    from zipfile import ZipFile
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -44,8 +42,9 @@ class BorderError(ValueError):
 # --- Files
 
 
-def open_file(file: Path | str, largest: int = RECORD) -> tuple[int, int]:
-    """Return the descriptor of a regular file, and its size in bytes.
+@contextlib.contextmanager
+def opened(file: Path | str, largest: int = RECORD) -> Iterator[tuple[IO[bytes], int]]:
+    """Open a regular file; gives a stream and its size in bytes.
 
     :class:`BorderError` where it is anything else, a link too, or larger; ``OSError`` where nothing is there.
     """
@@ -60,25 +59,18 @@ def open_file(file: Path | str, largest: int = RECORD) -> tuple[int, int]:
     if not stat.S_ISREG(facts.st_mode) or facts.st_size > largest:
         os.close(descriptor)
         raise wrong
-    return descriptor, facts.st_size
-
-
-@contextlib.contextmanager
-def opened(file: Path | str, largest: int = RECORD) -> Iterator[tuple[IO[bytes], int]]:
-    """Open a file as :func:`open_file` does; gives a stream and the size."""
-    descriptor, size = open_file(file, largest)
     with os.fdopen(descriptor, "rb") as stream:
-        yield stream, size
+        yield stream, facts.st_size
 
 
 def read_file(file: Path | str, largest: int = RECORD) -> bytes:
-    """Return the content of a file; see :func:`open_file`."""
+    """Return the content of a file; see :func:`opened`."""
     with opened(file, largest) as (stream, size):
         return stream.read(size)
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; see :func:`open_file`."""
+    """Return the JSON object in a file; see :func:`opened`."""
     try:
         data = orjson.loads(read_file(file))
     except orjson.JSONDecodeError as error:
@@ -156,31 +148,21 @@ def read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
 
 
 @contextlib.contextmanager
-def opened_npz(file: Path) -> Iterator[Npz]:
-    """Open a ``.npz``; :class:`BorderError` also for what turns out to be wrong with it inside the block."""
+def opened_npz(file: Path, name: str) -> Iterator[tuple[IO[bytes], int]]:
+    """Open the ``.npy`` of an array in a ``.npz``; gives a stream and its size in bytes.
+
+    :class:`BorderError` where there is none, also for what turns out to be wrong with it inside the block.
+    """
     import zlib
     from zipfile import BadZipFile, ZipFile
 
-    with opened(file, ARRAY) as (stream, _):
+    with opened(file, ARRAY) as (packed, _):
         try:
-            with ZipFile(stream) as archive:
-                yield Npz(archive)
+            with ZipFile(packed) as archive:
+                sizes = {info.filename: info.file_size for info in archive.infolist()}
+                if (size := sizes.get(f"{name}.npy", -1)) not in range(ARRAY + 1):
+                    raise BorderError(f"holds no array {name} of at most {ARRAY:,} bytes")
+                with archive.open(f"{name}.npy") as stream:
+                    yield stream, size
         except (BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, UnicodeError) as error:
             raise BorderError(f"is damaged, or no .npz: {error}") from error
-
-
-class Npz:
-    """An open ``.npz``."""
-
-    def __init__(self, archive: ZipFile) -> None:
-        self._members = {info.filename: info for info in archive.infolist()}
-        self._archive, self.names = archive, [name.removesuffix(".npy") for name in self._members]
-
-    @contextlib.contextmanager
-    def member(self, name: str) -> Iterator[tuple[IO[bytes], int]]:
-        """Give an array's ``.npy`` as a stream, and its size; :class:`BorderError` where there is none."""
-        info = self._members.get(f"{name}.npy")
-        if info is None or info.file_size > ARRAY:
-            raise BorderError(f"holds no array {name} of at most {ARRAY:,} bytes")
-        with self._archive.open(info) as stream:
-            yield stream, info.file_size

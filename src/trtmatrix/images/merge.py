@@ -303,7 +303,7 @@ def _take_outputs(cache: Path, merged: Merged) -> None:
         if file is None or target.is_file():
             continue
         try:
-            with opened_npz(file) as npz, npz.member("output") as (stream, _):
+            with opened_npz(file, "output") as (stream, _):
                 whole = digest_stream(stream) == target.stem
         except (OSError, BorderError):
             whole = False

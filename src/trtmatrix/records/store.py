@@ -156,8 +156,5 @@ def kept_file(cache: Path, digest: str) -> Path:
 
 def read_kept(cache: Path, facts: Mapping[str, Any]) -> NDArray[Any]:
     """Return an output that was kept, whole; ``OSError`` or ``ValueError`` where it is gone or damaged."""
-    with (
-        border.opened_npz(kept_file(cache, str(facts.get("sha256")))) as archive,
-        archive.member("output") as (stream, size),
-    ):
+    with border.opened_npz(kept_file(cache, str(facts.get("sha256"))), "output") as (stream, size):
         return border.read_array(stream, size)
