@@ -15,7 +15,6 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -100,21 +99,11 @@ def remove_tree(folder: Path) -> None:
 # --- Arrays
 
 
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """What an array's header says. ``start``: bytes before its first element; ``count``: its elements."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    fortran: bool
-    start: int
-    count: int
-
-
-def read_head(stream: IO[bytes], size: int) -> Head:
+def read_head(stream: IO[bytes], size: int) -> tuple[np.dtype[Any], tuple[int, ...], bool]:
     """Read the header of a ``.npy`` that has so many bytes in all; the stream stands behind it then.
 
-    :class:`BorderError` where it is none, holds no numbers, or promises other than the file has.
+    Returns dtype and shape, and whether elements lie in Fortran's order. :class:`BorderError` where it is
+    none, holds no numbers, or promises other than the file has.
     """
     from numpy.lib import format as npy
 
@@ -125,24 +114,24 @@ def read_head(stream: IO[bytes], size: int) -> Head:
         shape, fortran, dtype = read(room)
     except Exception as error:  # NumPy reads Python's own syntax, and raises whatever that does
         raise BorderError(f"is no array: {str(error)[:200]}") from error
-    start, count = room.tell(), math.prod(shape)
+    start = room.tell()
     numbers = dtype.itemsize and not (dtype.hasobject or dtype.fields or dtype.subdtype)
-    if not numbers or min(shape, default=0) < 0 or start + count * dtype.itemsize != size:
+    if not numbers or min(shape, default=0) < 0 or start + math.prod(shape) * dtype.itemsize != size:
         words = f"{dtype} {list(shape)}"[:200]
         raise BorderError(f"is no array of numbers: its header says {words}, for {size - start:,} bytes")
     stream.seek(start)
-    return Head(dtype=dtype, shape=tuple(shape), fortran=bool(fortran), start=start, count=count)
+    return dtype, tuple(shape), bool(fortran)
 
 
 def read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
     """Return the array in a ``.npy``; memory is taken as its numbers come, not as its header promises."""
     import numpy as np
 
-    head, data = read_head(stream, size), bytearray()
+    (dtype, shape, fortran), data = read_head(stream, size), bytearray()
     while block := stream.read(BLOCK):
         data += block
     try:
-        return np.frombuffer(data, head.dtype).reshape(head.shape, order="F" if head.fortran else "C")
+        return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
     except ValueError as error:  # it ends too early, or has no elements in more room than there is
         raise BorderError(f"is no array: {error}") from error
 

@@ -15,19 +15,15 @@ REMEDY = "on a host with a network: nox -s pack -- --trt VERSION --to DIR; here:
 """What brings here what is not here."""
 
 
-class OfflineError(MachineryError):
-    """Something needs a connection, and ``--offline`` opens none."""
-
-
 def is_offline() -> bool:
     """Whether no connection may be opened."""
     return _Guard.active
 
 
 def need_network(what: str) -> None:
-    """Raise :class:`OfflineError` where no network may be used; ``what`` is the subject of its sentence."""
+    """Raise :class:`MachineryError` where no network may be used; ``what`` is the subject of its sentence."""
     if _Guard.active:
-        raise OfflineError(f"--offline: {what} needs a network, and no connection is opened\n  {REMEDY}")
+        raise MachineryError(f"--offline: {what} needs a network, and no connection is opened\n  {REMEDY}")
 
 
 @contextlib.contextmanager

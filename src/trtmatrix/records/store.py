@@ -130,7 +130,7 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
         file = folder / f"{border.check_name(name)}.npy"
         try:
             with border.opened(file, border.ARRAY) as (stream, size):
-                head = border.read_head(stream, size)
+                dtype, shape, _ = border.read_head(stream, size)
                 stream.seek(0)
                 digest = digest_stream(stream)
                 target = kept_file(cache, digest)
@@ -145,7 +145,7 @@ def keep_outputs(cache: Path, folder: Path, kept: Iterable[str]) -> dict[str, An
         except (FileNotFoundError, border.BorderError) as error:
             words = "is not there" if isinstance(error, FileNotFoundError) else error
             raise border.BorderError(f"the output {name} {words}") from error
-        result[name] = {"dtype": str(head.dtype), "shape": list(head.shape), "sha256": digest}
+        result[name] = {"dtype": str(dtype), "shape": list(shape), "sha256": digest}
     return result
 
 

@@ -316,14 +316,10 @@ def is_own(image: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldImage:
-    """An image that is here. ``name``: a tag or digest that the engine knows it by; ``id``: ``sha256:…``.
-
-    ``registry``: ``name@sha256:…`` where a registry has it, else empty.
-    """
+    """An image that is here. ``name``: a tag or digest that the engine knows it by; ``id``: ``sha256:…``."""
 
     name: str
     id: str
-    registry: str = ""
 
 
 def short_name(reference: str) -> str:
@@ -338,7 +334,7 @@ def find_image(images: Mapping[str, str], wanted: str) -> HeldImage | None:
     if len(digits) >= _LEAST_ID:
         names += sorted(n for n, i in images.items() if i.removeprefix("sha256:").startswith(digits))
     for name in filter(images.__contains__, names):
-        return HeldImage(name=name, id=images[name], registry=registry_name(images, images[name]))
+        return HeldImage(name=name, id=images[name])
     return None
 
 

@@ -12,7 +12,8 @@ from projects import ROOT, files_of, matrix_text, write_wheel
 
 from trtmatrix.cli import entry as cli
 from trtmatrix.common import offline
-from trtmatrix.common.offline import OfflineError, need_network, without_network
+from trtmatrix.common.errors import MachineryError
+from trtmatrix.common.offline import need_network, without_network
 from trtmatrix.launchers.docker_engine import find_engine
 from trtmatrix.launchers.wheels import find_lacking
 
@@ -24,7 +25,7 @@ REFUSED: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_no_connection_gets_out(what: str) -> None:
-    with without_network(), pytest.raises(OfflineError, match=r"^--offline: "):
+    with without_network(), pytest.raises(MachineryError, match=r"^--offline: "):
         REFUSED[what]()
 
 

@@ -13,7 +13,16 @@ from trtmatrix.judge.controls import ControlMap, expand_with_controls
 from trtmatrix.suite.cells import CONTROLS, Selection, expand, select_cases, select_repros, select_versions
 from trtmatrix.suite.matrix import Build, ImageOrigin, Version
 from trtmatrix.suite.model import CPU, CellId, Control, Exclusion, Gpu, Product
-from trtmatrix.suite.plan import Engine, GpuAccess, Host, Pull, find_image, host_python, make_plan
+from trtmatrix.suite.plan import (
+    Engine,
+    GpuAccess,
+    Host,
+    Pull,
+    find_image,
+    host_python,
+    make_plan,
+    registry_name,
+)
 from trtmatrix.suite.repros import Case
 
 VERSIONS = ("8.6.1", "10.7.0", "10.8.0", "10.10.0", "tensorrt-rtx-1.4", "onnxruntime-1.31.1")
@@ -207,4 +216,4 @@ def test_an_image_is_found_by_name_digest_and_id(wanted: str, name: str | None) 
     found = find_image(NAMES, wanted)
     assert (found.name if found else None) == name
     if found and wanted.endswith("24.01-py3"):
-        assert found.registry == "nvcr.io/nvidia/tensorrt@sha256:" + "c" * 64
+        assert registry_name(NAMES, found.id) == "nvcr.io/nvidia/tensorrt@sha256:" + "c" * 64
