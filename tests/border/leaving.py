@@ -79,7 +79,7 @@ def run_beside(folder: Path, attack: Attack | None, **more: Any) -> Shown:
     moment = datetime(2025, 1, 1, tzinfo=timezone.utc)  # before what the played probe says
     state = make_run(folder, Leaving(attack, host), [source], confirm=False, clock=lambda: moment, **more)
     with in_time():
-        execute_plan(make_a_plan(CELLS), frozenset(), state)
+        execute_plan(make_a_plan(CELLS), state)
     return shown(folder)
 
 

@@ -154,9 +154,9 @@ def test_a_memory_limit_that_is_refused_is_too_low(memory: int, *, refused: bool
     context = open_context(project_of("run", *files, "--trt", FIRST, *PASSES))
     survey = take_survey(context, Pull.NAMED)
     options = Options(memory=memory, output_size=64 << 20, quiet=True, confirm=False)
-    excluded = look_ahead(context, survey, options, ())[0].plan.excluded
+    excluded = look_ahead(context, survey, options)[0].plan.excluded
     assert {item.why for item in excluded} == ({Exclusion.NO_MEMORY} if refused else set())
-    (record,) = execute(context, survey, options, frozenset()).records
+    (record,) = execute(context, survey, options).records
     assert (record.ended != "ran") == refused, "how it ends is the engine's and the kernel's affair"
 
 

@@ -153,7 +153,7 @@ def perform(
     folder: Path, launcher: Launcher, cells: Sequence[Cell], *boards: Any, pull: bool = False, **more: Any
 ) -> Run:
     run = make_run(folder, launcher, [source_of(cells)], **more)
-    return execute_plan(make_a_plan(cells, *boards, pull=pull), frozenset(), run)
+    return execute_plan(make_a_plan(cells, *boards, pull=pull), run)
 
 
 def stored(folder: Path) -> list[str]:

@@ -336,5 +336,5 @@ def _trouble(rule: str, found: str, **others: str) -> Finding:
 
 def restrict(plan: Plan, excluded: Sequence[Excluded]) -> Plan:
     """Return a plan without the cells that are not attempted, and with why."""
-    launches = plan.without({item.cell.id for item in excluded})
-    return replace(plan, launches=launches, excluded=(*plan.excluded, *excluded))
+    left = plan.without({item.cell.id for item in excluded})
+    return replace(left, excluded=(*plan.excluded, *excluded))

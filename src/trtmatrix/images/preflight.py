@@ -30,7 +30,7 @@ from trtmatrix.plan.order import estimate_seconds, order_launches
 from trtmatrix.plan.survey import Survey
 from trtmatrix.suite.cells import select_versions
 from trtmatrix.suite.matrix import ImageOrigin, Version
-from trtmatrix.suite.model import CellId, Exclusion
+from trtmatrix.suite.model import Exclusion
 from trtmatrix.suite.plan import Engine, Excluded, Keep, Launch, Pull, count_excluded, is_own, make_plan
 
 ASK_SECONDS = (5.0, 5.0)  # to connect to a registry, and between two pieces of its answer
@@ -51,14 +51,10 @@ def preflight(context: Context, survey: Survey, wants: Wants) -> tuple[Survey, t
 
 
 def find_wants(
-    context: Context, survey: Survey, served: Collection[CellId] = (), *, keep: Keep = Keep.ALL,
-    memory: int = Limits().memory,
-) -> Wants:  # fmt: skip
-    """Return the launches with the cells that are to be run, images in the order in which they start.
-
-    Cells that are ``served`` from the store need nothing. ``keep``, ``memory``: see :class:`Wants`.
-    """
-    todo = survey.plan.without(served)
+    context: Context, survey: Survey, *, keep: Keep = Keep.ALL, memory: int = Limits().memory
+) -> Wants:
+    """Return what a plan wants, images in the order in which they start; see :class:`Wants`."""
+    todo = survey.plan.launches
     seconds = estimate_seconds([cell for launch in todo for cell in launch.cells], survey.stored)
     launches = order_launches(todo, seconds, lambda launch: not launch.lacks_image)
     return Wants(launches=tuple(launches), lock=context.lock, keep=keep, memory=memory)

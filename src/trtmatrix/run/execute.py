@@ -21,7 +21,7 @@ from trtmatrix.plan import order
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.run.tasks import CELLS, WAKE_SECONDS, Executor, Run, TaskQueue, by_turns, finish
 from trtmatrix.run.worker import Recorder, Stopped, Worker
-from trtmatrix.suite.model import CellId, Gpu
+from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
 
 CASES = "cases prepared"
@@ -31,14 +31,13 @@ IDLE_SECONDS = 1.0  # until a probe that ended while it waited for its first cas
 CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
 
 
-def execute_plan(plan: Plan, served: frozenset[CellId], run: Run, executor: Executor | None = None) -> Run:
-    """Execute every cell of the plan that is not served, and return the run with its records.
+def execute_plan(plan: Plan, run: Run, executor: Executor | None = None) -> Run:
+    """Execute every cell of the plan, and return the run with its records.
 
     ``executor``: runs the launches on other hosts' GPUs. An interrupt ends what runs, and is raised again.
     """
-    todo = plan.without(served)
-    seconds = order.estimate_seconds([cell for launch in todo for cell in launch.cells], run.stored)
-    launches = order.order_launches(todo, seconds, run.is_here)
+    seconds = order.estimate_seconds([cell for launch in plan.launches for cell in launch.cells], run.stored)
+    launches = order.order_launches(plan.launches, seconds, run.is_here)
     if not launches:
         return run
     run.sampled = sample_cells((cell.id for launch in launches for cell in launch.cells), os.urandom(16))

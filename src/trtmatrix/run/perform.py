@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -92,9 +92,10 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     reasons = find_reasons(entries, options)
     served = frozenset(entry.cell.id for entry in entries if entry.cell.id not in reasons)
     result = Result(entries=entries, served=served)
-    if survey.plan.without(served):
-        survey = make_ready(context, survey, options, served)
-        run = execute(context, survey, options, served, executor)
+    survey = replace(survey, plan=survey.plan.without(served))
+    if survey.plan.launches:
+        survey = make_ready(context, survey, options)
+        run = execute(context, survey, options, executor)
         stored = [*survey.stored, *(Stored(record=record, local=True) for record in run.records)]
         executed = frozenset(record.run for record in run.records)
         entries = entries_of(context, survey.seen_since(stored), stored, run.not_ready, executed)
@@ -118,28 +119,27 @@ def find_reasons(
     }  # fmt: skip
 
 
-def make_ready(
-    context: Context, survey: Survey, options: Options, served: frozenset[CellId] = frozenset()
-) -> Survey:
+def make_ready(context: Context, survey: Survey, options: Options) -> Survey:
     """Check what the launches of a plan need, remove containers that dead runs left; returns what can be run.
 
     What is known to fail is told and left out before anything is pulled. What nodes of a cluster lack is not
     known here: their own jobs tell. Raises :class:`UsageError` for what another command line can mend.
     """
-    todo, engine = survey.plan.without(served), survey.host.engine
-    if any(launch.image for launch in todo):
+    todo, engine = survey.plan.launches, survey.host.engine
+    in_images = any(launch.image for launch in todo)
+    if in_images:
         check_paths(context.project)
     tell_pins(context, todo, options)
-    if engine.available and engine.is_daemon and any(launch.image for launch in todo):
+    if engine.available and engine.is_daemon and in_images:
         from trtmatrix.launchers.containers import remove_leftovers
 
         for name in remove_leftovers():
             print(f"trtmatrix: removed the container {name}, whose run had died", file=sys.stderr, flush=True)
-    if not any(launch.image or launch.gpu.present for launch in survey.plan.launches):
+    if not any(launch.image or launch.gpu.present for launch in todo):
         return survey  # wheels on the CPU need no look
     from trtmatrix.images.checks import finding_lines
 
-    looked, findings = look_ahead(context, survey, options, served)
+    looked, findings = look_ahead(context, survey, options)
     for line in () if options.quiet else finding_lines(findings):
         print(line, file=sys.stderr)
     launches = (*survey.plan.away, *looked.plan.launches)
@@ -167,14 +167,12 @@ def tell_pins(context: Context, launches: Sequence[Launch], options: Options) ->
             print(f"trtmatrix: {line}", file=sys.stderr, flush=True)
 
 
-def look_ahead(
-    context: Context, survey: Survey, options: Options, served: Collection[CellId]
-) -> tuple[Survey, tuple[Finding, ...]]:
+def look_ahead(context: Context, survey: Survey, options: Options) -> tuple[Survey, tuple[Finding, ...]]:
     """Return what preflight says of the launches of this host; a cluster's own jobs tell what nodes lack."""
     from trtmatrix.images.preflight import find_wants, preflight
 
     survey = replace(survey, plan=replace(survey.plan, launches=survey.plan.here))
-    wants = find_wants(context, survey, served, keep=options.keep, memory=options.memory)
+    wants = find_wants(context, survey, keep=options.keep, memory=options.memory)
     return preflight(context, survey, wants)
 
 
@@ -197,20 +195,17 @@ def announce(context: Context, launches: Sequence[Launch], engine: Engine) -> st
     return f"{counted(sum(len(launch.cells) for launch in launches), 'test')} to run; to fetch: {words}"
 
 
-def execute(
-    context: Context, survey: Survey, options: Options, served: frozenset[CellId],
-    executor: Executor | None = None,
-) -> Run:  # fmt: skip
-    """Run the cells of the plan that are not served; returns the run with its records."""
+def execute(context: Context, survey: Survey, options: Options, executor: Executor | None = None) -> Run:
+    """Run the cells of the plan; returns the run with its records."""
     from trtmatrix.common.progress import open_progress
     from trtmatrix.run.execute import execute_plan
 
     check_writable({"--results": context.project.local, "--cache": context.project.cache})
     progress = open_progress(log=options.log, full=options.full, quiet=options.quiet)
     if not options.quiet:
-        progress.note(f"trtmatrix: {announce(context, survey.plan.without(served), survey.host.engine)}")
+        progress.note(f"trtmatrix: {announce(context, survey.plan.launches, survey.host.engine)}")
     try:
-        return execute_plan(survey.plan, served, make_run(context, survey, options, progress), executor)
+        return execute_plan(survey.plan, make_run(context, survey, options, progress), executor)
     except BaseException:
         if progress.log is not None:
             progress.note(f"trtmatrix: all lines up to here are in {progress.log}")

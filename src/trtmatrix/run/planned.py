@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from trtmatrix.common.text import counted, duration, write_size
@@ -36,25 +36,27 @@ def plan_all(
 ) -> Planned:  # fmt: skip
     """Return what would be started, in that order, for the cells that have a reason to be run."""
     served = frozenset(c.id for x in survey.plan.launches for c in x.cells if c.id not in reasons)
-    tell_pins(context, survey.plan.without(served), options)
-    looked, findings = look_ahead(context, survey, options, served)
-    plan, engine, stored = looked.plan, survey.host.engine, survey.stored
-    todo = [launch.of(cell for cell in launch.cells if cell.id in reasons) for launch in plan.launches]
-    away = [launch for launch in survey.plan.without(served) if launch.gpu.remote]
-    jobs, lines = tuple(executor.jobs(away)) if executor else (), list[str]()
+    todo = replace(survey, plan=survey.plan.without(served))
+    tell_pins(context, todo.plan.launches, options)
+    looked, findings = look_ahead(context, todo, options)
+    here, wanted, left_out = survey.plan.here, looked.plan.launches, looked.plan.excluded
+    engine, stored = survey.host.engine, survey.stored
+    jobs, lines = tuple(executor.jobs(todo.plan.away)) if executor else (), list[str]()
     for job in jobs:
         array = f"{counted(sum(map(len, job.tasks)), 'cell')} in an array of "
         array += f"{counted(len(job.tasks), 'task')}, at most {job.minutes} min each"
         lines += [f"{job.version} on {job.gpu}: {array}", f"  {job.command}"]
-    cells = [cell for launch in todo for cell in launch.cells]
+    cells = [cell for launch in wanted for cell in launch.cells]
     seconds = estimate_seconds(cells, stored)
-    wanted = [launch for launch in todo if launch.cells]
     downloads = find_downloads(wanted, context.lock, engine)
-    current = Counter((x.version.name, x.gpu.slug) for x in plan.launches for c in x.cells if c.id in served)
-    for launch in order_launches(todo, seconds, partial(is_here, context.project)):
+    current = Counter((x.version.name, x.gpu.slug) for x in here for c in x.cells if c.id in served)
+    launches = [launch.of(cell for cell in launch.cells if cell.id in seconds) for launch in here]
+    for launch in order_launches(launches, seconds, partial(is_here, context.project)):
+        count = current[launch.version.name, launch.gpu.slug]
+        if not (launch.cells or count):
+            continue  # preflight has left it out
         action = "pull, then run" if launch.pull else "build, then run" if launch.build else "run"
         where = f"{counted(len(launch.cells), 'cell')} in {launch.python or origin_text(launch.version)}"
-        count = current[launch.version.name, launch.gpu.slug]
         lines += [
             f"{launch.version.name} on {launch.gpu.name}: {action} {where}",
             f"  not run again: {counted(count, 'cell')} with a current record",
@@ -72,7 +74,7 @@ def plan_all(
         lines.append(f"time: {known} for {counted(len(cells), 'cell')}, one after another ({source})")
     lines += finding_lines(findings)
     for words, beside in (("not run", False), ("controls not run", True)):
-        for kind, count, detail in count_excluded([x for x in plan.excluded if x.cell.companion is beside]):
+        for kind, count, detail in count_excluded([x for x in left_out if x.cell.companion is beside]):
             told = f" ({detail})" if detail else ""
             lines.append(f"{words}: {counted(count, 'cell')}: {kind.value}{told}")
     return Planned(slurm=jobs, cells={str(c.id): reasons[c.id] for c in cells}, lines=tuple(lines))

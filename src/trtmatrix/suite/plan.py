@@ -166,10 +166,10 @@ class Plan:
     excluded: tuple[Excluded, ...]
     boards: tuple[Gpu, ...] = ()
 
-    def without(self, cells: Collection[CellId]) -> tuple[Launch, ...]:
-        """Return its launches without these cells; those that have no other are left out."""
+    def without(self, cells: Collection[CellId]) -> Plan:
+        """Return the plan without these cells; launches that have no other are left out."""
         kept = (launch.of(cell for cell in launch.cells if cell.id not in cells) for launch in self.launches)
-        return tuple(launch for launch in kept if launch.cells)
+        return replace(self, launches=tuple(launch for launch in kept if launch.cells))
 
     @property
     def here(self) -> tuple[Launch, ...]:

@@ -183,7 +183,7 @@ def test_a_repro_that_cannot_be_prepared_ends_the_run(tmp_path: Path) -> None:
     broken = Preparing(reference={"y": object()})
     run = make_run(tmp_path, Playing(always(RIGHT)), [replace(source_of(cells), module=broken)])
     with pytest.raises(UsageError, match="prepare"):
-        execute_plan(make_a_plan(cells), frozenset(), run)
+        execute_plan(make_a_plan(cells), run)
     assert not list(tmp_path.glob("jobs/*"))
 
 
@@ -228,7 +228,7 @@ def emulated(folder: Path, value: float, control: Control | None = None, *, keep
     case = make_case(defects=("lost-half",), noise_key="k", limits={}, control=control, keep=keep)
     repro = make_repro(case)
     state = make_run(folder, Giving(always(value)), [make_loaded(repro, Emulating())], confirm=False)
-    (record,) = execute_plan(make_a_plan([make_cell(repro)]), frozenset(), state).records
+    (record,) = execute_plan(make_a_plan([make_cell(repro)]), state).records
     return record
 
 
