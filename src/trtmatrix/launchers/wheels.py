@@ -119,7 +119,9 @@ def index_options() -> list[str]:
     """
     command = [sys.executable, "-m", "pip", "config", "list"]
     said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    settings = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", said, re.MULTILINE))
+    found = re.findall(r"^(\S+)\.([a-z-]+)='(.*)'$", said, re.MULTILINE)
+    found.sort(key=lambda line: line[0] == ":env:")  # pip lists by name, and its variables count before files
+    settings = {name: text for _, name, text in found}
     options = [
         f"{option}={value}"
         for name, option in INDEXES.items()
