@@ -126,8 +126,14 @@ def bisect_command(options: BisectOptions) -> ExitCode:
             raise UsageError(unlisted_version(option, name, names))
     search.good, search.bad = (None if name is None else names.index(name) for name in ends.values())
     code = run_search(asker, can_run=not options.no_run)
-    if options.output is not None:
-        write_output(options.output, _make_public(render_bisect_markdown(search), options, search))
+    if options.output is not None:  # it is meant for others: what is private here goes, and is told
+        project, name = options.project, str(options.output)
+        files = (project.matrix, project.repros, project.results, project.cache and project.cache / "x")
+        kept = [*search.candidates, *(reply.library for reply in search.replies.values())]
+        redactor = Redactor.of_host(files, kept)
+        write_output(options.output, redactor.clean(name, render_bisect_markdown(search)))
+        if redactor.taken:
+            tell(f"bisect: {name}: taken out as private: {redactor.told(name)}")
     text = bisect_json(search) if options.json else render_bisect_text(search)
     print(text, end="", flush=True)
     return code
@@ -156,18 +162,6 @@ def run_search(asker: Versions | ShellCommand, *, can_run: bool) -> ExitCode:
         code = ExitCode.AS_EXPECTED
     search.commands = asker.commands()
     return code
-
-
-def _make_public(markdown: str, options: BisectOptions, search: Search) -> str:
-    """Return a report that is meant for others without what is private on this host; what went is told."""
-    project = options.project
-    kept = [*search.candidates, *(reply.library for reply in search.replies.values())]
-    files = (project.matrix, project.repros, project.results, project.cache and project.cache / "x")
-    redactor = Redactor.of_host(files, kept)
-    text = redactor.clean(str(options.output), markdown)
-    if redactor.taken:
-        tell(f"bisect: {options.output}: taken out as private: {redactor.told(str(options.output))}")
-    return text
 
 
 class Versions:
@@ -436,36 +430,25 @@ class ShellCommand:
         return {}, {}
 
     def ask(self, number: int) -> Reply:
-        """Run the command; :class:`MachineryError` where its exit code ends the search."""
-        name = self.search.name(number)
-        code = run_shell(self.command, name, self.images[name])
-        answer = read_exit_code(code, name)
+        """Run the command; :class:`MachineryError` where its exit code ends the search.
+
+        ``{version}`` and ``{image}`` in it are replaced, quoted for the shell; they are variables, too. What
+        it prints goes to standard error.
+        """
+        name, shown = self.search.name(number), self.command
+        variables = {key: text for key, text in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
+        for word, text in (("version", name), ("image", self.images[name])):
+            shown = shown.replace(f"{{{word}}}", shlex.quote(text))
+            variables[f"TRTMATRIX_{word.upper()}"] = text
+        code, _ = run_to_end(["sh", "-c", shown], variables, shown=True)
+        if not 0 <= code < ABORT:
+            said = f"signal {-code}" if code < 0 else f"exit code {code}"
+            raise MachineryError(
+                f"{name}: the command ended with {said}, which ends the search (128 and above do)"
+            )
+        answer = Answer.CANNOT_SAY if code == SKIP else Answer.BAD if code else Answer.GOOD
         return Reply(answer=answer, words=f"exit code {code}", known="run now", tried=True)
 
     def commands(self) -> tuple[str, ...]:
         """Return what searches again between these ends."""
         return (self.options.search_again(["--exec", self.command], self.search),)
-
-
-def read_exit_code(code: int, name: str) -> Answer:
-    """Return what an exit code says; :class:`MachineryError` for one that ends the search."""
-    if code < 0 or code >= ABORT:
-        said = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise MachineryError(
-            f"{name}: the command ended with {said}, which ends the search (128 and above do)"
-        )
-    if code == SKIP:
-        return Answer.CANNOT_SAY
-    return Answer.BAD if code else Answer.GOOD
-
-
-def run_shell(command: str, version: str, image: str) -> int:
-    """Run a shell command for a version to its end; returns its exit code, negative for a signal.
-
-    ``{version}`` and ``{image}`` in it are replaced, quoted for the shell; they are variables, too. What it
-    prints goes to standard error.
-    """
-    shown = command.replace("{version}", shlex.quote(version)).replace("{image}", shlex.quote(image))
-    inherited = {key: value for key, value in os.environ.items() if key != "TRTMATRIX_EXIT_CODE_FILE"}
-    own = {"TRTMATRIX_VERSION": version, "TRTMATRIX_IMAGE": image}
-    return run_to_end(["sh", "-c", shown], inherited | own, shown=True)[0]

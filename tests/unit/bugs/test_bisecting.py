@@ -11,7 +11,7 @@ import pytest
 from builders import H200, make_case, make_cell, make_entry, make_reported, make_unknown
 from goldenfile import check_golden
 
-from trtmatrix.bugs.bisect import read_exit_code, run_search, run_shell, stored_reply
+from trtmatrix.bugs.bisect import BisectOptions, ShellCommand, run_search, stored_reply
 from trtmatrix.bugs.search import (
     Answer,
     Reply,
@@ -23,6 +23,8 @@ from trtmatrix.bugs.search import (
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.errors import ExitCode, MachineryError
 from trtmatrix.judge.entry import Entry
+from trtmatrix.model.own_model import ModelOptions
+from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.model import Cause, Evidence, Exclusion
 
 GOOD, BAD, CANNOT_SAY = Answer.GOOD, Answer.BAD, Answer.CANNOT_SAY
@@ -192,16 +194,24 @@ def test_versions_of_which_nothing_is_known_are_searched_only_where_they_are_nam
     assert rows[1] - rows[0] == {"11.2.1"}
 
 
+def run_shell(command: str, *images: str) -> Reply:
+    options = BisectOptions(
+        project=ProjectOptions(), model=ModelOptions(), shell_command=command, image=(*images, "y:2")
+    )
+    return ShellCommand(options).ask(0)
+
+
 def test_exit_codes_are_read_as_git_does_and_some_end_the_search() -> None:
     answers = {0: GOOD, 1: BAD, 124: BAD, 125: CANNOT_SAY, 126: BAD, 127: BAD}
-    assert {code: read_exit_code(code, "10.7.0") for code in answers} == answers
-    for code in (128, 255, -9):
+    assert {code: run_shell(f"exit {code}", "10.7.0").answer for code in answers} == answers
+    for end in ("exit 128", "exit 255", "kill -9 $$"):
         with pytest.raises(MachineryError, match=r"10\.7\.0: the command ended with .* ends the search"):
-            read_exit_code(code, "10.7.0")
+            run_shell(end, "10.7.0")
 
 
 def test_a_command_knows_its_version_and_image(capfd: pytest.CaptureFixture[str]) -> None:
-    command = 'printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|${HOME:+{}}"'
-    assert run_shell(command, "a b'c", "x:1; exit 9") == 0
+    command = 'printf "%s|%s|%s" {version} {image} "$TRTMATRIX_VERSION|$TRTMATRIX_IMAGE|${HOME:+{}}"'
+    name = "a b'c; exit 9"
+    assert run_shell(command, name).answer is GOOD
     shown = capfd.readouterr()
-    assert (shown.out, shown.err) == ("", "a b'c|x:1; exit 9|a b'c|{}")
+    assert (shown.out, shown.err) == ("", f"{name}|{name}|{name}|{name}|{{}}")
