@@ -185,7 +185,7 @@ def render_sarif(section: ApiSection, before: str, after: str, root: str) -> str
         "tool": {"driver": {"name": "trtmatrix", "version": __version__, "rules": list(rules.values())}},
         "automationDetails": {"id": f"TensorRT {before} to {after}"},
         "invocations": [{"executionSuccessful": not section.lacking, "toolExecutionNotifications": unread}],
-        "originalUriBaseIds": {ROOT: {"uri": f"file://{quote(root, errors='surrogateescape')}/"}},
+        "originalUriBaseIds": {ROOT: {"uri": f"file://{_quote(root)}/"}},
         "results": results,
     }
     return to_json({"$schema": SARIF, "version": "2.1.0", "runs": [run]})
@@ -211,5 +211,5 @@ def _locate(file: str, root: str) -> dict[str, str]:
     """Return where a file is, by its path from the root where it lies below."""
     whole = normpath(join(root, file))
     if not whole.startswith(f"{normpath(root)}/"):
-        return {"uri": f"file://{quote(whole, errors='surrogateescape')}"}
+        return {"uri": f"file://{_quote(whole)}"}
     return {"uri": _quote(relpath(whole, root)), "uriBaseId": ROOT}

@@ -11,13 +11,13 @@ from trtmatrix.judge.entry import Entry, full_words
 from trtmatrix.judge.judge import Subject, judge, subject_of
 from trtmatrix.judge.noise import Calibration, read_calibration
 from trtmatrix.judge.record import Record
-from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, stored_models
+from trtmatrix.model.own_model import ModelOptions, context_of, model_repro, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import entries_of, take_survey
 from trtmatrix.suite.cells import Selection, nearest_names, unlisted_version
 from trtmatrix.suite.model import CPU, CellId, Product, Verdict
 from trtmatrix.suite.plan import Pull
-from trtmatrix.suite.repro_files import LoadedRepro
+from trtmatrix.suite.repro_files import LoadedRepro, stored_repros
 from trtmatrix.suite.repros import Case
 from trtmatrix.upgrade.question import model_options
 
@@ -113,8 +113,8 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
     """Return the context whose repros have the cell's: the project's, or that of a model of one's own."""
     context = open_model(open_context(project), model)
     if cell.repro not in context.repros and model.model is None:
-        models = stored_models(context, cell.repro, cell.case)
-        context = models[0] if len(models) == 1 else context
+        models = stored_repros(context.project.cache, cell.repro, cell.case)
+        context = context_of(context, models[0][0].file.parent, models[0]) if len(models) == 1 else context
     repros = [model_repro(context)] if model.model else context.repros.values()
     known = [f"{loaded.repro.id}/{case.id}" for loaded in repros for case in loaded.repro.cases]
     if f"{cell.repro}/{cell.case}" not in known:

@@ -238,15 +238,13 @@ def write_npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 def round_off(array: NDArray[Any], step: float) -> NDArray[Any]:
     """Return a float64 array rounded to nearest by at most a relative step, as float32 where it fits.
 
-    At k bits a value, and so the whole in relative L2, changes by at most 2^-(k+1).
+    So the whole changes by at most that step in relative L2.
     """
-    bits = math.ceil(-math.log2(step)) - 1 if step > 0 else 52
-    if array.dtype != np.float64 or bits >= 52:
+    if array.dtype != np.float64 or step <= np.finfo(np.float64).eps:
         return array
-    drop = np.uint64(52 - bits)
-    half = np.uint64(1) << (drop - np.uint64(1))
-    rounded = ((array.view(np.uint64) + half) >> drop << drop).view(np.float64)
+    mantissa, exponent = np.frexp(array)  # from 1/2 to 1
+    grid = 2.0 ** math.floor(math.log2(step))
+    rounded: NDArray[Any] = np.ldexp(np.rint(mantissa / grid) * grid, exponent)
     with np.errstate(all="ignore"):
         single = rounded.astype(np.float32)
-    fits: NDArray[Any] = single if np.array_equal(single, rounded, equal_nan=True) else rounded
-    return fits
+    return single if np.array_equal(single, rounded, equal_nan=True) else rounded

@@ -136,7 +136,7 @@ def _of_engine(build: Measured, subject: Subject) -> Manner | None:
     return Manner(kind=kind, what=what, errors=(max(errors, key=nan_last),) if errors else ())
 
 
-def same_manner(wanted: Manner, found: Manner | None) -> str:
+def same_manner(wanted: Manner, found: Manner) -> str:
     """Say how a failure differs from the one that is wanted, in words; nothing where it is the same.
 
     The same are: how it ended with the same error; NaN; zeros; the same measure of the
@@ -144,8 +144,6 @@ def same_manner(wanted: Manner, found: Manner | None) -> str:
     ``STRONGER`` times larger or up to ``PLAIN``. Of garbage any other is the same that is off by ``LEAST`` at
     least. Names of outputs do not count: a smaller graph has others.
     """
-    if found is None:
-        return "it does not fail"
     differs = ""
     before, after = (max(map(nan_last, manner.errors), default=0.0) for manner in (wanted, found))
     is_far = after < before / WEAKER or after > max(STRONGER * before, PLAIN)

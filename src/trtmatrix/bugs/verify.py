@@ -24,9 +24,9 @@ from trtmatrix.bugs.script import SCRIPT, read_recorded
 from trtmatrix.common.archive import ChangedError, read_archive
 from trtmatrix.common.errors import MachineryError, UsageError
 from trtmatrix.common.offline import is_offline
-from trtmatrix.common.paths import own_identity, scratch_folder
+from trtmatrix.common.paths import scratch_folder
 from trtmatrix.common.processes import run_to_end
-from trtmatrix.launchers.container import ALONE, OWNER_LABEL, PROJECT_LABEL, GpuOptions, give_gpu
+from trtmatrix.launchers.container import ALONE, GpuOptions, give_gpu, own_labels
 from trtmatrix.launchers.containers import remove_leftovers
 from trtmatrix.launchers.docker_engine import PODMAN, find_address, find_engine, inspect_image
 from trtmatrix.launchers.gpu import find_gpus
@@ -212,7 +212,7 @@ def _run(folder: Path, command: list[str], place: Place, seconds: float) -> tupl
         return run_to_end(command, {"PATH": path, "ORT_DISABLE_TELEMETRY": "1"}, seconds, folder)
     remove_leftovers()
     name, docker = f"trtmatrix-verify-{os.urandom(6).hex()}", place.engine.command
-    labels = (f"--label={PROJECT_LABEL}=1", f"--label={OWNER_LABEL}={own_identity()}")
+    labels = (f"--label={label}={text}" for label, text in own_labels().items())
     words = [f"--name={name}", *labels, *SAFE, *place.options, f"--volume={folder}:/bug:ro"]
     words += [f"--entrypoint={command[0]}", place.image, *command[1:]]
     variables |= {"CONTAINER_HOST": find_address()} if place.engine.name == PODMAN else {}

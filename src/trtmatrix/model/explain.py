@@ -30,12 +30,11 @@ from trtmatrix.model.explain_search import Errors, Graph, search_for_layer
 from trtmatrix.model.outcomes import WrongLayer
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model, outputs_of
 from trtmatrix.onnxmodel.graphs import find_external, infer, inputs_of, known_of
-from trtmatrix.onnxmodel.inputs import Inputs, choose_inputs, profile_texts
+from trtmatrix.onnxmodel.inputs import choose_inputs, profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.onnxmodel.reading import read_model
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.model import Product
-from trtmatrix.suite.repro_files import LoadedRepro
 
 FOLDER = "explain"
 """Where in the cache the records of steps lie: the same step is served from there."""
@@ -67,9 +66,8 @@ def explain(
     """
     from trtmatrix.run.session import Session
 
-    version, root, record = entry.cell.version, context.project.cache / FOLDER, entry.record
-    if record is None:
-        return WrongLayer(version=version.name, why_not="there is no record of it")
+    version, root, record = entry.cell.version, context.project.cache / FOLDER, entry.records[0]
+    root.mkdir(parents=True, exist_ok=True)
     file = context.project.repros.parent / "model" / "model.onnx"
     inputs = choose_inputs(read_model(file), options.inputs, options.profile)
     names, samples = outputs_of(model_repro(context)), range(len(inputs.samples))
@@ -79,15 +77,19 @@ def explain(
 
     def measure(tensor: str, sample: int) -> Errors | str:
         try:
-            repro = _mark(context, options, file, tensor, inputs, sample)
+            with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
+                marked = Path(name) / "model" / "explained.onnx"  # its cells are none of the model's own
+                fed, profile = Path(name) / "inputs.npz", profile_texts(inputs.profile)
+                write_marked(file, tensor, marked)
+                np.savez(fed, **inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
+                told = ModelOptions(model=marked, inputs=fed, precision=options.precision, profile=profile)
+                repro = model_repro(open_model(context, told))
             found = session.ask(repro, builds=0 if some else 1)
         except (TrtMatrixError, OSError) as error:
             return one_line(str(error))
         if found.record is None:
             return "it did not run"
-        errors = errors_of(found.record, found, outputs_of(repro), calibration, own)
-        known = isinstance(errors, str) or not tensor or tensor in errors
-        return errors if known else f"no noise floor is known of {tensor}"
+        return errors_of(found.record, found, outputs_of(repro), calibration, own)
 
     with Session(kept, version.name, gpu) as session:
         if other_shapes(record):
@@ -103,22 +105,6 @@ def explain(
         layer = search_for_layer(graph, errors, version.name, lambda tensor: measure(tensor, sample), tell)
     tell(f"{version.name}: {counted(len(layer.steps), 'marking')} in {monotonic() - started:.1f} s")
     return layer
-
-
-def _mark(
-    context: Context, options: ModelOptions, file: Path, tensor: str, inputs: Inputs, sample: int
-) -> LoadedRepro:
-    """Return the repro of the model with a tensor marked, if one is named, and one sample."""
-    root = context.project.cache / FOLDER
-    root.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=root, prefix=".marking-") as name:
-        samples = Path(name) / "inputs.npz"
-        marked = write_marked(file, tensor, Path(name) / "model")
-        marked = marked.rename(marked.with_name("explained.onnx"))  # no cells of the model's own
-        np.savez(samples, **inputs.samples[sample])  # type: ignore[arg-type] # arrays alone
-        profile = profile_texts(inputs.profile)
-        told = ModelOptions(model=marked, inputs=samples, precision=options.precision, profile=profile)
-        return model_repro(open_model(context, told))
 
 
 def errors_of(
@@ -183,22 +169,19 @@ def read_graph(file: Path) -> Graph:
     return Graph(inputs=inputs, nodes=nodes)
 
 
-def write_marked(file: Path, tensor: str, folder: Path) -> Path:
-    """Write a model with a further output, if one is named, to a folder on the same disk.
+def write_marked(file: Path, tensor: str, target: Path) -> None:
+    """Write a model with a further output, if one is named, into a folder of its own on the same disk.
 
     Its external weights are linked, not copied. Large weights inside of it are written beside it, where the
-    cache has them once. Returns the model's file, which has the name that it had. ``OSError`` where it cannot
-    be written.
+    cache has them once. ``OSError`` where it cannot be written.
     """
     model = onnx.load(str(file), load_external_data=False)
     model.graph.output.extend(info for info in infer(model).graph.value_info if info.name == tensor)
-    folder.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     beside = find_external(file, model)
     for name, weights in beside.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        os.link(weights.resolve(), folder / name)
-    target = folder / file.name
+        (target.parent / name).parent.mkdir(parents=True, exist_ok=True)
+        os.link(weights.resolve(), target.parent / name)
     if file.stat().st_size >= LARGE_FILE and not beside:
         onnx.external_data_helper.convert_model_to_external_data(model, location="weights.bin")
     onnx.save(model, str(target))
-    return target

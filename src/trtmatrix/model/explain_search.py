@@ -64,11 +64,6 @@ def is_wrong(error: float | str) -> bool:
     return isinstance(error, str) or not error < FAIL_FACTOR
 
 
-def step_budget(tensors: int) -> int:
-    """Return how many markings a search over so many tensors may take."""
-    return 3 * max(1, tensors).bit_length() + PATIENCE
-
-
 def search_for_layer(
     graph: Graph, errors: Errors, version: str, measure: Measure, tell: Callable[[str], None]
 ) -> WrongLayer:
@@ -100,7 +95,8 @@ class Search:
 
     def __init__(self, graph: Graph, outputs: Errors) -> None:
         """Start from the errors of the graph's outputs."""
-        self.graph, self.errors, self.budget = graph, dict(outputs), step_budget(len(graph.inputs))
+        self.graph, self.errors = graph, dict(outputs)
+        self.budget = 3 * max(1, len(graph.inputs)).bit_length() + PATIENCE  # markings that it may take
         self.place = {tensor: place for place, tensor in enumerate(graph.inputs)}
         known = sorted(set(outputs) & set(self.place), key=self.place.__getitem__)
         self.failing = self.wrong = next((tensor for tensor in known if is_wrong(outputs[tensor])), "")
@@ -123,8 +119,9 @@ class Search:
 
     def learn(self, tensor: str, found: Errors | str) -> None:
         """Take in what a run with a tensor marked, or none, showed."""
-        if not isinstance(found, str) and self.failing not in found:
-            found = f"no noise floor is known of {self.failing}"
+        if not isinstance(found, str):
+            lacks = [name for name in (self.failing, tensor) if name and name not in found]
+            found = f"no noise floor is known of {lacks[0]}" if lacks else found
         fails = False
         if isinstance(found, str):
             told, why = f"could not be run: {found}", f"it could not be run again: {found}"

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.options import flag, many, value
+from trtmatrix.common.options import flag, many, number, value
 from trtmatrix.common.paths import whole_folder
 from trtmatrix.judge.compare import OWN_MODEL
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS, select_versions
 from trtmatrix.suite.keys import keys, parse_keys
 from trtmatrix.suite.model import Product
-from trtmatrix.suite.repro_files import LoadedRepro, read_repros, stored_repros
+from trtmatrix.suite.repro_files import LoadedRepro, read_repros
 
 if TYPE_CHECKING:
     from trtmatrix.onnxmodel.inputs import Inputs
@@ -48,6 +48,7 @@ BUILDS = 3
 FILE = "models.yaml"
 """The list that a folder may have; without one, its ``.onnx`` files are the models."""
 
+_tolerance = number(float, 0, "tolerance: a finite number from 0")
 _Text = Annotated[str, Field(min_length=1)]
 _Tolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -69,8 +70,8 @@ class ModelOptions:
     precision: str = value("--precision", "the precision that TensorRT may use", "model", default="tf32",
         choices=["tf32", "fp32", "fp16"])  # fmt: skip
     atol: float | None = value("--atol A", "accept |a - b| <= A + R |b|, element by element", "model",
-        type=float)  # fmt: skip
-    rtol: float | None = value("--rtol R", group="model", type=float)
+        type=_tolerance)  # fmt: skip
+    rtol: float | None = value("--rtol R", group="model", type=_tolerance)
     profile: tuple[str, ...] = many("--profile INPUT=MIN:OPT:MAX", "shapes of a dynamic input, such as "
         "ids=1x16:4x128:8x512, or values of an input that sets a shape, such as k=1:3:5 (default: taken from "
         "the inputs)", "model")  # fmt: skip
@@ -106,19 +107,10 @@ def open_model(context: Context, options: ModelOptions) -> Context:
     model = read_model(options.model)
     inputs = choose_inputs(model, options.inputs, options.profile)
     folder = _write(context, model, inputs, options)
-    return _context_of(context, folder / "repros", read_repros(folder / "repros"))
+    return context_of(context, folder / "repros", read_repros(folder / "repros"))
 
 
-def stored_models(context: Context, repro: str, case: str) -> list[Context]:
-    """Return contexts over the models of earlier runs whose repro and case have these ids, the newest first.
-
-    Those whose repros are the same are one.
-    """
-    found = stored_repros(context.project.cache, repro, case)
-    return [_context_of(context, repros[0].file.parent, repros) for repros in found]
-
-
-def _context_of(context: Context, folder: Path, repros: Sequence[LoadedRepro]) -> Context:
+def context_of(context: Context, folder: Path, repros: Sequence[LoadedRepro]) -> Context:
     """Return a context over the models' repros in a folder."""
     by_id = {item.repro.id: item for item in repros}
     own = tuple(name for name in by_id if name != CONTROLS)  # the controls go along where they are needed
@@ -205,9 +197,6 @@ def _fill_page(
     }  # fmt: skip
     if (options.atol, options.rtol) != (None, None):
         case["tolerance"] = {"atol": float(options.atol or 0.0), "rtol": float(options.rtol or 0.0)}
-        for name, value in case["tolerance"].items():
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name} {value:g}: a tolerance is a finite number from 0")
     case |= {"bug_is": [*options.bug_is]} if options.bug_is else {}
     facts = {
         "title": f"your model {options.title}", "upstream": OWN_MODEL,
@@ -379,4 +368,4 @@ def open_models(context: Context, models: Sequence[ModelOptions]) -> tuple[Conte
         with whole_folder(folder) as partial:
             for name, text in texts.items():
                 (partial / name).write_bytes(text)
-    return _context_of(context, folder, [*repros.values()]), tuple(opened)
+    return context_of(context, folder, [*repros.values()]), tuple(opened)

@@ -140,7 +140,10 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
         samples, shapes, words = _draw(model, given)
     else:
         samples = _read_samples(path, model.inputs)
-        shapes = [{t.name: _extent(sample[t.name], t) for t in model.inputs} for sample in samples]
+        shapes = [
+            {t.name: tuple(map(int, s[t.name].flat)) if t.sets else s[t.name].shape for t in model.inputs}
+            for s in samples
+        ]
         words = f"{counted(len(samples), 'sample')} from {path.name}"
     problems = [
         f"--profile {name}: sample {number} of --inputs has {shape_text(sample[name])}, which is outside"
@@ -158,11 +161,6 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
         raise UsageError("\n".join(problems[:SHOWN]))
     profile = {**_profile_of(model.inputs, shapes), **given}
     return Inputs(samples=samples, profile=profile, words=words, drawn=path is None)
-
-
-def _extent(array: Array, tensor: Tensor) -> Shape:
-    """Return what a profile is about: an input's shape, the values of one that sets a shape."""
-    return tuple(map(int, array.reshape(-1))) if tensor.sets else array.shape
 
 
 def _read_profile(model: ModelFile, text: str) -> tuple[str, Range]:

@@ -15,7 +15,7 @@ from onnxmodels import FLOAT, INT64, make_model, node, saved, saved_outside
 
 from trtmatrix.judge.noise import Calibration
 from trtmatrix.model.explain import LEAST_FLOAT32, errors_of, read_graph, write_marked
-from trtmatrix.model.explain_search import Errors, search_for_layer, step_budget
+from trtmatrix.model.explain_search import Errors, Search, search_for_layer
 from trtmatrix.model.integers import compare_integers
 from trtmatrix.model.outcomes import Integers, WrongLayer
 from trtmatrix.onnxmodel.computing import compute
@@ -71,7 +71,8 @@ class Version:
 
     def measure(self, tensor: str) -> Errors:
         self.runs += 1
-        marked = write_marked(self.file, tensor, Path(tempfile.mkdtemp(dir=self.folder)))
+        marked = Path(tempfile.mkdtemp(dir=self.folder)) / "marked.onnx"
+        write_marked(self.file, tensor, marked)
         computed = compute(marked, [self.sample], "fp32")
         wrong = marked.with_name("wrong.onnx")
         model = onnx.load(str(marked), load_external_data=False)
@@ -92,7 +93,7 @@ def explain(model: ModelProto, folder: Path, spoiled: Spoil, save: Any = saved) 
     version.runs = 0
     told: list[str] = []
     found = search_for_layer(graph, floors, "1.31.1", version.measure, told.append)
-    assert len(told) == len(found.steps) == version.runs <= step_budget(len(graph.inputs))
+    assert len(told) == len(found.steps) == version.runs <= Search(graph, floors).budget
     return found, version
 
 
