@@ -136,8 +136,19 @@ def choose_inputs(model: ModelFile, path: Path | None, profiles: Sequence[str]) 
     where the model cannot be fed so.
     """
     given = dict(_read_profile(model, text) for text in profiles)
-    if path is None:
-        samples, shapes, words = _draw(model, given)
+    if path is None:  # one sample for each of the usual, the least and the largest shapes
+        shapes = []
+        for which in (1, 0, 2):
+            filled = _fill_shapes(model, {name: ranges[which] for name, ranges in given.items()})
+            shapes += [filled] if filled not in shapes else []
+        try:
+            samples = [draw_sample(model, each, SEED + number) for number, each in enumerate(shapes)]
+        except (ValueError, OverflowError) as error:  # of NumPy
+            words = "no inputs of these shapes or values can be made"
+            raise UsageError(f"--profile: {words}: {error}") from error
+        words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
+        if not given and (guessed := [tensor.name for tensor in model.inputs if tensor.is_dynamic]):
+            words += f"; {', '.join(guessed)}: a batch of 1"
     else:
         samples = _read_samples(path, model.inputs)
         shapes = [
@@ -256,22 +267,6 @@ def _misfits(sample: Sample, inputs: Sequence[Tensor]) -> Iterator[str]:
 
 
 # --- Samples that are drawn
-
-
-def _draw(model: ModelFile, given: Mapping[str, Range]) -> tuple[list[dict[str, Array]], list[Shapes], str]:
-    """Draw one sample for each of the usual, the least and the largest shapes; and say so."""
-    shapes: list[Shapes] = []
-    for which in (1, 0, 2):
-        filled = _fill_shapes(model, {name: ranges[which] for name, ranges in given.items()})
-        shapes += [filled] if filled not in shapes else []
-    try:
-        samples = [draw_sample(model, each, SEED + number) for number, each in enumerate(shapes)]
-    except (ValueError, OverflowError) as error:  # of NumPy
-        raise UsageError(f"--profile: no inputs of these shapes or values can be made: {error}") from error
-    words = f"drawn with seed {SEED} from the graph's shapes: they are no inputs of yours"
-    if not given and (guessed := [tensor.name for tensor in model.inputs if tensor.is_dynamic]):
-        words += f"; {', '.join(guessed)}: a batch of 1"
-    return samples, shapes, words
 
 
 def _fill_shapes(model: ModelFile, given: Shapes) -> dict[str, Shape]:
