@@ -46,16 +46,11 @@ class Names:
         self.sought = {*self.owners, *(name.rpartition(".")[2] for name in self.behaves)}
         self.words = self.sought.union(*(known.members for known in before.classes.values()))
         self.alone = {word for word in self.sought if self.is_own(word) or word[0].isupper()}
-        self._roles = re.compile("|".join(f"(?P<{role}>{form})" for role, form in hints["roles"].items()))
+        self.roles = re.compile("|".join(f"(?P<{role}>{form})" for role, form in hints["roles"].items()))
 
     def is_own(self, attribute: str) -> bool:
         """Whether TensorRT alone has a member of that name."""
         return "_" in attribute.strip("_") and attribute not in self.hints["common"] and attribute[:2] != "__"
-
-    def find_role(self, name: str) -> str:
-        """Return the class of what a name such as ``trt_engine2`` says that it holds, or nothing."""
-        found = self._roles.fullmatch(name.lower().strip("_0123456789"))
-        return (found and found.lastgroup) or ""
 
     def changes_of(self, dotted: str) -> list[ApiChange]:
         """Return what happens to ``"volume"`` or, through the bases, to ``"Builder.build_engine"``."""
@@ -194,7 +189,8 @@ class Roles:
     def role(self, node: ast.expr) -> str:
         """Return what an expression holds, maybe by its name alone."""
         name = dotted_name(node).rpartition(".")[2].rstrip("s" * isinstance(node, ast.Subscript))
-        return self.known(node) or self.names.find_role(name)
+        said = self.names.roles.fullmatch(name.lower().strip("_0123456789"))  # of such as trt_engine2
+        return self.known(node) or (said and said.lastgroup) or ""
 
     def known(self, node: ast.expr) -> str:
         """Return what an expression holds by what is given to its names."""

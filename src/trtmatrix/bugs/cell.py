@@ -9,7 +9,7 @@ from trtmatrix.bugs.manner import Manner, manner_of
 from trtmatrix.common.errors import UsageError
 from trtmatrix.judge.entry import Entry, full_words
 from trtmatrix.judge.judge import Subject, judge, subject_of
-from trtmatrix.judge.noise import Calibration, read_calibration
+from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
 from trtmatrix.model.own_model import ModelOptions, context_of, model_repro, open_model
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
@@ -39,7 +39,6 @@ class Found:
     row: tuple[Entry, ...]
     others: tuple[Entry, ...]
     own_model: bool
-    calibration: Calibration
     manner: Manner
     subject: Subject
 
@@ -88,11 +87,8 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
         detail = entry.excluded.detail if entry and entry.excluded else ""
         why = f"there is no record of it: nobody ran it{f' ({detail})' if detail else ''}"
         if entry and outcome:
-            said = (
-                "it does not fail, it is"
-                if outcome.verdict is Verdict.PASS
-                else "that is no failure to show:"
-            )
+            is_right = outcome.verdict is Verdict.PASS
+            said = "it does not fail, it is" if is_right else "that is no failure to show:"
             why = f"{said} {full_words(outcome)} {entry.figure}: {outcome.reason}".rstrip(": ")
         words = ["--model", "FILE"] if own_model else ["--repro", cell.repro, "--case", cell.case]
         words = [*(model_options(model) or words), *(word for gpu in gpus for word in ("--gpu", gpu))]
@@ -103,8 +99,8 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
     failing = (r for r in entry.records if judge([r], entry.cell, calibration).verdict in FAILURES)
     record = next(failing, entry.records[0])  # the newest, where only all together fail
     return Found(
-        context=context, loaded=loaded, entry=entry, calibration=calibration, record=record, row=tuple(row),
-        others=tuple(e for e in mine if e not in row), own_model=own_model, manner=manner,
+        context=context, loaded=loaded, entry=entry, record=record, row=tuple(row), own_model=own_model,
+        others=tuple(e for e in mine if e not in row), manner=manner,
         subject=subject_of(record, entry.cell, calibration),
     )  # fmt: skip
 

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from trtmatrix.bugs.cell import Found, find_cell
 from trtmatrix.bugs.issue import FILES, newest_known, render_issue
@@ -43,9 +44,6 @@ from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Product
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 GITHUB = 25_000_000
 """Bytes that GitHub takes as an attachment: https://docs.github.com/en/get-started/writing-on-github/working-with-advanced-formatting/attaching-files."""

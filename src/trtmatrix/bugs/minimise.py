@@ -45,13 +45,14 @@ from trtmatrix.common.errors import (
 from trtmatrix.common.options import flag, read_count, read_seconds, value
 from trtmatrix.common.text import to_json
 from trtmatrix.judge.entry import full_words
+from trtmatrix.judge.noise import read_calibration
 from trtmatrix.model.own_model import ModelOptions, model_repro, open_model
 from trtmatrix.onnxmodel.graphs import find_external, load_whole
 from trtmatrix.onnxmodel.inputs import Range, digest_samples, profile_texts
 from trtmatrix.onnxmodel.preparing import mark_of
 from trtmatrix.onnxmodel.sessions import NotComputedError
 from trtmatrix.onnxmodel.sessions import Session as OnnxSession
-from trtmatrix.plan.context import Context, ProjectOptions
+from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.prepare.cases import CaseCache
 from trtmatrix.run.session import Session
 from trtmatrix.suite.cells import unlisted_version
@@ -239,16 +240,27 @@ class Trials:
         whose record and files stay, measured in a fresh process.
         """
         found, results = self._found, self._found.context.project.results if lasting else None
+        cases, texts = CaseCache(self._context.project.cache), profile_texts(model.profile)
         try:
             with contextlib.ExitStack() as stack:
-                context = self._open(model, None if lasting else stack)
+                name = stack.enter_context(tempfile.TemporaryDirectory(dir=self._scratch, prefix=".opening-"))
+                model.write(Path(name))
+                file = Path(name) / "model.onnx"
+                if not lasting:  # no other model has this name; ids do not tell the inputs
+                    file = file.rename(file.with_name(f"small-{model.digest[:8]}.onnx"))
+                asked = replace(self._asked, model=file, inputs=Path(name) / "inputs.npz", profile=texts)
+                context = open_model(self._context, asked)
+                loaded = model_repro(context)
+                if not lasting:  # its files would fill the disk
+                    own = [cases.folder(loaded, case) for case in loaded.repro.cases]
+                    stack.callback(_remove, cases.blobs, [context.project.repros.parent, *own])
                 if version not in self._sessions:
                     gpu = found.entry.cell.gpu.slug if found.product is Product.TENSORRT else ""
                     self._sessions[version] = self._exits.enter_context(Session(context, version, gpu))
-                entry = self._sessions[version].ask(model_repro(context), builds=builds, results=results)
+                entry = self._sessions[version].ask(loaded, builds=builds, results=results)
         except (TrtMatrixError, OSError) as error:  # a model that cannot be opened is the model's own trouble
             return Ran(manner=None, right=False, said=" ".join(str(error).split())[:300])
-        outcome, manner = entry.outcome, manner_of(entry, found.calibration)
+        outcome, manner = entry.outcome, manner_of(entry, read_calibration())
         said = f"{full_words(outcome)} {entry.figure}".strip() if outcome else "it did not run"
         reason = f": {outcome.reason}" if outcome and outcome.reason else ""
         return Ran(
@@ -256,22 +268,6 @@ class Trials:
             said=manner.words if manner else f"{said}{reason}"[:300],
             some=outcome is not None and outcome.failed < outcome.builds,
         )  # fmt: skip
-
-    def _open(self, model: FailingModel, stack: contextlib.ExitStack | None) -> Context:
-        """Make a model a repro; ``stack`` removes its files, which would fill the disk."""
-        with tempfile.TemporaryDirectory(dir=self._scratch, prefix=".opening-") as name:
-            model.write(Path(name))
-            file = Path(name) / "model.onnx"
-            if stack is not None:  # no other model has this name; ids do not tell the inputs
-                file = file.rename(file.with_name(f"small-{model.digest[:8]}.onnx"))
-            texts = profile_texts(model.profile)
-            asked = replace(self._asked, model=file, inputs=Path(name) / "inputs.npz", profile=texts)
-            opened = open_model(self._context, asked)
-        loaded, cases = model_repro(opened), CaseCache(self._context.project.cache)
-        if stack is not None:
-            own = [opened.project.repros.parent, *(cases.folder(loaded, case) for case in loaded.repro.cases)]
-            stack.callback(_remove, cases.blobs, own)
-        return opened
 
 
 def _remove(blobs: Path, folders: Iterable[Path]) -> None:

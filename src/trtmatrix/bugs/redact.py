@@ -125,18 +125,17 @@ class Redactor:
         """
         wanted = "|".join(map(re.escape, sorted(self.keep, key=len, reverse=True)))
         parts = re.split(rf"(?<![\w.])({wanted})(?![\w.])", text) if wanted else [text]
-        return "".join(part if part in self.keep else self._clean(file, part, is_name) for part in parts)
-
-    def _clean(self, file: str, text: str, is_name: bool) -> str:
         patterns = list[tuple[str, str]]()
         for value in sorted(self.known, key=lambda value: (-len(value), value)):
             word = r"(?i)(?<![A-Za-z0-9]){}(?![A-Za-z0-9])" if len(value) < 8 else "(?i){}"
             patterns.append((self.known[value], word.format(re.escape(value))))
-        for kind, pattern in (*patterns, *LOOKS_PRIVATE, *([] if is_name else [("path", A_PATH)])):
-            text, count = re.subn(pattern, f"[{kind}]", text)
-            if count:
-                self.taken[file, kind] += count
-        return text
+        patterns += [*LOOKS_PRIVATE, *([] if is_name else [("path", A_PATH)])]
+        for place in (place for place, part in enumerate(parts) if part not in self.keep):
+            for kind, pattern in patterns:
+                parts[place], count = re.subn(pattern, f"[{kind}]", parts[place])
+                if count:
+                    self.taken[file, kind] += count
+        return "".join(parts)
 
     def told(self, file: str) -> str:
         """Return in words what was taken out of a file."""
