@@ -27,6 +27,7 @@ from trtmatrix.bugs.script import (
     limits_of,
     read_recipe,
     script_values,
+    six_digits,
     trtexec_lines,
     why_no_script,
     worst_sample,
@@ -212,7 +213,7 @@ def gather_files(found: Found, name: str, redactor: Redactor) -> Files:
             d = np.load(folder / "defects" / key.rpartition(" in ")[0] / f"{array}.npy")
             reference[key] = round_off(d, 2**-6)  # c changes by far less
     recorded = recorded_of(found, redactor)
-    recorded["wrong"] = {given[array]: ends for array, ends in wrong.items() if array in given}
+    recorded["wrong"] = {given[array]: six_digits(ends) for array, ends in wrong.items() if array in given}
     outcome, builds = found.entry.outcome, 1
     if outcome and 0 < outcome.failed < outcome.builds:  # only some engines fail
         builds = min(max(outcome.builds, 3), 20)

@@ -12,7 +12,7 @@ import math
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -193,8 +193,8 @@ def script_values(
     return {
         "RECORDED": recorded, "FLAGS": flags, "TYPED": recipe.precision == TYPED, "LEVEL": recipe.level,
         "PROFILE": {name: [list(shape) for shape in shapes] for name, shapes in recipe.profile.items()},
-        "LIMITS": limits,
-        "TOLERANCE": (case.tolerance["atol"], case.tolerance["rtol"]) if case.tolerance else None,
+        "LIMITS": {key: six_digits(ends) for key, ends in limits.items()},
+        "TOLERANCE": six_digits(case.tolerance[n] for n in ("atol", "rtol")) if case.tolerance else None,
         "BUG_IS": sorted(c.value for c in case.bug_is) if subject.product is Product.TENSORRT else [],
         "BUILDS, SECONDS": (builds, case.seconds),
     }  # fmt: skip
@@ -202,31 +202,21 @@ def script_values(
 
 def fill_template(values: Mapping[str, Any]) -> str:
     """Return the template with its constants replaced, comments and all else as they are."""
-    lines = []
-    for line in TEMPLATE.read_text(encoding="utf-8").splitlines():
-        found = re.fullmatch(r"([A-Z][A-Z0-9_, ]*)(: [^=]+)? = (.*?)(  # .*)?", line)
-        if found is not None and found[1] in values:
-            value = values[found[1]]
-            code = ", ".join(map(as_code, value)) if ", " in found[1] else as_code(value)
-            line = f"{found[1]}{found[2] or ''} = {code}{found[4] or ''}"  # noqa: PLW2901 - it is replaced
-        lines.append(line)
-    return "\n".join(lines) + "\n"
+
+    def fill(found: re.Match[str]) -> str:
+        if found[1] not in values:
+            return found[0]
+        value = values[found[1]]
+        code = ", ".join(map(repr, value)) if ", " in found[1] else repr(value)
+        return f"{found[1]}{found[2]} = {code}{found[3]}"
+
+    constant = r"(?m)^([A-Z][A-Z0-9_, ]*)((?:: [^=\n]+)?) = .*?((?:  # .*)?)$"
+    return re.sub(constant, fill, TEMPLATE.read_text(encoding="utf-8"))
 
 
-def as_code(value: Any) -> str:  # noqa: ANN401 - any literal
-    """Return a value as a literal; numbers to six digits, NaN and infinity as texts, which float() reads."""
-
-    def rounded(value: Any) -> Any:  # noqa: ANN401 - any literal
-        match value:
-            case float():
-                return float(f"{value:.6g}") if math.isfinite(value) else f"{value:g}"
-            case Mapping():
-                return {key: rounded(inner) for key, inner in value.items()}
-            case tuple() | list():
-                return type(value)(map(rounded, value))
-        return value
-
-    return repr(rounded(value))
+def six_digits(numbers: Iterable[float]) -> tuple[float | str, ...]:
+    """Return numbers to six digits, NaN and infinity as texts, which float() reads."""
+    return tuple(float(f"{x:.6g}") if math.isfinite(x) else f"{x:g}" for x in numbers)
 
 
 def read_recorded(script: str) -> dict[str, Any]:

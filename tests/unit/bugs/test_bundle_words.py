@@ -11,7 +11,7 @@ from onnxmodels import FLOAT, make_model, node
 
 from trtmatrix.bugs import verify
 from trtmatrix.bugs.redact import Redactor, clean_graph, known_values
-from trtmatrix.bugs.script import TEMPLATE, as_code, read_recorded
+from trtmatrix.bugs.script import TEMPLATE, read_recorded, six_digits
 from trtmatrix.bugs.verify import Place, compare, verify_archive
 from trtmatrix.cli import entry as cli
 from trtmatrix.common.archive import read_archive, write_archive
@@ -35,15 +35,14 @@ def test_a_setting_that_is_a_word_of_the_program_is_no_secret() -> None:
     ],
 )
 def test_what_is_the_recorded_failure(recorded: tuple[float, float], said: str, same: bool) -> None:
-    told = read_recorded(
-        f"RECORDED: Dict[str, Any] = {as_code({'wrong': {'y': recorded}})}  # what was seen\n"
-    )
+    seen = {"wrong": {"y": six_digits(recorded)}}
+    told = read_recorded(f"RECORDED: Dict[str, Any] = {seen}  # what was seen\n")
     assert (list(compare(told, f"\ny: {said}: WRONG\nrecorded: {{}}\n")) == []) is same
 
 
 @pytest.mark.parametrize("value", [2.0, 0.1, 1e300, float("inf")])
 def test_a_number_of_numpy_s_is_a_literal(value: float) -> None:
-    assert float(ast.literal_eval(as_code(np.float64(value)))) == value
+    assert float(ast.literal_eval(repr(six_digits([np.float64(value)])))[0]) == value
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_a_number_of_numpy_s_is_a_literal(value: float) -> None:
 def test_an_archive_of_others_that_says_anything_is_not_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Any, number: str
 ) -> None:
-    script = f"RECORDED: Dict[str, Any] = {as_code({'wrong': wrong})}  # what was seen, and where\n"
+    script = f"RECORDED: Dict[str, Any] = { {'wrong': wrong} }  # what was seen, and where\n"
     write_archive(tmp_path / "a.tar.gz", {"repro.py": script.encode()})
     said = f"\ny: {number}, right up to 1, wrong from 2: WRONG\nrecorded: \n"
     monkeypatch.setattr(verify, "_run", lambda *_: (1, said))
