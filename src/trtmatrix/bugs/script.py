@@ -73,12 +73,27 @@ def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Pr
     ``files``: the case's folder. None where that is not what the repro looks at: it enqueues the engine by
     itself, or its graph is made inside the container.
     """
+    import numpy as np
+
     from trtprobe.cell import load_repro
     from trtprobe.files import CaseFiles
 
     module, case = load_repro(repro), CaseFiles(files)
+
+    def build(model: Path, **options: Any) -> SimpleNamespace:  # noqa: ANN401 - as the probe's
+        def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
+            if model == case.model:
+                raise _Seen(options, feeds)
+            return defaultdict(lambda: np.zeros(()))  # of another graph any output will do
+
+        return SimpleNamespace(run=run, fusion=lambda _: "?")
+
+    stand_in = SimpleNamespace(  # it has no streams to enqueue on, whatever it says; it notes nothing
+        build=build, has_streams=product is Product.TENSORRT,
+        **dict.fromkeys(("remark", "measure", "count"), lambda *_: None),
+    )  # fmt: skip
     try:
-        module.run(dict(params), case, _StandIn(case, has_streams=product is Product.TENSORRT))
+        module.run(dict(params), case, stand_in)
     except _Seen as seen:
         options, feeds = seen.args
     except Exception:  # noqa: BLE001 - a repro that needs more than a build and a run, whatever it raises
@@ -102,28 +117,6 @@ def read_recipe(repro: Path, params: Mapping[str, Any], files: Path, product: Pr
 
 class _Seen(Exception):
     """The case's own graph is run: the options of its build, and what it is fed with."""
-
-
-class _StandIn:
-    """What a repro is handed as the product; it has no streams to enqueue on, whatever it says."""
-
-    def __init__(self, case: Any, *, has_streams: bool) -> None:  # noqa: ANN401 - the probe's
-        self.case, self.has_streams = case, has_streams
-
-    def build(self, model: Path, **options: Any) -> SimpleNamespace:  # noqa: ANN401 - as the probe's
-        import numpy as np
-
-        def run(feeds: Mapping[str, Any]) -> Mapping[str, Any]:
-            if model == self.case.model:
-                raise _Seen(options, feeds)
-            return defaultdict(lambda: np.zeros(()))  # of another graph any output will do
-
-        return SimpleNamespace(run=run, fusion=lambda _: "?")
-
-    def remark(self, *told: object) -> None:
-        """Note nothing."""
-
-    measure = count = remark
 
 
 def worst_sample(found: Found, recipe: Recipe) -> tuple[int, dict[str, tuple[float, float]]]:
