@@ -14,8 +14,8 @@ from trtmatrix.api.types import WORST_FIRST, ApiChange, ApiSection, ApiUse, Chan
 from trtmatrix.common.text import one_line, printable, to_json
 
 WIDTH = 98
-_quote = partial(quote, errors="surrogateescape")  # a file's name may be no UTF-8
 """Columns; an upgrade report indents them by two."""
+_quote = partial(quote, errors="surrogateescape")  # a file's name may be no UTF-8
 BY_NAME = "searched by name only"
 """How the scan begins to say that files of a language were not read."""
 LEFT_OUT = "left out"

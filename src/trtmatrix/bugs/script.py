@@ -20,6 +20,7 @@ from typing import Any
 
 from trtmatrix.bugs.cell import Found
 from trtmatrix.bugs.manner import Kind, Manner
+from trtmatrix.common.text import fill_constants
 from trtmatrix.judge.factors import CLOSER_BOUND, FAIL_FACTOR, PASS_FACTOR
 from trtmatrix.judge.judge import Subject, judge_build, nan_last, read_floors, read_signs, says_nothing
 from trtmatrix.judge.record import RAN, Measured
@@ -195,16 +196,10 @@ def script_values(
 
 def fill_template(values: Mapping[str, Any]) -> str:
     """Return the template with its constants replaced, comments and all else as they are."""
-
-    def fill(found: re.Match[str]) -> str:
-        if found[1] not in values:
-            return found[0]
-        value = values[found[1]]
-        code = ", ".join(map(repr, value)) if ", " in found[1] else repr(value)
-        return f"{found[1]}{found[2]} = {code}{found[3]}"
-
-    constant = r"(?m)^([A-Z][A-Z0-9_, ]*)((?:: [^=\n]+)?) = .*?((?:  # .*)?)$"
-    return re.sub(constant, fill, TEMPLATE.read_text(encoding="utf-8"))
+    codes = {
+        name: ", ".join(map(repr, value)) if ", " in name else repr(value) for name, value in values.items()
+    }
+    return fill_constants(TEMPLATE.read_text(encoding="utf-8"), codes)
 
 
 def six_digits(numbers: Iterable[float]) -> tuple[float | str, ...]:

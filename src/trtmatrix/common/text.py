@@ -57,6 +57,12 @@ def short(value: float) -> str:
     return f"{value:.0f}" if size >= 100 else f"{value:.3g}"
 
 
+def fill_constants(source: str, codes: Mapping[str, str]) -> str:
+    """Return Python source with what constants are given replaced, by name; comments behind them stay."""
+    constant = r"(?m)^([A-Z][A-Z0-9_, ]*)((?:: [^=\n]+)?) = (.*?)((?:  # .*)?)$"
+    return re.sub(constant, lambda c: f"{c[1]}{c[2]} = {codes.get(c[1], c[3])}{c[4]}", source)
+
+
 def printable(text: str) -> str:
     """Return lines of text with blanks for all other control characters: a terminal would obey them."""
     return "".join(c if c.isprintable() or c == "\n" else " " for c in text)

@@ -22,6 +22,7 @@ from pydantic import Field
 from trtmatrix.common.errors import UsageError
 from trtmatrix.common.options import flag, many, number, value
 from trtmatrix.common.paths import whole_folder
+from trtmatrix.common.text import fill_constants
 from trtmatrix.judge.compare import OWN_MODEL
 from trtmatrix.plan.context import Context
 from trtmatrix.suite.cells import CONTROLS, select_versions
@@ -216,13 +217,10 @@ def _fill_page(
         "FLOOR": "bf16" if model.typed == "bfloat16" else built,
         "REFERENCE": "onnx.reference" if alone else "onnxruntime",  # it is not judged by itself
     }  # fmt: skip
-    literal = partial(pformat, width=100, sort_dicts=False)
-    lines = []
-    for line in Path(__file__).with_name("page.py").read_text(encoding="utf-8").splitlines():
-        head = line.partition(" = ")[0]
-        name = head.partition(":")[0]
-        lines.append(f"{head} = {literal(values[name])}" if name in values else line)
-    return "\n".join([*lines, ""]).replace("yield {}", f"yield {literal(case)}")
+    literal, page = partial(pformat, width=100, sort_dicts=False), Path(__file__).with_name("page.py")
+    codes = {name: literal(value) for name, value in values.items()}
+    filled = fill_constants(page.read_text(encoding="utf-8"), codes)
+    return filled.replace("yield {}", f"yield {literal(case)}")
 
 
 def _built_as(model: ModelFile, precision: str) -> str:
