@@ -80,11 +80,13 @@ def run_launches(
         mine = launch.on(board) if launch.gpu.present else launch
         most = workers or count_workers(mine.gpu, at_once)
         turns = most if workers or not mine.gpu.present else min(TURNS, most)
+        # The daemon ends with an engine's container; as a child of ours it might be left behind.
+        sharing = most if mps and mine.gpu.present and mine.image and run.images else 0
         try:
             with ZipFile(suite.file) as archive:
                 session = _Session(
                     run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
-                    workers=turns, sharing=most if mps and mine.gpu.present else 0, archive=archive,
+                    workers=turns, sharing=sharing, archive=archive,
                 )  # fmt: skip
                 if (record := session.run_all(cases, begun)).rows and session.builders:
                     keep(record)

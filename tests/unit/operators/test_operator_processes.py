@@ -221,7 +221,7 @@ class Playing:
     """A launcher whose probe gives each task the answer of a function; ``waits`` seconds before each."""
 
     def __init__(self, answer: Answers) -> None:
-        self.answer, self.starts = answer, list[list[dict[str, Any]]]()
+        self.answer, self.starts, self.jobs = answer, list[list[dict[str, Any]]](), list[dict[str, Any]]()
         self.clock, self.waits = 0.0, 0.0
 
     def make_ready(self, launch: Launch) -> Ready:
@@ -231,6 +231,7 @@ class Playing:
         del ready
         tasks: list[dict[str, Any]] = []
         self.starts.append(tasks)
+        self.jobs.append(json.loads((folder / "job" / "job.json").read_text())["operators"])
         batch = 0
         while (file := folder / "job" / f"{batch}.cell.json").is_file():
             new = json.loads(file.read_text())["tasks"]
@@ -251,7 +252,9 @@ class Playing:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[OperatorRecord], Any]]:
     """Return what runs cases (name → operator) on TensorRT; gives the records and the run."""
 
-    def call(launcher: Playing, cases: Mapping[str, str], seconds: float = 30.0) -> Any:
+    def call(
+        launcher: Playing, cases: Mapping[str, str], seconds: float = 30.0, mps: bool = True, **more: Any
+    ) -> Any:
         clock = SimpleNamespace(monotonic=lambda: launcher.clock)
         monkeypatch.setattr(perform, "time", clock)
         with ZipFile(tmp_path / "suite.zip", "w"):
@@ -262,9 +265,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
             for name, operator in cases.items()
         )  # fmt: skip
         suite = Suite(file=tmp_path / "suite.zip", onnx="1", digest="", cases=made)
-        job, plan = make_run(tmp_path, launcher, []), make_a_plan([make_cell()])
+        job, plan = make_run(tmp_path, launcher, [], **more), make_a_plan([make_cell()])
         records: list[OperatorRecord] = []
-        run_launches(job, plan, suite, made, 2, True, seconds, [], records.append)
+        run_launches(job, plan, suite, made, 2, mps, seconds, [], records.append)
         return records, job
 
     return call
@@ -299,6 +302,26 @@ def test_hosts_make_none_flaky(
 ) -> None:
     (record,), _ = run(Playing(ends_with({"a": first}, {"a": alone})), {"a": "A"})
     assert (record.rows["a"].verdict, record.rows["a"].before) == (verdict, flaky)
+
+
+class NoImages:
+    """An engine's images, of which nothing is asked here."""
+
+    def expect(self, launches: Any) -> None: ...
+
+    def ended(self, launch: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("images", "mps", "sharing"), [(NoImages(), True, 2), (NoImages(), False, 0), (None, True, 0)]
+)
+def test_only_in_an_engine_s_containers_is_the_gpu_shared(
+    run: Any, images: NoImages | None, mps: bool, sharing: int
+) -> None:
+    """Elsewhere the daemon would outlive a probe that is killed."""
+    probe = Playing(ends_with({}, {}))
+    run(probe, {"a": "A"}, images=images, mps=mps)
+    assert [job["sharing"] for job in probe.jobs] == [sharing]
 
 
 def test_it_is_said_why_processes_take_turns_on_the_gpu(run: Any) -> None:
