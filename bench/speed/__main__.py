@@ -21,6 +21,7 @@ from bench.speed.cells import measure_again, measure_harness, measure_worker
 from bench.speed.gpu import measure_gpu
 from bench.speed.light import measure_records, measure_start
 from bench.speed.machine import ROOT
+from bench.speed.operators import measure_operators
 from bench.speed.page import render_page, render_rows
 from bench.speed.pulls import measure_pull
 from bench.speed.rows import CannotMeasure, Row, merge, parse_rows, to_json
@@ -30,6 +31,7 @@ from bench.speed.whole import measure_whole
 KINDS = {
     "gpu": (measure_gpu, "an NVIDIA GPU and the image of a TensorRT version"),
     "whole": (measure_whole, "--records: what a run of all cells of a TensorRT version left"),
+    "operators": (measure_operators, "records of `trtmatrix operators` at a version of TensorRT"),
     "search": (measure_searches, "an NVIDIA GPU and images of TensorRT 8.5.3.1 and 8.6.0"),
     "worker": (measure_worker, "Docker and the test image"),
     "again": (measure_again, "Docker and the test image"),
