@@ -7,7 +7,6 @@ from bench.speed.machine import ROOT
 from bench.speed.rows import CannotMeasure, Goal, Row
 from trtmatrix.records.operators import read_operator_records
 from trtmatrix.suite.model import Product
-from trtprobe.operators import count_processes
 
 
 def measure_operators(bench: Bench) -> None:
@@ -17,8 +16,8 @@ def measure_operators(bench: Bench) -> None:
         raise CannotMeasure("no version of TensorRT has a record of its operators")
     for record in records:
         facts, board = record.facts, record.facts["gpu"]
-        wall, builders, cases = (float(facts["seconds"][name]) for name in ("wall", "builders", "cases"))
-        least = (builders + cases) / count_processes(facts["workers"])
+        names = ("wall", "builders", "cases", "bound")
+        wall, builders, cases, least = (float(facts["seconds"][name]) for name in names)
         how = "that share the GPU by MPS" if facts.get("mps") else "by turns on the GPU"
         bench.tell(Row(
             name=f"operators:{record.version}",

@@ -78,15 +78,16 @@ def run_launches(
         slot = slots[launch.gpu.slug if launch.gpu.present else CPU.slug]
         board = slot.get()
         mine = launch.on(board) if launch.gpu.present else launch
-        most = workers or count_workers(mine.gpu, at_once)
-        turns = most if workers or not mine.gpu.present else min(TURNS, most)
+        most = count_workers(mine.gpu, at_once)
+        turns = workers or (min(TURNS, most) if mine.gpu.present else most)
         # The daemon ends with an engine's container; as a child of ours it might be left behind.
-        sharing = most if mps and mine.gpu.present and mine.image and run.images else 0
+        shares = mps and mine.gpu.present and mine.image and run.images
         try:
             with ZipFile(suite.file) as archive:
                 session = _Session(
                     run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
-                    workers=turns, sharing=sharing, archive=archive,
+                    workers=turns, sharing=workers or most if shares else 0, processes=count_processes(most),
+                    archive=archive,
                 )  # fmt: skip
                 if (record := session.run_all(cases, begun)).rows and session.builders:
                     keep(record)
@@ -115,8 +116,9 @@ class _Session:
     ``waiting``: by index a case and, where it is confirmed alone in a fresh process, the doubtful verdict
     that it had. ``unsent``: those that the probe does not have yet. ``builders``: seconds of each first
     Builder, by start and process. ``wrong``: the library, where it is another than is pinned. ``sharing``:
-    how many processes there are where they share the GPU by MPS; 0: that is not tried. ``at_once``: how many
-    ran, ``mps``: whether they shared it, ``turns``: why not.
+    how many cases run at once where processes share the GPU by MPS; 0: that is not tried; ``processes``: how
+    many there are then, with those that warm up. ``at_once``: how many ran, ``most``: how many processes
+    there were, ``mps``: whether they shared it, ``turns``: why not.
     """
 
     run: Run
@@ -125,8 +127,10 @@ class _Session:
     archive: ZipFile
     workers: int
     sharing: int
+    processes: int
     seconds: float
     at_once: int = 0
+    most: int = 1
     mps: bool = False
     turns: str = ""
     waiting: dict[int, tuple[Case, Verdict | None]] = field(default_factory=dict)
@@ -170,7 +174,7 @@ class _Session:
         builders = sum(self.builders.values())
         seconds = {
             "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
-            "bound": (builders + self.case_seconds) / count_processes(self.at_once or self.workers),
+            "bound": max(self.case_seconds / (self.at_once or 1), (builders + self.case_seconds) / self.most),
         }  # fmt: skip
         was = earlier.facts["seconds"] if earlier else {}
         return self._record({
@@ -212,6 +216,7 @@ class _Session:
                 "product": launch.version.product.value, "output_bytes": OUTPUT,
                 "operators": {
                     "suite": self.suite.file.name, "workers": self.workers, "sharing": self.sharing,
+                    "processes": self.processes,
                 },
             })  # fmt: skip
             self._send(folder)
@@ -300,7 +305,7 @@ class _Session:
 
     def _note_mps(self, done: Mapping[str, Any]) -> None:
         """Note how many processes run, and why they take turns on the GPU where they were to share it."""
-        self.at_once, self.mps = int(done["workers"]), done["mps"] is True
+        self.at_once, self.most, self.mps = int(done["workers"]), int(done["most"]), done["mps"] is True
         if (turns := one_line(str(done["without_mps"]))) not in {"", self.turns}:
             self.turns = turns
             name = self.ready.launch.version.name

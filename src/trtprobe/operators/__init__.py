@@ -1,9 +1,10 @@
 """Runs many small models in warm processes side by side; one that kills its process costs that process alone.
 
-A job whose ``job.json`` has ``operators`` (``suite``, the archive with all files, below the folder of cases;
-``workers``, how many models run at once, and ``sharing``, how many by NVIDIA's MPS where that runs; 0: it is
-not tried) gets tasks in batches, ``0.cell.json``, ``1.cell.json`` …, each ``{"tasks": […]}``, then ``end``.
-A task: ``index``, ``model`` and ``inputs`` (members of the archive), ``outputs`` (names), ``profile`` (as
+A job whose ``job.json`` has ``operators`` (``suite``, the archive with all files, below the folder of
+cases; ``workers``, how many models run at once, and ``sharing``, how many by NVIDIA's MPS where that runs,
+and ``processes``, how many there are then, with those that warm up; 0: it is not tried) gets tasks in
+batches, ``0.cell.json``, ``1.cell.json`` …, each ``{"tasks": […]}``, then ``end``. A task: ``index``,
+``model`` and ``inputs`` (members of the archive), ``outputs`` (names), ``profile`` (as
 :meth:`Backend.build` takes it), ``seconds``, ``alone``, where it needs a process that has served no other,
 and ``order``, a number: the lowest of these comes first. Of each the host gets the outputs,
 ``<index>/<place>.npy``, then ``<index>.record.json``, in any order of tasks.
@@ -85,8 +86,11 @@ class Operators:
         self.job, self.host, self.out = job, host, out
         self.suite = cases / job.job["operators"]["suite"]
         self.mps = Mps()
-        sharing = int(job.job["operators"].get("sharing", 0))
-        self.set_workers(sharing if sharing and self.mps.start() else int(job.job["operators"]["workers"]))
+        told = job.job["operators"]
+        if told.get("sharing") and self.mps.start():
+            self.set_workers(int(told["sharing"]), int(told["processes"]))
+        else:
+            self.set_workers(int(told["workers"]))
         self.tasks: List[Dict[str, Any]] = []
         self.alone: List[Dict[str, Any]] = []  # those that need a fresh process
         self.processes: List[Process] = []
@@ -116,9 +120,10 @@ class Operators:
                 self.job.check_alive()
                 self.look()
 
-    def set_workers(self, workers: int) -> None:
-        """Let so many models run at once."""
-        self.workers, self.most = workers, count_processes(workers)
+    def set_workers(self, workers: int, processes: int = 0) -> None:
+        """Let so many models run at once, and have so many processes at least."""
+        self.workers, self.most = workers, max(processes, count_processes(workers))
+        self.planned = self.most  # there may be no memory for all of them
 
     def take_batches(self) -> None:
         """Take the tasks that the host has added."""
@@ -222,7 +227,7 @@ class Operators:
             return
         log = tail.close()
         record = {**done, "process": process.number, "before": process.served, **process.about}
-        record.update(workers=self.workers, mps=self.mps.runs, without_mps=self.mps.why)
+        record.update(workers=self.workers, most=self.planned, mps=self.mps.runs, without_mps=self.mps.why)
         if done["ended"] in {ends.CRASHED, HUNG}:
             record["log"] = log[-LOG_CHARACTERS:]
         process.task = process.tail = None

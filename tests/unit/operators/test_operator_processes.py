@@ -76,7 +76,7 @@ def run_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunTasks:
             (tmp_path / "suite.zip").unlink()
         write_json(job / "job.json", {
             "product": "none", "output_bytes": 1,
-            "operators": {"suite": "suite.zip", "workers": 1, "sharing": sharing},
+            "operators": {"suite": "suite.zip", "workers": 1, "sharing": sharing, "processes": 6},
         })  # fmt: skip
         write_json(job / "0.cell.json", {"tasks": told})
         for name in ("end", "heartbeat"):
@@ -172,7 +172,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 def test_processes_share_the_gpu_where_mps_runs(run_tasks: RunTasks, control: Callable[..., Path]) -> None:
     said = control()
     record = run_tasks({"model": "well"}, sharing=3)[0]
-    assert (record["workers"], record["mps"], record["without_mps"]) == (3, True, "")
+    assert (record["workers"], record["most"], record["mps"], record["without_mps"]) == (3, 6, True, "")
     told = said.read_text().splitlines()
     assert (told[0], told[-1]) == (f"start_server -uid {os.getuid()}", "quit -t 1")
 
@@ -241,7 +241,7 @@ class Playing:
                 poll()
                 tasks.append(task)
                 process = {"process": len(tasks), "before": 0 if task["alone"] else 1, "seconds": 0.1}
-                share = {"workers": 2, "mps": False, "without_mps": "no such program"}
+                share = {"workers": 2, "most": 3, "mps": False, "without_mps": "no such program"}
                 answer = {**process, **share, "observed": {"library": "10.7.0"}, **self.answer(task)}
                 write_json(folder / "out" / f"{task['index']}.record.json", answer)
             poll()
