@@ -45,8 +45,8 @@ class OperatorsOptions:
         "'test_clip*' or GridSample")  # fmt: skip
     limit: int = value("--limit N", "run at most N cases, taken evenly from all of them", type=read_count,
         default=0)  # fmt: skip
-    workers: int = value("--workers N", "processes that run cases side by side (default: by cores and "
-        "memory)", type=number(int, 1, "number from 1 to 256", 256), default=0)  # fmt: skip
+    workers: int = value("--workers N", "cases that run side by side (default: by cores and memory, at most "
+        "8 on a GPU)", type=number(int, 1, "number from 1 to 256", 256), default=0)  # fmt: skip
     mps: bool = flag("--no-mps", "let processes take turns on the GPU, also where they could share it by "
         "NVIDIA's Multi-Process Service", default=True)  # fmt: skip
     seconds: float = value("--seconds S", "time limit of a case; twice as much where it is run again alone",
@@ -189,7 +189,7 @@ def _run(
     with closing(open_progress(log=local / "last-operators.txt")) as progress:
         run = make_run(context, survey, how, progress)
         run_launches(
-            run, survey.plan, suite, cases, options.workers, options.mps, options.seconds, begun, keep
+            run, survey.plan, suite, cases, options.workers, options.mps, options.seconds, stored, begun, keep
         )
     if any(record.counts[Verdict.NOTHING] for record in records):
         code = ExitCode.MACHINERY

@@ -26,7 +26,7 @@ from trtmatrix.prepare.case_pool import free_memory
 from trtmatrix.records.operators import BAD, OperatorRecord, Row, Verdict
 from trtmatrix.run.tasks import Run, finish, utc_now
 from trtmatrix.run.worker import Intake, Stopped
-from trtmatrix.suite.model import CPU, Gpu
+from trtmatrix.suite.model import CPU, Gpu, Product
 from trtmatrix.suite.plan import Launch, Plan
 from trtprobe.files import write_json
 from trtprobe.operators import WARM_SECONDS, count_processes
@@ -37,12 +37,14 @@ STARTS = 3
 """How often the probe is started for what is left, where it ends before."""
 PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
 """Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
-TURNS = 5
-"""Processes that run cases on a GPU by turns: more only make each slower (docs/operators.md, "Time")."""
+TURNS, SHARING = 5, 8
+"""Cases that run at once on a GPU, by turns and by MPS: more make each slower (docs/operators.md, "Time")."""
 OUTPUT = 1 << 28
 """Bytes of outputs between two records."""
 DOUBTFUL = BAD | {Verdict.AT_RUN_TIME, Verdict.NOTHING}
 """Believed only of a process that has run nothing else before."""
+ORDER: Mapping[Verdict | None, int] = {Verdict.HUNG: 0, Verdict.CRASHED: 2}
+"""Of cases that need a fresh process: what takes longest comes first, what ends it for others last."""
 STEPS = "operator cases"
 
 
@@ -56,14 +58,15 @@ def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
 
 def run_launches(
     run: Run, plan: Plan, suite: Suite, cases: Sequence[Case], workers: int, mps: bool, seconds: float,
-    begun: Sequence[OperatorRecord], keep: Callable[[OperatorRecord], None],
+    stored: Sequence[OperatorRecord], begun: Sequence[OperatorRecord], keep: Callable[[OperatorRecord], None],
 ) -> None:  # fmt: skip
     """Run the cases on each launch and ``keep`` each record, also what there is of one that is interrupted.
 
     Launches on the GPU go side by side, one a board of their model; those on the CPU one after another. What
     cannot be run is noted. ``workers``: processes of each; 0 for as many as there is room for. ``mps``: let
-    them share a GPU where they can. ``seconds``: what a case may take. ``begun``: records in which cases are
-    missing, which are gone on with.
+    them share a GPU where they can. ``seconds``: what a case may take. ``stored``: records, of any
+    version: what one of the same product calls bad gets a fresh process at once. ``begun``: records in which
+    cases are missing, which are gone on with.
     """
     launches, slots = plan.here, dict[str, queue.Queue[Gpu]]()
     for board in (*plan.boards, CPU):
@@ -86,8 +89,9 @@ def run_launches(
             with ZipFile(suite.file) as archive:
                 session = _Session(
                     run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
-                    workers=turns, sharing=workers or most if shares else 0, processes=count_processes(most),
-                    archive=archive,
+                    workers=turns, sharing=(workers or min(SHARING, most)) if shares else 0,
+                    processes=count_processes(most), archive=archive,
+                    bad=find_bad(stored, mine.version.product, suite),
                 )  # fmt: skip
                 if (record := session.run_all(cases, begun)).rows and session.builders:
                     keep(record)
@@ -109,22 +113,30 @@ def run_launches(
             raise
 
 
+def find_bad(records: Sequence[OperatorRecord], product: Product, suite: Suite) -> dict[str, Verdict]:
+    """Return the cases that a record of the product calls bad, with the word of one that does."""
+    mine = (record for record in records if record.product is product and record.suite == suite.digest)
+    return {name: row.verdict for record in mine for name, row in record.rows.items() if row.verdict in BAD}
+
+
 @dataclass(kw_only=True, eq=False)
 class _Session:
     """One launch's tasks: handed to the probe, and judged as they come back.
 
     ``waiting``: by index a case and, where it is confirmed alone in a fresh process, the doubtful verdict
-    that it had. ``unsent``: those that the probe does not have yet. ``builders``: seconds of each first
-    Builder, by start and process. ``wrong``: the library, where it is another than is pinned. ``sharing``:
-    how many cases run at once where processes share the GPU by MPS; 0: that is not tried; ``processes``: how
-    many there are then, with those that warm up. ``at_once``: how many ran, ``most``: how many processes
-    there were, ``mps``: whether they shared it, ``turns``: why not.
+    that it had. ``bad``: cases that get such a process at once, with what they may come to. ``unsent``:
+    those that the probe does not have yet. ``builders``: seconds of each first Builder, by start and
+    process. ``wrong``: the library, where it is another than is pinned. ``sharing``: how many cases run
+    at once where processes share the GPU by MPS; 0: that is not tried; ``processes``: how many there are
+    then, with those that warm up. ``at_once``: how many ran, ``most``: how many processes there were,
+    ``mps``: whether they shared it, ``turns``: why not.
     """
 
     run: Run
     ready: Ready
     suite: Suite
     archive: ZipFile
+    bad: Mapping[str, Verdict]
     workers: int
     sharing: int
     processes: int
@@ -234,20 +246,15 @@ class _Session:
             raise MachineryError(self.trouble)
 
     def _send(self, folder: Path) -> None:
-        """Hand out what is new; alone a case has twice as long.
-
-        What hangs comes first, since it takes longest; what crashes last, since its process is of no use for
-        others then, as that of a wrong result is.
-        """
-        tasks = [
-            {
+        """Hand out what is new; alone a case has twice as long."""
+        tasks = []
+        for case, first, index in ((*self.waiting[index], index) for index in self.unsent):
+            bad = first or self.bad.get(case.name)
+            tasks.append({
                 "index": index, "model": case.model, "inputs": case.inputs, "outputs": list(case.outputs),
-                "profile": case.profile, "alone": first is not None,
-                "seconds": self.seconds * (2 if first else 1),
-                "order": (Verdict.HUNG, first, Verdict.CRASHED).index(first),
-            }
-            for index, (case, first) in ((index, self.waiting[index]) for index in self.unsent)
-        ]  # fmt: skip
+                "profile": case.profile, "alone": bad is not None, "order": ORDER.get(bad, 1),
+                "seconds": self.seconds * (2 if bad else 1),
+            })  # fmt: skip
         if tasks:
             write_json(folder / "job" / f"{self.batches}.cell.json", {"tasks": tasks})
             self.batches, self.unsent = self.batches + 1, []
@@ -295,7 +302,8 @@ class _Session:
             self.observed = {key: value for key, value in seen.items() if value is not None}
             self.wrong = wrong_library(str(self.observed.get("library")), self.ready.launch.version) or ""
         # A process that was alone has had too little time where others kept the GPU busy.
-        alone = done.get("before") == 0 and row.verdict is not Verdict.HUNG
+        slow = row.verdict is Verdict.HUNG and case.name not in self.bad
+        alone = done.get("before") == 0 and not slow
         if row.verdict in DOUBTFUL and not first and not alone:
             del self.waiting[index]
             self._add(case, row.verdict)

@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,8 @@ from trtmatrix.operators import perform
 from trtmatrix.operators.cases import Case, Suite
 from trtmatrix.operators.perform import run_launches
 from trtmatrix.operators.verdicts import ENDED
-from trtmatrix.records.operators import OperatorRecord, Verdict
+from trtmatrix.records.operators import OperatorRecord, Row, Verdict
+from trtmatrix.suite.model import Product
 from trtmatrix.suite.plan import Launch
 from trtprobe import ends, operators
 from trtprobe.backends.base import Backend, BuildOptions, Engine
@@ -253,8 +254,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
     """Return what runs cases (name → operator) on TensorRT; gives the records and the run."""
 
     def call(
-        launcher: Playing, cases: Mapping[str, str], seconds: float = 30.0, mps: bool = True, **more: Any
-    ) -> Any:
+        launcher: Playing, cases: Mapping[str, str], seconds: float = 30.0, mps: bool = True,
+        stored: Sequence[OperatorRecord] = (), **more: Any,
+    ) -> Any:  # fmt: skip
         clock = SimpleNamespace(monotonic=lambda: launcher.clock)
         monkeypatch.setattr(perform, "time", clock)
         with ZipFile(tmp_path / "suite.zip", "w"):
@@ -267,7 +269,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[
         suite = Suite(file=tmp_path / "suite.zip", onnx="1", digest="", cases=made)
         job, plan = make_run(tmp_path, launcher, [], **more), make_a_plan([make_cell()])
         records: list[OperatorRecord] = []
-        run_launches(job, plan, suite, made, 2, mps, seconds, [], records.append)
+        run_launches(job, plan, suite, made, 2, mps, seconds, stored, [], records.append)
         return records, job
 
     return call
@@ -279,13 +281,40 @@ def ends_with(first: Mapping[str, str], alone: Mapping[str, str]) -> Answers:
 
 
 def test_single_nodes_come_first_and_of_doubtful_ones_what_hangs_then_what_is_wrong(run: Any) -> None:
-    ended = {"a_expanded": ends.CRASHED, "b": ends.RAN, "c": HUNG, "d_expanded": ends.BUILT}
+    ended = {"a_expanded": ends.CRASHED, "b": ends.RAN, "c": HUNG, "d_expanded": ends.BUILT, "e": MEMORY}
     probe = Playing(lambda task: {"ended": ended[task["model"]], "missing": ["y"]})
-    run(probe, {"a_expanded": "", "b": "B", "c": "C", "d_expanded": ""})
-    (tasks,) = probe.starts
-    assert [task["model"] for task in tasks if not task["alone"]] == ["b", "c", "a_expanded", "d_expanded"]
+    run(probe, {"a_expanded": "", "b": "B", "c": "C", "d_expanded": "", "e": "E"})
+    tasks = probe.starts[0]
+    assert [task["model"] for task in tasks if not task["alone"]] == [
+        "b",
+        "c",
+        "e",
+        "a_expanded",
+        "d_expanded",
+    ]
     order = {task["model"]: task["order"] for task in tasks if task["alone"]}
-    assert order["c"] < order["a_expanded"]
+    assert order["c"] < order["e"] < order["a_expanded"]
+
+
+@pytest.mark.parametrize(
+    ("product", "suite", "alone"),
+    [
+        (Product.TENSORRT, "", [True, False]),
+        (Product.TENSORRT, "another", [False, True, False]),
+        (Product.ONNXRUNTIME, "", [False, True, False]),
+    ],
+)
+def test_what_a_record_of_another_version_calls_bad_gets_a_fresh_process_at_once(
+    run: Any, product: Product, suite: str, alone: list[bool]
+) -> None:
+    a = Row(name="a", operator="A", opset=9, verdict=Verdict.CRASHED)
+    known = OperatorRecord(
+        version="8.5.1.7", product=product, gpu="nvidia-l4", onnx="1", suite=suite, rows={"a": a}, facts={}
+    )
+    probe = Playing(lambda task: {"ended": ends.CRASHED if task["model"] == "a" else BUILDER})
+    (record,), _ = run(probe, {"a": "A", "b": "B"}, stored=[known])
+    assert sorted(task["alone"] for task in probe.starts[0]) == sorted(alone)
+    assert (record.rows["a"].verdict, record.rows["a"].before) == (Verdict.CRASHED, None)
 
 
 @pytest.mark.parametrize(
