@@ -47,6 +47,7 @@ _VERDICTS = {
 }  # fmt: skip
 _SAYS_NOTHING = {Cause.UNSUPPORTED_BY_VERSION, Cause.UNSUPPORTED_GPU, Cause.COMPONENT_MISSING}
 _NO_SUCH_GPU = {Exclusion.NO_GPU, Exclusion.OTHER_GPU}
+_CANNOT_RUN = {Exclusion.UNSUPPORTED_GPU, Exclusion.COMPONENT_MISSING}
 _SIGNS = {Evidence.RECORDED: "*", Evidence.REPORTED: "r"}
 
 
@@ -65,7 +66,7 @@ def state_of(entry: Entry) -> State:
 class Mark:
     """A finding at a version: its state, how that is known, the cases in that state, how many are known.
 
-    ``sign`` follows the state: unexpected, another board, measured earlier or only reported.
+    ``sign`` follows the state: unexpected, another board, not all cases tested, measured earlier or reported.
     """
 
     state: State
@@ -83,16 +84,19 @@ class Mark:
 
 def _mark(cells: Iterable[Entry | None]) -> Mark:
     """Return what a finding's cases come to; what was measured outranks what was reported."""
-    known = [(state, e) for e in cells if e is not None and (state := state_of(e)) is not State.UNKNOWN]
+    entries = [entry for entry in cells if entry is not None]
+    known = [(state, e) for e in entries if (state := state_of(e)) is not State.UNKNOWN]
     known = [item for item in known if item[1].evidence.is_record] or known
     worst = min((state for state, _ in known), key=list(State).index, default=State.UNKNOWN)
     mine = tuple(entry for state, entry in known if state is worst)
     evidence = min((entry.evidence for entry in mine), key=list(Evidence).index, default=Evidence.NONE)
     unexpected = sum(entry.surprise for _, entry in known)
     board = "§" if any(entry.board for _, entry in known) else ""
+    left = [e for e in entries if not e.record and not (e.excluded and e.excluded.why in _CANNOT_RUN)]
+    part = "…" if left and worst is State.OK and evidence.is_record else ""
     return Mark(
         state=worst, evidence=evidence, cases=mine, known=len(known), unexpected=unexpected,
-        sign=("!" if unexpected else "") + board + _SIGNS.get(evidence, ""),
+        sign=("!" if unexpected else "") + board + part + _SIGNS.get(evidence, ""),
     )  # fmt: skip
 
 
@@ -131,6 +135,8 @@ class Grid:
             yield "!: unexpected"
         if "§" in signs:
             yield "§: another driver or GPU memory than most"
+        if "…" in signs:
+            yield "…: not all of its cases tested"
 
 
 def _make_grid(table: Table) -> Grid:

@@ -182,6 +182,25 @@ def test_every_state_is_explained_where_it_occurs(state: State) -> None:
     assert f"{state.value}: {MEANINGS[state]}" in text
 
 
+@pytest.mark.parametrize(
+    ("value", "rest", "mark"),
+    [
+        (175.0, None, "ok…"),
+        (175.0, Exclusion.NO_GPU, "ok…"),
+        (175.0, Exclusion.COMPONENT_MISSING, "ok"),
+        (1373.4, Exclusion.NO_GPU, "BAD!"),
+    ],
+)
+def test_a_finding_is_ok_only_if_all_of_its_cases_that_can_run_are(
+    value: float, rest: Exclusion | None, mark: str
+) -> None:
+    first, *others = (make_cell(TRANSPOSE, case) for case in TRANSPOSE.cases)
+    tried = [make_entry(first, value), *(make_unknown(cell, rest) for cell in others)]
+    text = render_screen(make_answer(tried))
+    assert any(line.split() == ["transpose-mul", mark] for line in text.splitlines())
+    assert ("…: not all of its cases tested" in text) is mark.endswith("…")
+
+
 @pytest.mark.parametrize("cause", Cause)
 def test_what_ended_without_a_result_names_its_cause_unless_a_version_cannot_know(cause: Cause) -> None:
     text = render_screen(make_answer([make_entry(ended=cause.value)]))
