@@ -114,8 +114,7 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
     repros = [model_repro(context)] if model.model else context.repros.values()
     known = [f"{loaded.repro.id}/{case.id}" for loaded in repros for case in loaded.repro.cases]
     if f"{cell.repro}/{cell.case}" not in known:
-        raise UsageError(
-            f"{cell}: {nearest_names('case', f'{cell.repro}/{cell.case}', known)}\n  of a model of your own: "
-            "name it by --model, with the same inputs, precision and profile as when it ran"
-        )
+        own = "\n  of a model of your own: name it by --model, with inputs, precision and profile of its run"
+        why = nearest_names("case", f"{cell.repro}/{cell.case}", known)
+        raise UsageError(f"{cell}: {why}{'' if cell.repro in context.repros else own}")
     return context
