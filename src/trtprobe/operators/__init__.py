@@ -140,15 +140,20 @@ class Operators:
     def give(self) -> None:
         """Give idle processes tasks, as long as there are some and not too many run.
 
-        One that is fresh gets what needs a fresh process, if that waits. One that has served others is ended
-        for it only once nothing else is left to do: it takes long until another is ready.
+        One that is fresh gets what needs a fresh process, if that waits; half of what runs is such at most
+        while there is more: to start and end processes, and to run models, keeps different things busy. One
+        that has served others is ended for it only once nothing else is left to do: it takes long until
+        another is ready.
         """
         idle = [process for process in self.processes if process.ready and not process.task]
         idle.sort(key=lambda process: -process.served)  # fresh ones are kept for who needs them
-        room = self.workers - sum(1 for process in self.processes if process.task)
+        running = [process.task for process in self.processes if process.task]
+        room = self.workers - len(running)
+        fresh = max(1, self.workers // 2) if self.tasks else self.workers
+        fresh = min(room, fresh - sum(1 for task in running if task["alone"]))
         for process in idle:
-            if self.alone and not process.served and room > 0:
-                room -= process.give(self.alone)
+            if self.alone and not process.served and fresh > 0 and process.give(self.alone):
+                room, fresh = room - 1, fresh - 1
         for process in [process for process in idle if not process.task][: max(0, room)]:
             if self.tasks:
                 process.give(self.tasks)

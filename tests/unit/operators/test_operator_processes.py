@@ -35,12 +35,13 @@ RunTasks = Callable[..., Records]
 
 
 class Plays(Backend):
-    """A backend whose models are words: ``killed``, or any other."""
+    """A backend whose models are words: ``killed``, ``slow``, or any other."""
 
     def _build(self, model: Path, options: BuildOptions) -> Engine:
         del options
         if model.read_text() == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.2 if model.read_text() == "slow" else 0)
         return Runs()
 
     def observed(self) -> dict[str, Any]:
@@ -124,6 +125,31 @@ class DiesIdle(operators.Operators):
 def test_a_task_is_not_given_to_a_process_that_has_died(run_tasks: RunTasks) -> None:
     records = run_tasks({"model": "well"}, of=DiesIdle)
     assert records[0]["ended"] == ends.RAN
+
+
+class Watched(operators.Operators):
+    """Notes how many of its tasks ran in fresh processes while others waited, and once none did."""
+
+    beside: set[int]
+    after: set[int]
+    beside, after = set(), set()
+
+    def give(self) -> None:
+        waited = bool(self.tasks)
+        super().give()
+        alone = sum(1 for process in self.processes if process.task and process.task["alone"])
+        (self.beside if waited else self.after).add(alone)
+
+
+def test_what_needs_a_fresh_process_leaves_room_for_the_rest(
+    run_tasks: RunTasks, control: Callable[..., Path]
+) -> None:
+    control()
+    tasks = [{"model": "slow", "alone": n < 8} for n in range(16)]
+    records = run_tasks(*tasks, of=Watched, sharing=4)
+    assert {records[n]["before"] for n in range(8)} == {0}
+    assert max(Watched.beside) == 2
+    assert max(Watched.after) > 2, "nothing else waits"
 
 
 def test_a_suite_that_cannot_be_read_is_no_crash_of_its_models(run_tasks: RunTasks) -> None:
