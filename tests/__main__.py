@@ -114,7 +114,9 @@ class Suite:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "DOCKER_HOST": os.environ[self.engine]} if self.engine else dict(os.environ)
+        # Where Python may not keep bytecode, as in many images, each of thousands of processes compiles all.
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**own, "DOCKER_HOST": os.environ[self.engine]} if self.engine else own
 
 
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
