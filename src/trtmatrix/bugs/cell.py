@@ -107,7 +107,8 @@ def find_cell(text: str, project: ProjectOptions, model: ModelOptions) -> Found:
 
 def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context:
     """Return the context whose repros have the cell's: the project's, or that of a model of one's own."""
-    context = open_model(open_context(project), model)
+    plain = open_context(project)
+    context = open_model(plain, model)
     if cell.repro not in context.repros and model.model is None:
         models = stored_repros(context.project.cache, cell.repro, cell.case)
         context = context_of(context, models[0][0].file.parent, models[0]) if len(models) == 1 else context
@@ -116,5 +117,5 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
     if f"{cell.repro}/{cell.case}" not in known:
         own = "\n  of a model of your own: name it by --model, with inputs, precision and profile of its run"
         why = nearest_names("case", f"{cell.repro}/{cell.case}", known)
-        raise UsageError(f"{cell}: {why}{'' if cell.repro in context.repros else own}")
+        raise UsageError(f"{cell}: {why}{'' if cell.repro in plain.repros else own}")
     return context
