@@ -136,7 +136,7 @@ class Grid:
         if "§" in signs:
             yield "§: another driver or GPU memory than most"
         if "…" in signs:
-            yield "…: not all of its cases tested"
+            yield "…: partly tested"
 
 
 def _make_grid(table: Table) -> Grid:
