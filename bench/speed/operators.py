@@ -35,7 +35,8 @@ def measure_operators(bench: Bench) -> None:
                 "in all": [wall], "the least": [least], "first Builders of all processes": [builders],
                 "builds and runs of all processes": [cases],
             },
-            note=f"From the published record: {facts['processes']} processes were started in all.",
+            note=f"From the published record: {facts['processes']} processes were started in all. The least "
+            "is the larger of two: builds and runs by the models at once, and all by the processes at once.",
             command=f"python -m trtmatrix operators --trt {record.version} --rerun",
             machine={"GPU": f"{board['name']}, {board['driver']}", "date": facts["started"][:10]},
         ))  # fmt: skip

@@ -92,7 +92,7 @@ REFUSED = {
     "control": ("was put into its graph, not into the version", ()),
     "same": ("not listed; known are", (f"--good={WRONG}",)),
     "unknown": ("not listed; known are", ("--good=onnxruntime-1.31.3",)),
-    "other": ("with inputs, precision and profile of its run", ("--profile=x=1x12x128",)),
+    "other": ("with the same inputs, precision and profile as when it ran", ("--profile=x=1x12x128",)),
 }
 
 

@@ -115,7 +115,10 @@ def _open(cell: CellId, project: ProjectOptions, model: ModelOptions) -> Context
     repros = [model_repro(context)] if model.model else context.repros.values()
     known = [f"{loaded.repro.id}/{case.id}" for loaded in repros for case in loaded.repro.cases]
     if f"{cell.repro}/{cell.case}" not in known:
-        own = "\n  of a model of your own: name it by --model, with inputs, precision and profile of its run"
+        own = (
+            "\n  of a model of your own: name it by --model, with the same inputs, precision and profile as "
+            "when it ran"
+        )
         why = nearest_names("case", f"{cell.repro}/{cell.case}", known)
         raise UsageError(f"{cell}: {why}{'' if cell.repro in plain.repros else own}")
     return context

@@ -167,7 +167,7 @@ def _run(
     code = ExitCode.MACHINERY if survey.plan.excluded else ExitCode.AS_EXPECTED
     if not launches:
         return [], code
-    processes = [max(options.workers, count_workers(launch.gpu)) for launch in launches if launch.image]
+    processes = [options.workers or count_workers(launch.gpu) for launch in launches if launch.image]
     memory = min(MEMORY * (max(processes, default=0) + 1), free_memory())
     how = Options(memory=max(Options().memory, memory))
     survey = make_ready(context, survey, how)

@@ -63,10 +63,10 @@ def run_launches(
     """Run the cases on each launch and ``keep`` each record, also what there is of one that is interrupted.
 
     Launches on the GPU go side by side, one a board of their model; those on the CPU one after another. What
-    cannot be run is noted. ``workers``: processes of each; 0 for as many as there is room for. ``mps``: let
-    them share a GPU where they can. ``seconds``: what a case may take. ``stored``: records, of any
-    version: what one of the same product calls bad gets a fresh process at once. ``begun``: records in which
-    cases are missing, which are gone on with.
+    cannot be run is noted. ``workers``: cases that run at once on each; 0 for as many as there is room for.
+    ``mps``: let them share a GPU where they can. ``seconds``: what a case may take. ``stored``: records, of
+    any version: what one of the same product calls bad gets a fresh process at once. ``begun``: records in
+    which cases are missing, which are gone on with.
     """
     launches, slots = plan.here, dict[str, queue.Queue[Gpu]]()
     for board in (*plan.boards, CPU):
@@ -90,7 +90,7 @@ def run_launches(
                 session = _Session(
                     run=run, ready=run.launcher_of(mine).make_ready(mine), suite=suite, seconds=seconds,
                     workers=turns, sharing=(workers or min(SHARING, most)) if shares else 0,
-                    processes=count_processes(most), archive=archive,
+                    processes=count_processes(workers or most), archive=archive,
                     bad=find_bad(stored, mine.version.product, suite),
                 )  # fmt: skip
                 if (record := session.run_all(cases, begun)).rows and session.builders:
@@ -128,8 +128,8 @@ class _Session:
     those that the probe does not have yet. ``builders``: seconds of each first Builder, by start and
     process. ``wrong``: the library, where it is another than is pinned. ``sharing``: how many cases run
     at once where processes share the GPU by MPS; 0: that is not tried; ``processes``: how many there are
-    then, with those that warm up. ``at_once``: how many ran, ``most``: how many processes there were,
-    ``mps``: whether they shared it, ``turns``: why not.
+    then, with those that warm up. ``at_once``: how many ran, ``mps``: whether they shared it, ``turns``:
+    why not.
     """
 
     run: Run
@@ -142,7 +142,6 @@ class _Session:
     processes: int
     seconds: float
     at_once: int = 0
-    most: int = 1
     mps: bool = False
     turns: str = ""
     waiting: dict[int, tuple[Case, Verdict | None]] = field(default_factory=dict)
@@ -183,10 +182,11 @@ class _Session:
             raise MachineryError(f"{self.wrong}: nothing is recorded")
         for index, (case, _) in [*self.waiting.items()] if not self.run.stop.is_set() else []:
             self._keep(index, row_of(case, Verdict.NOTHING, self.trouble))
-        builders = sum(self.builders.values())
+        builders, at_once = sum(self.builders.values()), self.at_once or self.workers
+        processes = self.processes if self.mps else count_processes(at_once)
         seconds = {
             "wall": time.monotonic() - began, "builders": builders, "cases": self.case_seconds,
-            "bound": max(self.case_seconds / (self.at_once or 1), (builders + self.case_seconds) / self.most),
+            "bound": max(self.case_seconds / at_once, (builders + self.case_seconds) / processes),
         }  # fmt: skip
         was = earlier.facts["seconds"] if earlier else {}
         return self._record({
@@ -248,7 +248,8 @@ class _Session:
     def _send(self, folder: Path) -> None:
         """Hand out what is new; alone a case has twice as long."""
         tasks = []
-        for case, first, index in ((*self.waiting[index], index) for index in self.unsent):
+        for index in self.unsent:
+            case, first = self.waiting[index]
             bad = first or self.bad.get(case.name)
             tasks.append({
                 "index": index, "model": case.model, "inputs": case.inputs, "outputs": list(case.outputs),
@@ -313,7 +314,7 @@ class _Session:
 
     def _note_mps(self, done: Mapping[str, Any]) -> None:
         """Note how many processes run, and why they take turns on the GPU where they were to share it."""
-        self.at_once, self.most, self.mps = int(done["workers"]), int(done["most"]), done["mps"] is True
+        self.at_once, self.mps = int(done["workers"]), done["mps"] is True
         if (turns := one_line(str(done["without_mps"]))) not in {"", self.turns}:
             self.turns = turns
             name = self.ready.launch.version.name

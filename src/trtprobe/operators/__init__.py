@@ -123,7 +123,6 @@ class Operators:
     def set_workers(self, workers: int, processes: int = 0) -> None:
         """Let so many models run at once, and have so many processes at least."""
         self.workers, self.most = workers, max(processes, count_processes(workers))
-        self.planned = self.most  # there may be no memory for all of them
 
     def take_batches(self) -> None:
         """Take the tasks that the host has added."""
@@ -232,7 +231,7 @@ class Operators:
             return
         log = tail.close()
         record = {**done, "process": process.number, "before": process.served, **process.about}
-        record.update(workers=self.workers, most=self.planned, mps=self.mps.runs, without_mps=self.mps.why)
+        record.update(workers=self.workers, mps=self.mps.runs, without_mps=self.mps.why)
         if done["ended"] in {ends.CRASHED, HUNG}:
             record["log"] = log[-LOG_CHARACTERS:]
         process.task = process.tail = None

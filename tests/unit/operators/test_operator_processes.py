@@ -127,26 +127,23 @@ def test_a_task_is_not_given_to_a_process_that_has_died(run_tasks: RunTasks) -> 
     assert records[0]["ended"] == ends.RAN
 
 
-class Watched(operators.Operators):
-    """Notes how many of its tasks ran in fresh processes while others waited."""
-
-    beside: set[int] = set()  # noqa: RUF012 - of one test
-
-    def give(self) -> None:
-        waited = bool(self.tasks)
-        super().give()
-        alone = sum(1 for process in self.processes if process.task and process.task["alone"])
-        self.beside.add(alone if waited else 0)
-
-
 def test_what_needs_a_fresh_process_leaves_room_for_the_rest(
     run_tasks: RunTasks, control: Callable[..., Path]
 ) -> None:
+    alone: set[int] = set()
+
+    class Watched(operators.Operators):
+        def give(self) -> None:
+            waited = bool(self.tasks)
+            super().give()
+            if waited:
+                alone.add(sum(1 for process in self.processes if process.task and process.task["alone"]))
+
     control()
     tasks = [{"model": "slow", "alone": n < 8} for n in range(16)]
     records = run_tasks(*tasks, of=Watched, sharing=4)
     assert {records[n]["before"] for n in range(8)} == {0}
-    assert max(Watched.beside) <= 2
+    assert max(alone) <= 2
 
 
 def test_a_suite_that_cannot_be_read_is_no_crash_of_its_models(run_tasks: RunTasks) -> None:
@@ -196,7 +193,7 @@ def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
 def test_processes_share_the_gpu_where_mps_runs(run_tasks: RunTasks, control: Callable[..., Path]) -> None:
     said = control()
     record = run_tasks({"model": "well"}, sharing=3)[0]
-    assert (record["workers"], record["most"], record["mps"], record["without_mps"]) == (3, 6, True, "")
+    assert (record["workers"], record["mps"], record["without_mps"]) == (3, True, "")
     told = said.read_text().splitlines()
     assert (told[0], told[-1]) == (f"start_server -uid {os.getuid()}", "quit -t 1")
 
@@ -265,7 +262,7 @@ class Playing:
                 poll()
                 tasks.append(task)
                 process = {"process": len(tasks), "before": 0 if task["alone"] else 1, "seconds": 0.1}
-                share = {"workers": 2, "most": 3, "mps": False, "without_mps": "no such program"}
+                share = {"workers": 2, "mps": False, "without_mps": "no such program"}
                 answer = {**process, **share, "observed": {"library": "10.7.0"}, **self.answer(task)}
                 write_json(folder / "out" / f"{task['index']}.record.json", answer)
             poll()
@@ -308,13 +305,8 @@ def test_single_nodes_come_first_and_of_doubtful_ones_what_hangs_then_what_is_wr
     probe = Playing(lambda task: {"ended": ended[task["model"]], "missing": ["y"]})
     run(probe, {"a_expanded": "", "b": "B", "c": "C", "d_expanded": "", "e": "E"})
     tasks = probe.starts[0]
-    assert [task["model"] for task in tasks if not task["alone"]] == [
-        "b",
-        "c",
-        "e",
-        "a_expanded",
-        "d_expanded",
-    ]
+    beside = [task["model"] for task in tasks if not task["alone"]]
+    assert beside == ["b", "c", "e", "a_expanded", "d_expanded"]
     order = {task["model"]: task["order"] for task in tasks if task["alone"]}
     assert order["c"] < order["e"] < order["a_expanded"]
 
