@@ -34,20 +34,22 @@ RULE = (
 )
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
+SIZE, MEMORY = "engine size", "device memory"
 MEASURES: Mapping[str, tuple[str, str]] = {
     "latency": ("ms", "run_ms"), "end-to-end latency": ("ms", "end_to_end"),
     "end-to-end latency with a CUDA graph": ("ms", "end_to_end_graph"), THROUGHPUT: ("items/s", "throughput"),
-    "build time": ("s", "build_seconds"), "engine size": ("bytes", "engine_bytes"),
-    "device memory": ("bytes", "device_memory_bytes"),
+    "build time": ("s", "build_seconds"), SIZE: ("bytes", "engine_bytes"),
+    MEMORY: ("bytes", "device_memory_bytes"),
 }  # fmt: skip
 """Measure → its unit, and its name in a record; a latency over many runs is preferred to ``run_ms``."""
 SPEEDS = tuple(measure for measure, (unit, _) in MEASURES.items() if unit in {"ms", "items/s"})
 """How fast an engine is."""
 TIMES = (*SPEEDS, "build time")
 """Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
-MATTERS: Mapping[str, float] = {"build time": 1.0, "engine size": 2.0**20, "device memory": 2.0**20}
+MATTERS: Mapping[str, float] = {"build time": 1.0, SIZE: 2.0**20, MEMORY: 2.0**20}
 """Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
-fourteen times as large costs nobody anything."""
+fourteen times as large costs nobody anything. Device memory is what an engine needs beside its weights, so
+what it grows by is also held against both (the plan stands for the weights)."""
 Engine = Mapping[str, Any]
 
 
@@ -150,6 +152,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     every = [*((versions[0], engine) for engine in old), *((versions[1], engine) for engine in new)]
     # Where one side has no latency over many runs, single runs of both are compared.
     many = all(isinstance(e.get("latency"), Mapping) for _, e in every if "run_ms" in e)
+    held = [_median(figures) for name in (SIZE, MEMORY) if (figures := _figures(old, name, many=many))]
     for measure, (unit, name) in MEASURES.items():
         before, after = (_figures(engines, measure, many=many) for engines in (old, new))
         line = PerformanceLine(
@@ -157,7 +160,8 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
             before=_spread(before, measure), after=_spread(after, measure), by_turns=turns,
         )  # fmt: skip
         if before and after:
-            yield _judge(line, before, after, conditions, limit)
+            growth = max(MATTERS.get(measure, 0.0), (limit - 1) * sum(held) if measure == MEMORY else 0.0)
+            yield _judge(line, before, after, conditions, limit, growth)
             continue
         reasons = [(version, engine.get("not_timed")) for version, engine in every]
         told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))
@@ -166,16 +170,24 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
 
 
 def _judge(
-    line: PerformanceLine, before: Sequence[Figure], after: Sequence[Figure], why_not: str, limit: float
+    line: PerformanceLine,
+    before: Sequence[Figure],
+    after: Sequence[Figure],
+    why_not: str,
+    limit: float,
+    growth: float,
 ) -> PerformanceLine:
-    """Return a figure with its ratio, and what the rule says of it. ``why_not``: why it can say nothing."""
+    """Return a figure with its ratio, and what the rule says of it. ``why_not``: why it can say nothing.
+
+    ``growth``: by how much it must be larger to be beyond the limit.
+    """
     timed = line.measure in TIMES
     why_not = why_not or why_not_compared(before, after, clocked=timed)
     least = LEAST_CHANGE if timed else 1.0
     pairs = [] if why_not else [(before, after), (after, before)]
     found = (p_value_beyond(*pair, least, MORE_ROOM) for pair in pairs)
     p_value = next((value for value in found if value is not None), None)
-    matters = not why_not and _median(after) - _median(before) > MATTERS.get(line.measure, 0.0)
+    matters = not why_not and _median(after) - _median(before) > growth
     seems = p_value_beyond(before, after, limit) if matters else None
     beyond = p_value_beyond(before, after, limit, ROOM) if matters else None
     p_value = beyond if p_value is None else p_value

@@ -131,6 +131,16 @@ def test_a_size_and_a_build_time_must_cost_something(megabytes: float, seconds: 
     assert [(line.told_apart, line.beyond_limit) for line in lines] == [(True, beyond)] * 3
 
 
+@pytest.mark.parametrize(("megabytes", "beyond"), [(45, False), (55, True)])
+def test_more_memory_is_held_against_weights_and_memory_together(megabytes: int, beyond: bool) -> None:
+    old, new = (
+        timed(cell, ONE, engine_bytes=499 * 2**20, device_memory_bytes=memory * 2**20)
+        for cell, memory in ((OLD_CELL, 1), (NEW_CELL, 1 + megabytes))
+    )
+    _, _, line = compare(old, new)
+    assert (line.measure, line.told_apart, line.beyond_limit) == ("device memory", True, beyond)
+
+
 def test_end_to_end_latency_and_throughput_are_compared_as_latency_is() -> None:
     def engines(cell: Cell, ms: float, batch: float = 8) -> Entry:
         quantiles = {"median_ms": ms, "low_ms": ms, "high_ms": ms}
