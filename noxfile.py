@@ -24,14 +24,19 @@ nox.options.sessions = ["matrix"]
 nox.options.reuse_venv = "yes"
 
 
-def _backend() -> str:
-    """Return uv, which is quick, unless pip is told to look elsewhere: uv does not read its files."""
+def _told_pip(option: str) -> str:
+    """Return what pip is told in an option by the environment or its files, of which uv reads none."""
     home = Path.home()
     files = [Path("/etc/pip.conf"), home / ".config/pip/pip.conf", home / ".pip/pip.conf"]
     files.append(Path(os.environ.get("PIP_CONFIG_FILE", "/etc/pip.conf")))
-    texts = [file.read_text(errors="replace") for file in files if file.is_file()]
-    own = any(re.search(r"^\s*(index-url|no-index)\s*=", text, re.MULTILINE) for text in texts)
-    return "virtualenv" if own or {"PIP_INDEX_URL", "PIP_NO_INDEX"} & set(os.environ) else "uv|virtualenv"
+    text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
+    told = ["", *re.findall(rf"^\s*{option}\s*=\s*(.*)", text, re.MULTILINE)]
+    return os.environ.get(f"PIP_{option.replace('-', '_').upper()}", told[-1])
+
+
+def _backend() -> str:
+    """Return uv, which is quick, unless pip is told to look elsewhere."""
+    return "virtualenv" if _told_pip("index-url") or _told_pip("no-index") else "uv|virtualenv"
 
 
 nox.options.default_venv_backend = _backend()
@@ -223,10 +228,11 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-m", "tests", *session.posargs)
 
 
-@nox.session(venv_backend="virtualenv")
+@nox.session
 def torch_tests(session: nox.Session) -> None:
     """Run the tests that need torch (for the CPU): tests/torch, and tests/models in real containers."""
-    session.install("-e", ".", *_group("test"), *_group("torch"))
+    links = [f"--find-links={place}" for place in _told_pip("find-links").split()]
+    session.install("-e", ".", *_group("test"), *_group("torch"), *links)
     session.run("python", "-m", "pytest", "-q", *(session.posargs or ("tests/torch", "tests/models")))
 
 
