@@ -64,7 +64,7 @@ def test_what_is_wrong_beside_others_and_right_alone_is_flaky(spoilt: dict[str, 
     assert set(flaky.values()) == {"wrong"}
 
 
-def test_two_runs_of_the_whole_suite_agree_and_every_form_of_a_right_test_is_right(project: Project) -> None:
+def test_every_form_of_a_right_test_is_right_and_a_second_run_of_a_part_agrees(project: Project) -> None:
     """The first is interrupted; the next goes on with it."""
     process = project.start("operators", *project.files, f"--trt={ORT}")
     log = project.results / "local/last-operators.txt"
@@ -82,9 +82,10 @@ def test_two_runs_of_the_whole_suite_agree_and_every_form_of_a_right_test_is_rig
     (file,) = project.results.rglob("operators.json.gz")
     assert file.stat().st_size < 300_000
     assert "to be confirmed" not in project.call("operators", f"--trt={ORT}").told  # it is served
-    again = project.measured(f"--trt={ORT}", "--rerun")
-    verdicts = {name: (case["verdict"], case["before"]) for name, case in again["rows"].items()}
-    assert verdicts == {name: (case["verdict"], None) for name, case in cases.items()}
+    again = project.measured(f"--trt={ORT}", "--rerun", "--limit=600")["rows"]
+    assert len(again) > 400
+    verdicts = {name: (case["verdict"], case["before"]) for name, case in again.items()}
+    assert verdicts == {name: (cases[name]["verdict"], None) for name in again}
 
 
 def test_a_case_is_written_as_files_that_give_what_is_expected(project: Project) -> None:
