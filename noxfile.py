@@ -30,8 +30,8 @@ def _told_pip(option: str) -> str:
     files = [Path("/etc/pip.conf"), home / ".config/pip/pip.conf", home / ".pip/pip.conf"]
     files.append(Path(os.environ.get("PIP_CONFIG_FILE", "/etc/pip.conf")))
     text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
-    told = ["", *re.findall(rf"^\s*{option}\s*=\s*(.*)", text, re.MULTILINE)]
-    return os.environ.get(f"PIP_{option.replace('-', '_').upper()}", told[-1])
+    told = re.findall(rf"^\s*{option}\s*=\s*(.*)", text, re.MULTILINE)
+    return os.environ.get(f"PIP_{option.replace('-', '_').upper()}") or str(told[-1] if told else "")
 
 
 def _backend() -> str:

@@ -25,8 +25,9 @@ ROOM, MORE_ROOM = 1.0, 3.0
 and to be called worse or better, which nothing measures again."""
 SAME_CLOCKS = 0.05
 """How far two SM clocks under load may be apart, as a share of the lower, to be compared."""
-LEAST_CHANGE = 1 + SAME_CLOCKS
-"""What a time must differ by to be told apart: clocks that count as the same may differ by as much."""
+LEAST_CHANGE, LEAST_GROWTH = 1 + SAME_CLOCKS, 1.01
+"""What a time must differ by to be told apart, as clocks that count as the same may differ by as much, and
+what a size."""
 RULE = (
     f"at least {LEAST_ENGINES} engines a side, a one-sided exact Mann-Whitney test on their medians with "
     f"p ≤ {LEVEL:g}, 95% of the runs of the typical engine beyond the other side's median, and p ≤ {SURE:g} "
@@ -183,7 +184,7 @@ def _judge(
     """
     timed = line.measure in TIMES
     why_not = why_not or why_not_compared(before, after, clocked=timed)
-    least = LEAST_CHANGE if timed else 1.0
+    least = LEAST_CHANGE if timed else LEAST_GROWTH
     pairs = [] if why_not else [(before, after), (after, before)]
     found = (p_value_beyond(*pair, least, MORE_ROOM) for pair in pairs)
     p_value = next((value for value in found if value is not None), None)
