@@ -148,6 +148,11 @@ class Record:
         return noise
 
     @property
+    def is_disturbed(self) -> bool:
+        """Whether other cells ran on the same GPU meanwhile: what took time says little then."""
+        return self.data.get("workers", 1) != 1
+
+    @property
     def engines(self) -> int:
         """How many engines were built and run."""
         return max(len(self.builds), self.processes)

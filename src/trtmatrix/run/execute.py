@@ -29,6 +29,7 @@ INSTALLATIONS = 2  # environments that are made side by side; pulls and builds c
 ON_CPU = 2  # launches that run side by side on the CPU: building and measuring are mostly single-threaded
 IDLE_SECONDS = 1.0  # until a probe that ended while it waited for its first case is started again
 CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
+GPU_CELLS = 4  # the same of processes that share a GPU, whose cells take longer
 
 
 def execute_plan(plan: Plan, run: Run, executor: Executor | None = None) -> Run:
@@ -123,7 +124,8 @@ def make_ready(launches: Sequence[Launch], run: Run) -> list[Future[Ready]]:
 class Group:
     """The launches of one model of GPU, or of the CPU, and the boards that they take. For many threads.
 
-    ``split``: one of so many cells for each of several boards may be run on these, none where it is 0.
+    A board that several workers share is there once for each. ``split``: one of so many cells for each of
+    several boards may be run on these, none where it is 0. ``shared``: launches leave room for those to come.
     ``queue``: all run at once on one board, task by task.
     ``coming``: launches that have not asked for a board yet; ``waiting``: those that wait for one.
     """
@@ -131,6 +133,7 @@ class Group:
     launches: list[Launch]
     free: list[Gpu]
     split: int
+    shared: bool = False
     queue: TaskQueue | None = None
     coming: int = 0
     waiting: int = 0
@@ -144,7 +147,10 @@ class Group:
                 self.changed.wait(WAKE_SECONDS)
             self.waiting -= 1
             others = self.waiting + (0 if launch.gpu.present else self.coming)
-            parts = min(len(self.free) - others, len(launch.cells) // self.split) if self.split else 1
+            room = len(self.free) - others
+            if self.shared:
+                room = len(self.free) // (1 + self.waiting + self.coming)
+            parts = min(room, len(launch.cells) // self.split) if self.split else 1
             taken = [] if stop.is_set() else self.free[: max(1, parts)]
             self.free = self.free[len(taken) :]
             return taken
@@ -166,10 +172,13 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
     groups = []
     for slug, mine in by_slug.items():
         free, split = [*order.equal_boards(mine[0].gpu, boards)], 1
+        shared = bool(slug) and run.options.workers > 1
+        if shared:
+            free, split = free * run.options.workers, GPU_CELLS
         if not slug:
             free = [mine[0].gpu] * (ON_CPU if split_cpu else min(ON_CPU, len(mine)))
             split = CPU_CELLS if split_cpu else 0
-        group = Group(launches=mine, free=free, split=split, coming=len(mine))
+        group = Group(launches=mine, free=free, split=split, shared=shared, coming=len(mine))
         if run.options.interleaved:
             group.free, group.split = free[:1] * len(mine), 0
             tasks = by_turns(run.tasks_of(each.on(free[0])) for each in mine)

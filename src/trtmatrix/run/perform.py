@@ -50,6 +50,9 @@ class Options:
     rebuilds: int = value("--rebuilds K", "build and run at least K engines of each cell, to see how much "
         "builds vary (1 to 100); a case of several processes runs K processes, which share one engine", "run",
         default=1, type=number(int, 1, "number from 1 to 100", 100))  # fmt: skip
+    workers: int = value("--workers N", "tests that run side by side on one GPU, each in a process and "
+        "container of its own; latencies measured so are not compared", "run", default=1,
+        type=number(int, 1, "number from 1 to 64", 64))  # fmt: skip
     interleaved: bool = False
     confirm: bool = flag("--no-confirm", "accept every result at once; by default an unexpected result of a "
         "shared process is run again alone", "run", default=True)  # fmt: skip

@@ -286,9 +286,11 @@ class Recorder:
                 "uuid_sha256": gpu.uuid_hash, "clocks": dict(self._clocks),
             }  # fmt: skip
             board |= {"host": gpu.host} if gpu.host else {}
+        workers = run.options.workers if gpu.present and not gpu.remote else 1
         return {
             "schema": SCHEMA, "cell": vars(cell.id), "run": task.run, "product": cell.version.product.value,
             "digests": digests, "gpu": board, **({"confirms": task.confirms} if task.confirms else {}),
+            **({"workers": workers} if workers > 1 else {}),
         }  # fmt: skip
 
     def _judge(self, cell: Cell, record: Record) -> tuple[Entry, int]:

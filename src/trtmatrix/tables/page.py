@@ -233,10 +233,10 @@ def latency_of(entry: Entry) -> float | None:
     """Return the median latency of the engines of an entry's records, in milliseconds.
 
     It is what the backend measured over several runs, else what the case measured by itself; a single run is
-    no latency.
+    no latency, nor is what was disturbed.
     """
     found = []
-    for record in entry.records:
+    for record in (record for record in entry.records if not record.is_disturbed):
         builds = record.data.get("builds") or [record.data]
         for build, measured in zip(builds, record.builds, strict=False) if record.ended == RAN else ():
             latency = (build.get("engine") or {}).get("latency")

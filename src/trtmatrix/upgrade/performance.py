@@ -147,6 +147,8 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         ours, theirs = (sorted({_board(r.gpu, name) for r in entry.records} - {""}) for entry in (was, will))
         if ours != theirs and (name != "power_limit_w" or (ours and theirs)):
             conditions = f"{word} {', '.join(ours) or '?'} against {', '.join(theirs) or '?'}"
+    disturbed = any(r.is_disturbed for entry in (was, will) for r in entry.records)
+    beside = "other tests ran beside it on the GPU (--workers)" if disturbed else ""
     # One session: each side began before the other had ended.
     first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
     turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]
@@ -162,7 +164,8 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         )  # fmt: skip
         if before and after:
             growth = max(MATTERS.get(measure, 0.0), (limit - 1) * sum(held) if measure == MEMORY else 0.0)
-            yield _judge(line, before, after, conditions, limit, growth)
+            why_not = conditions or (beside if measure in TIMES else "")
+            yield _judge(line, before, after, why_not, limit, growth)
             continue
         reasons = [(version, engine.get("not_timed")) for version, engine in every]
         told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))
