@@ -150,7 +150,7 @@ class Record:
     @property
     def is_disturbed(self) -> bool:
         """Whether other cells ran on the same GPU meanwhile: what took time says little then."""
-        return self.data.get("workers", 1) != 1
+        return bool(self.data.get("workers", 1) != 1)
 
     @property
     def engines(self) -> int:

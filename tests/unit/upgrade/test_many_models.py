@@ -120,7 +120,7 @@ def test_times_without_clocks_under_load_are_not_told_apart_but_sizes_are() -> N
 
 
 def test_what_other_tests_disturbed_is_not_timed_but_its_sizes_count() -> None:
-    facts = {"build_seconds": 1.0, "engine_bytes": 10}
+    facts: dict[str, Any] = {"build_seconds": 1.0, "engine_bytes": 10}
     old, new = timed(OLD_CELL, ONE, **facts), timed(NEW_CELL, TWO, build_seconds=9.0, engine_bytes=90)
     assert new.record is not None
     record = record_from({**new.record.data, "workers": 3}, "")
