@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
+import configparser
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -25,18 +25,19 @@ nox.options.reuse_venv = "yes"
 
 
 def _told_pip(option: str) -> str:
-    """Return what pip is told in an option by the environment or its files, of which uv reads none."""
-    home = Path.home()
-    files = [Path("/etc/pip.conf"), home / ".config/pip/pip.conf", home / ".pip/pip.conf"]
-    files.append(Path(os.environ.get("PIP_CONFIG_FILE", "/etc/pip.conf")))
-    text = "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
-    told = re.findall(rf"^\s*{option}\s*=\s*(.*)", text, re.MULTILINE)
-    return os.environ.get(f"PIP_{option.replace('-', '_').upper()}") or str(told[-1] if told else "")
+    """Return what pip is told in an option by a variable or its files, of which uv reads none."""
+    home, files = Path.home(), configparser.ConfigParser(interpolation=None, strict=False)
+    own = os.environ.get("PIP_CONFIG_FILE", os.devnull)
+    files.read([own, "/etc/pip.conf", home / ".pip/pip.conf", home / ".config/pip/pip.conf"])
+    told = files.get("install", option, fallback=files.get("global", option, fallback=""))
+    return os.environ.get(f"PIP_{option.replace('-', '_').upper()}", told)
 
 
 def _backend() -> str:
     """Return uv, which is quick, unless pip is told to look elsewhere."""
-    return "virtualenv" if _told_pip("index-url") or _told_pip("no-index") else "uv|virtualenv"
+    alone = _told_pip("no-index").lower() in ("1", "true", "yes", "on", "t", "y")
+    elsewhere = alone or _told_pip("index-url")
+    return "virtualenv" if elsewhere else "uv|virtualenv"
 
 
 nox.options.default_venv_backend = _backend()
@@ -228,9 +229,12 @@ def tests(session: nox.Session) -> None:
     session.run("python", "-m", "tests", *session.posargs)
 
 
-@nox.session
+@nox.session(venv_backend=_backend() if _told_pip("find-links") else "virtualenv")
 def torch_tests(session: nox.Session) -> None:
-    """Run the tests that need torch (for the CPU): tests/torch, and tests/models in real containers."""
+    """Run the tests that need torch (for the CPU): tests/torch, and tests/models in real containers.
+
+    Where pip finds torch is pip's to know; a folder of wheels is told to uv.
+    """
     links = [f"--find-links={place}" for place in _told_pip("find-links").split()]
     session.install("-e", ".", *_group("test"), *_group("torch"), *links)
     session.run("python", "-m", "pytest", "-q", *(session.posargs or ("tests/torch", "tests/models")))

@@ -124,16 +124,17 @@ def make_ready(launches: Sequence[Launch], run: Run) -> list[Future[Ready]]:
 class Group:
     """The launches of one model of GPU, or of the CPU, and the boards that they take. For many threads.
 
-    A board that several workers share is there once for each. ``split``: one of so many cells for each of
-    several boards may be run on these, none where it is 0. ``shared``: launches leave room for those to come.
-    ``queue``: all run at once on one board, task by task.
+    ``split``: one of so many cells for each of several boards may be run on these, none where it is 0.
+    ``places``: where workers share boards, each of which is there once for each, how many there are; every
+    launch comes in so many parts at most, each for one of them. ``queue``: all run at once on one board, task
+    by task.
     ``coming``: launches that have not asked for a board yet; ``waiting``: those that wait for one.
     """
 
     launches: list[Launch]
     free: list[Gpu]
     split: int
-    shared: bool = False
+    places: int = 0
     queue: TaskQueue | None = None
     coming: int = 0
     waiting: int = 0
@@ -147,10 +148,7 @@ class Group:
                 self.changed.wait(WAKE_SECONDS)
             self.waiting -= 1
             others = self.waiting + (0 if launch.gpu.present else self.coming)
-            room = len(self.free) - others
-            if self.shared:
-                room = len(self.free) // (1 + self.waiting + self.coming)
-            parts = min(room, len(launch.cells) // self.split) if self.split else 1
+            parts = min(len(self.free) - others, len(launch.cells) // self.split) if self.split else 1
             taken = [] if stop.is_set() else self.free[: max(1, parts)]
             self.free = self.free[len(taken) :]
             return taken
@@ -172,13 +170,13 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
     groups = []
     for slug, mine in by_slug.items():
         free, split = [*order.equal_boards(mine[0].gpu, boards)], 1
-        shared = bool(slug) and run.options.workers > 1
-        if shared:
-            free, split = free * run.options.workers, GPU_CELLS
         if not slug:
             free = [mine[0].gpu] * (ON_CPU if split_cpu else min(ON_CPU, len(mine)))
             split = CPU_CELLS if split_cpu else 0
-        group = Group(launches=mine, free=free, split=split, shared=shared, coming=len(mine))
+        group = Group(launches=mine, free=free, split=split, coming=len(mine))
+        if slug and run.options.workers > 1:
+            group.free, group.split = free * run.options.workers, 0
+            group.places = len(group.free)
         if run.options.interleaved:
             group.free, group.split = free[:1] * len(mine), 0
             tasks = by_turns(run.tasks_of(each.on(free[0])) for each in mine)
@@ -209,15 +207,44 @@ def _run_launch(
             if run.images is not None:
                 run.images.ended(launch)
             return
-    if ready is None or not (boards := group.take(launch, run.stop)):
+    if ready is None:
+        return
+    if group.places:
+        _run_shared(group, ready, seconds, run, threads)
+    else:
+        _run_on_boards(group, ready, seconds, run, threads)
+    if run.images is not None and not run.stop.is_set():
+        run.images.ended(launch)
+
+
+def _run_shared(
+    group: Group, ready: Ready, seconds: order.Seconds, run: Run, threads: ThreadPoolExecutor
+) -> None:
+    """Run a launch in parts, each as soon as a worker has room for it."""
+    cells, boards = len(ready.launch.cells), group.places // run.options.workers
+    count = min(group.places, max(min(boards, cells), cells // GPU_CELLS))
+    running: list[Future[None]] = []
+    for part in order.split_launch(ready.launch, count, seconds):
+        for board in group.take(part, run.stop):
+            there = replace(ready, launch=part.on(board))
+            running.append(threads.submit(_run_part, group, there, run))
+        for each in filter(Future.done, running):
+            each.result()  # what one raises ends the run
+    finish(running)
+
+
+def _run_on_boards(
+    group: Group, ready: Ready, seconds: order.Seconds, run: Run, threads: ThreadPoolExecutor
+) -> None:
+    """Run a launch on a board, and in parts on those beside it that would be idle."""
+    launch, boards = ready.launch, group.take(ready.launch, run.stop)
+    if not boards:
         return
     parts = order.split_launch(launch, len(boards), seconds)
     for board in boards[len(parts) :]:
         group.give_back(board)
     there = [replace(ready, launch=part.on(board)) for part, board in zip(parts, boards, strict=False)]
     finish([threads.submit(_run_part, group, each, run) for each in there])
-    if run.images is not None and not run.stop.is_set():
-        run.images.ended(launch)
 
 
 def _run_part(group: Group, ready: Ready, run: Run) -> None:

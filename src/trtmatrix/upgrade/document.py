@@ -20,7 +20,14 @@ from trtmatrix.suite.model import Evidence, Verdict
 from trtmatrix.tables import page
 from trtmatrix.tables.markdown import MOST_CHARACTERS, bullets, code, fence, fold, link, plain, table
 from trtmatrix.tables.table import shorten
-from trtmatrix.upgrade.performance import LEAST_CHANGE, MEASURES, RULE, SPEEDS, THROUGHPUT
+from trtmatrix.upgrade.performance import (
+    LEAST_CHANGE,
+    LEAST_GROWTH,
+    MEASURES,
+    RULE,
+    SPEEDS,
+    THROUGHPUT,
+)
 from trtmatrix.upgrade.report import (
     Change,
     Decision,
@@ -172,7 +179,10 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
     """Yield a summary a measure, then the figures that are told apart."""
     lines = upgrade.performance
     if lines:
-        rule = f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×."
+        rule = (
+            f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×, sizes by more than "
+            f"{LEAST_GROWTH:g}×. Of device memory it must be so for weights and memory together to decide."
+        )
         of_items = any(line.measure == THROUGHPUT for line in lines)
         rule = "Of throughput the ratio is that of the time an item takes. " * of_items + rule
         yield FactLine(text=f"After ÷ before. {rule}")

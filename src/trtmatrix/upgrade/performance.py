@@ -51,6 +51,7 @@ MATTERS: Mapping[str, float] = {"build time": 1.0, SIZE: 2.0**20, MEMORY: 2.0**2
 """Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
 fourteen times as large costs nobody anything. Device memory is what an engine needs beside its weights, so
 what it grows by is also held against both (the plan stands for the weights)."""
+BESIDE = "other tests ran beside it on the GPU: run it again without --workers (--rerun)"
 Engine = Mapping[str, Any]
 
 
@@ -138,17 +139,13 @@ def make_performance(entries: Entries, before: str, after: str, limit: float) ->
 
 def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]:
     """Yield each measure that both sides have, or that the probe says why one side has not."""
-    old, new = _engines(was.records), _engines(will.records)
     versions = was.cell.version.name, will.cell.version.name
-    if versions[0] == versions[1]:
-        old, new = old[::2], old[1::2]
+    (old, new), quiet = _sides(was.records, will.records), _sides(_quiet(was), _quiet(will))
     conditions = ""  # why no figure may be compared
     for name, word in (("power_limit_w", "power limit"), ("variant", "GPU variant"), ("driver", "driver")):
         ours, theirs = (sorted({_board(r.gpu, name) for r in entry.records} - {""}) for entry in (was, will))
         if ours != theirs and (name != "power_limit_w" or (ours and theirs)):
             conditions = f"{word} {', '.join(ours) or '?'} against {', '.join(theirs) or '?'}"
-    disturbed = any(r.is_disturbed for entry in (was, will) for r in entry.records)
-    beside = "other tests ran beside it on the GPU (--workers)" if disturbed else ""
     # One session: each side began before the other had ended.
     first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
     turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]
@@ -157,14 +154,16 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
     many = all(isinstance(e.get("latency"), Mapping) for _, e in every if "run_ms" in e)
     held = [_median(figures) for name in (SIZE, MEMORY) if (figures := _figures(old, name, many=many))]
     for measure, (unit, name) in MEASURES.items():
-        before, after = (_figures(engines, measure, many=many) for engines in (old, new))
+        # What took time counts of engines that had the GPU for themselves, where both sides have such.
+        alone = measure in TIMES and all(quiet)
+        before, after = (_figures(side, measure, many=many) for side in (quiet if alone else (old, new)))
         line = PerformanceLine(
             repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit,
             before=_spread(before, measure), after=_spread(after, measure), by_turns=turns,
         )  # fmt: skip
         if before and after:
             growth = max(MATTERS.get(measure, 0.0), (limit - 1) * sum(held) if measure == MEMORY else 0.0)
-            why_not = conditions or (beside if measure in TIMES else "")
+            why_not = conditions or (BESIDE if measure in TIMES and not alone else "")
             yield _judge(line, before, after, why_not, limit, growth)
             continue
         reasons = [(version, engine.get("not_timed")) for version, engine in every]
@@ -201,6 +200,16 @@ def _judge(
         beyond_limit=beyond is not None, more_engines=few and seems is not None and seems > SURE,
         why_not=why_not,
     )  # fmt: skip
+
+
+def _quiet(entry: Entry) -> list[Record]:
+    return [record for record in entry.records if not record.is_disturbed]
+
+
+def _sides(before: Sequence[Record], after: Sequence[Record]) -> tuple[tuple[Engine, ...], ...]:
+    """Return the engines of both sides; of one version compared with itself, every other one for each."""
+    old, new = _engines(before), _engines(after)
+    return (old[::2], old[1::2]) if before == after else (old, new)
 
 
 def _board(gpu: Mapping[str, Any], name: str) -> str:

@@ -160,20 +160,22 @@ def test_equal_boards_run_launches_side_by_side_each_on_its_own(tmp_path: Path) 
 MANY = [f"c{number:02d}" for number in range(40)]
 
 
-def test_several_workers_share_a_board_and_its_versions_share_them(tmp_path: Path) -> None:
+def test_several_workers_share_a_board(tmp_path: Path) -> None:
     cells = cells_of(*MANY[:16], versions=("10.7.0", "10.8.0"))
     launcher = Meeting(4)
     performed = perform(tmp_path, launcher, cells, *boards_of(1), workers=4)
     assert {launch.gpu.index for launch in launcher.launches} == {0}
-    assert sorted(launch.version.name for launch in launcher.launches) == ["10.7.0"] * 2 + ["10.8.0"] * 2
-    assert [len(job) for job in launcher.jobs] == [8] * 4
+    assert sorted(launch.version.name for launch in launcher.launches) == ["10.7.0"] * 4 + ["10.8.0"] * 4
+    assert [len(job) for job in launcher.jobs] == [4] * 8
     assert [record.data["workers"] for record in performed.records] == [4] * 32
 
 
-def test_a_few_cells_need_no_second_worker(tmp_path: Path) -> None:
-    launcher = Meeting(1)
-    perform(tmp_path, launcher, cells_of(*MANY[:7]), *boards_of(1), workers=4)
-    assert [len(job) for job in launcher.jobs] == [7]
+@pytest.mark.parametrize(("cells", "boards", "jobs"), [(7, 1, [7]), (4, 4, [1] * 4), (8, 4, [2] * 4)])
+def test_a_few_cells_need_no_second_worker(cells: int, boards: int, jobs: list[int], tmp_path: Path) -> None:
+    launcher = Meeting(boards)
+    perform(tmp_path, launcher, cells_of(*MANY[:cells]), *boards_of(boards), workers=4)
+    assert [len(job) for job in launcher.jobs] == jobs
+    assert {launch.gpu.index for launch in launcher.launches} == set(range(boards))
 
 
 ORT = ("onnxruntime-1.31.1",)

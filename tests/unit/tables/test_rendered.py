@@ -123,6 +123,7 @@ def test_latencies_are_of_several_runs_only_and_one_version_is_no_line() -> None
     cell = make_cell()
     several = {"latency": {"median_ms": 0.25, "low_ms": 0.2, "high_ms": 0.4, "runs": 50}, "run_ms": 3.0}
     assert latency_of(make_entry(cell, engine=several)) == 0.25
+    assert latency_of(make_entry(cell, engine=several, workers=3)) is None, "others used the GPU meanwhile"
     assert latency_of(make_entry(cell, engine={"run_ms": 3.0})) is None
     entries = [make_entry(make_cell(version=name), scalars={"ms": 0.5}) for name in ("10.7.0", "10.8.0")]
     assert [found.unit for found in make_plots(entries, NOT_CALIBRATED)] == ["ms"]
