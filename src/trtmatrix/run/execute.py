@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from trtmatrix.common.errors import HungUp, MachineryError, ending, explain_trouble
 from trtmatrix.judge.compare import sample_cells
@@ -124,34 +125,22 @@ def make_ready(launches: Sequence[Launch], run: Run) -> list[Future[Ready]]:
 class Group:
     """The launches of one model of GPU, or of the CPU, and the boards that they take. For many threads.
 
-    ``split``: one of so many cells for each of several boards may be run on these, none where it is 0.
-    ``places``: where workers share boards, each of which is there once for each, how many there are; every
-    launch comes in so many parts at most, each for one of them. ``queue``: all run at once on one board, task
-    by task.
-    ``coming``: launches that have not asked for a board yet; ``waiting``: those that wait for one.
+    ``free``: a board is there once for each worker that it may have. ``parts``: in how many parts at most so
+    many cells are run, each on a board. ``queue``: all run at once on one board, task by task.
     """
 
     launches: list[Launch]
     free: list[Gpu]
-    split: int
-    places: int = 0
+    parts: Callable[[int], int] = lambda _: 1
     queue: TaskQueue | None = None
-    coming: int = 0
-    waiting: int = 0
     changed: threading.Condition = field(default_factory=threading.Condition)
 
-    def take(self, launch: Launch, stop: threading.Event) -> list[Gpu]:
-        """Wait for a board, and take those beside it that no other launch comes for; none once it stops."""
+    def take(self, stop: threading.Event) -> Gpu | None:
+        """Wait for a board and take it; none once it stops."""
         with self.changed:
-            self.coming, self.waiting = self.coming - 1, self.waiting + 1
             while not self.free and not stop.is_set():
                 self.changed.wait(WAKE_SECONDS)
-            self.waiting -= 1
-            others = self.waiting + (0 if launch.gpu.present else self.coming)
-            parts = min(len(self.free) - others, len(launch.cells) // self.split) if self.split else 1
-            taken = [] if stop.is_set() else self.free[: max(1, parts)]
-            self.free = self.free[len(taken) :]
-            return taken
+            return None if stop.is_set() else self.free.pop(0)
 
     def give_back(self, board: Gpu) -> None:
         """Take back a board."""
@@ -162,34 +151,38 @@ class Group:
 
 def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> list[Group]:
     """Return the launches by the boards that they can run on; their order stays."""
-    # Where each cell has a container of its own they come one after another.
-    split_cpu = run.options.isolation is not Isolation.CONTAINER
     by_slug: dict[str, list[Launch]] = {}
     for launch in launches:
         by_slug.setdefault(launch.gpu.slug if launch.gpu.present else "", []).append(launch)
     groups = []
     for slug, mine in by_slug.items():
-        free, split = [*order.equal_boards(mine[0].gpu, boards)], 1
-        if not slug:
-            free = [mine[0].gpu] * (ON_CPU if split_cpu else min(ON_CPU, len(mine)))
-            split = CPU_CELLS if split_cpu else 0
-        group = Group(launches=mine, free=free, split=split, coming=len(mine))
-        if slug and run.options.workers > 1:
-            group.free, group.split = free * run.options.workers, 0
-            group.places = len(group.free)
+        free = list(order.equal_boards(mine[0].gpu, boards))
         if run.options.interleaved:
-            group.free, group.split = free[:1] * len(mine), 0
             tasks = by_turns(run.tasks_of(each.on(free[0])) for each in mine)
-            group.queue = TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm, in_turn=True)
-        groups.append(group)
+            queue = TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm, in_turn=True)
+            groups.append(Group(launches=mine, free=free[:1] * len(mine), queue=queue))
+        elif slug:  # the boards come first, then those of them that have room for more
+            places, each = len(free) * run.options.workers, len(free)
+            split = partial(_count_parts, places, each, GPU_CELLS)
+            groups.append(Group(launches=mine, free=free * run.options.workers, parts=split))
+        elif run.options.isolation is Isolation.CONTAINER:  # a container a cell: they come one after another
+            groups.append(Group(launches=mine, free=free * min(ON_CPU, len(mine))))
+        else:
+            split = partial(_count_parts, ON_CPU, 1, CPU_CELLS)
+            groups.append(Group(launches=mine, free=free * ON_CPU, parts=split))
     return groups
+
+
+def _count_parts(places: int, boards: int, least: int, cells: int) -> int:
+    """Return in how many parts cells are run: one a board, and more where each has at least so many."""
+    return min(places, max(min(boards, cells), cells // least))
 
 
 def _run_launch(
     group: Group, launch: Launch, making: Future[Ready], seconds: order.Seconds, run: Run,
     threads: ThreadPoolExecutor,
 ) -> None:  # fmt: skip
-    """Run a launch once it is ready and has a board; in parts, where other boards would be idle."""
+    """Run a launch once it is ready, each part of it as soon as there is a board for it."""
     ready = None
     while ready is None and not run.stop.is_set():
         try:
@@ -200,8 +193,6 @@ def _run_launch(
             run.progress.note(f"{launch.version.name}: {error}")
             run.leave_out(launch, str(error).partition("\n")[0])
             run.progress.more(CELLS, -len(launch.cells))
-            with group.changed:
-                group.coming -= 1
             if group.queue is not None:
                 group.queue.drop(launch.version.name)
             if run.images is not None:
@@ -209,42 +200,15 @@ def _run_launch(
             return
     if ready is None:
         return
-    if group.places:
-        _run_shared(group, ready, seconds, run, threads)
-    else:
-        _run_on_boards(group, ready, seconds, run, threads)
-    if run.images is not None and not run.stop.is_set():
-        run.images.ended(launch)
-
-
-def _run_shared(
-    group: Group, ready: Ready, seconds: order.Seconds, run: Run, threads: ThreadPoolExecutor
-) -> None:
-    """Run a launch in parts, each as soon as a worker has room for it."""
-    cells, boards = len(ready.launch.cells), group.places // run.options.workers
-    count = min(group.places, max(min(boards, cells), cells // GPU_CELLS))
     running: list[Future[None]] = []
-    for part in order.split_launch(ready.launch, count, seconds):
-        for board in group.take(part, run.stop):
-            there = replace(ready, launch=part.on(board))
-            running.append(threads.submit(_run_part, group, there, run))
+    for part in order.split_launch(launch, group.parts(len(launch.cells)), seconds):
+        if board := group.take(run.stop):
+            running.append(threads.submit(_run_part, group, replace(ready, launch=part.on(board)), run))
         for each in filter(Future.done, running):
             each.result()  # what one raises ends the run
     finish(running)
-
-
-def _run_on_boards(
-    group: Group, ready: Ready, seconds: order.Seconds, run: Run, threads: ThreadPoolExecutor
-) -> None:
-    """Run a launch on a board, and in parts on those beside it that would be idle."""
-    launch, boards = ready.launch, group.take(ready.launch, run.stop)
-    if not boards:
-        return
-    parts = order.split_launch(launch, len(boards), seconds)
-    for board in boards[len(parts) :]:
-        group.give_back(board)
-    there = [replace(ready, launch=part.on(board)) for part, board in zip(parts, boards, strict=False)]
-    finish([threads.submit(_run_part, group, each, run) for each in there])
+    if run.images is not None and not run.stop.is_set():
+        run.images.ended(launch)
 
 
 def _run_part(group: Group, ready: Ready, run: Run) -> None:
