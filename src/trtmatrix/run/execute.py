@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from trtmatrix.common.errors import HungUp, MachineryError, ending, explain_trouble
 from trtmatrix.judge.compare import sample_cells
@@ -125,15 +124,36 @@ def make_ready(launches: Sequence[Launch], run: Run) -> list[Future[Ready]]:
 class Group:
     """The launches of one model of GPU, or of the CPU, and the boards that they take. For many threads.
 
-    ``free``: a board is there once for each worker that it may have. ``parts``: in how many parts at most so
-    many cells are run, each on a board. ``queue``: all run at once on one board, task by task.
+    ``free``: a board is there once for each worker that it may have. ``boards``: how many there are;
+    ``least``: so many cells are worth a second worker; 0: launches come whole. ``left``: launches that have
+    not begun; ``room``: boards that no part has or will take. ``queue``: all run at once on one board, task by
+    task.
     """
 
     launches: list[Launch]
     free: list[Gpu]
-    parts: Callable[[int], int] = lambda _: 1
+    boards: int = 1
+    least: int = 0
     queue: TaskQueue | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def __post_init__(self) -> None:
+        self.places = self.room = len(self.free)
+        self.left = len(self.launches)
+
+    def begin(self, launch: Launch) -> int:
+        """Return in how many parts a launch is run: one a board, and more where each has cells enough.
+
+        On the CPU it leaves room for those that have not begun: what one process builds, its others share.
+        """
+        with self.changed:
+            self.left -= 1
+            cells, places = len(launch.cells), self.places
+            if not launch.gpu.present:
+                places = max(1, self.room // (self.left + 1))
+            parts = min(places, max(min(self.boards, cells), cells // self.least)) if self.least else 1
+            self.room -= parts
+            return parts
 
     def take(self, stop: threading.Event) -> Gpu | None:
         """Wait for a board and take it; none once it stops."""
@@ -146,6 +166,7 @@ class Group:
         """Take back a board."""
         with self.changed:
             self.free.append(board)
+            self.room += 1
             self.changed.notify()
 
 
@@ -162,20 +183,13 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
             queue = TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm, in_turn=True)
             groups.append(Group(launches=mine, free=free[:1] * len(mine), queue=queue))
         elif slug:  # the boards come first, then those of them that have room for more
-            places, each = len(free) * run.options.workers, len(free)
-            split = partial(_count_parts, places, each, GPU_CELLS)
-            groups.append(Group(launches=mine, free=free * run.options.workers, parts=split))
+            places = free * run.options.workers
+            groups.append(Group(launches=mine, free=places, boards=len(free), least=GPU_CELLS))
         elif run.options.isolation is Isolation.CONTAINER:  # a container a cell: they come one after another
             groups.append(Group(launches=mine, free=free * min(ON_CPU, len(mine))))
         else:
-            split = partial(_count_parts, ON_CPU, 1, CPU_CELLS)
-            groups.append(Group(launches=mine, free=free * ON_CPU, parts=split))
+            groups.append(Group(launches=mine, free=free * ON_CPU, least=CPU_CELLS))
     return groups
-
-
-def _count_parts(places: int, boards: int, least: int, cells: int) -> int:
-    """Return in how many parts cells are run: one a board, and more where each has at least so many."""
-    return min(places, max(min(boards, cells), cells // least))
 
 
 def _run_launch(
@@ -193,6 +207,8 @@ def _run_launch(
             run.progress.note(f"{launch.version.name}: {error}")
             run.leave_out(launch, str(error).partition("\n")[0])
             run.progress.more(CELLS, -len(launch.cells))
+            with group.changed:
+                group.left -= 1
             if group.queue is not None:
                 group.queue.drop(launch.version.name)
             if run.images is not None:
@@ -201,7 +217,7 @@ def _run_launch(
     if ready is None:
         return
     running: list[Future[None]] = []
-    for part in order.split_launch(launch, group.parts(len(launch.cells)), seconds):
+    for part in order.split_launch(launch, group.begin(launch), seconds):
         if board := group.take(run.stop):
             running.append(threads.submit(_run_part, group, replace(ready, launch=part.on(board)), run))
         for each in filter(Future.done, running):
