@@ -126,8 +126,8 @@ class Group:
 
     ``free``: a board is there once for each worker that it may have. ``boards``: how many there are;
     ``least``: so many cells are worth a second worker; 0: launches come whole. ``left``: launches that have
-    not begun; ``room``: boards that no part has or will take. ``queue``: all run at once on one board, task by
-    task.
+    not begun; ``room``: boards that no part has or will take. ``queue``: all run at once on one board, by
+    turns.
     """
 
     launches: list[Launch]
