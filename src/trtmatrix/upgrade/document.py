@@ -181,8 +181,8 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
     if lines:
         rule = (
             f"Told apart: {RULE}; times by more than {LEAST_CHANGE:g}×, sizes by more than "
-            f"{LEAST_GROWTH:g}×. Device memory decides only where it and the weights together grow beyond the "
-            "limit."
+            f"{LEAST_GROWTH:g}×. Device memory decides only where it and the weights together grow "
+            "beyond the limit."
         )
         of_items = any(line.measure == THROUGHPUT for line in lines)
         rule = "Of throughput the ratio is that of the time an item takes. " * of_items + rule
