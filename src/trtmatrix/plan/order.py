@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from operator import attrgetter
+from typing import TypeVar
 
 from trtmatrix.common.text import counted
 from trtmatrix.judge.compare import count_engines
@@ -22,17 +22,23 @@ from trtmatrix.suite.model import CellId, Evidence, Gpu, Product
 from trtmatrix.suite.plan import Host, Launch
 from trtmatrix.suite.repro_files import LoadedRepro
 
+Row = TypeVar("Row")
 Seconds = Mapping[CellId, float]  # how long each cell is thought to take
 
 PRECISION = re.compile(r" ?\bprecision=\S+")
 
 
 def estimate_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellId, float]:
-    """Return how long each cell took when it was last run, on whatever GPU.
+    """Return how long each cell took when it was last run, on whatever GPU; or its case on other versions.
 
-    Where that is not known: as long as those of which it is, on the average; 1 s where nothing is known.
+    Where neither is known: as long as those of which it is, on the average; 1 s where nothing is known.
     """
+    stored = list(stored)
     known = known_seconds(cells, stored)
+    others = last_seconds(stored, lambda cell: (cell.repro, cell.case))
+    for cell in cells:
+        if cell.id not in known and (found := others.get((cell.repro.id, cell.case.id))) is not None:
+            known[cell.id] = found
     usual = sum(known.values()) / len(known) if known else 1.0
     return {cell.id: known.get(cell.id, usual) for cell in cells}
 
@@ -43,16 +49,23 @@ def known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellI
     def row(cell: CellId) -> tuple[str, str, str]:
         return cell.repro, cell.case, cell.version
 
-    wanted = {row(cell.id) for cell in cells}
-    ours = [item.record for item in stored if row(item.record.cell) in wanted]
-    newest = {row(record.cell): record for record in sorted(ours, key=attrgetter("started", "run"))}
+    found = last_seconds(stored, row)
+    return {cell.id: found[row(cell.id)] for cell in cells if row(cell.id) in found}
+
+
+def last_seconds(stored: Iterable[Stored], key: Callable[[CellId], Row]) -> dict[Row, float]:
+    """Return from start to end of the newest record of each key, where it has both."""
+    newest = {
+        key(item.record.cell): item.record
+        for item in sorted(stored, key=lambda item: (item.record.started, item.record.run))
+    }
     found = {}
-    for key, record in newest.items():
+    for row, record in newest.items():
         with contextlib.suppress(ValueError, TypeError):
             moments = (record.started, record.finished)
             started, finished = (datetime.fromisoformat(each.replace("Z", "+00:00")) for each in moments)
-            found[key] = max(0.0, (finished - started).total_seconds())
-    return {cell.id: found[row(cell.id)] for cell in cells if row(cell.id) in found}
+            found[row] = max(0.0, (finished - started).total_seconds())
+    return found
 
 
 def order_launches(

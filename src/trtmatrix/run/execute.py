@@ -30,6 +30,7 @@ ON_CPU = 2  # launches that run side by side on the CPU: building and measuring 
 IDLE_SECONDS = 1.0  # until a probe that ended while it waited for its first case is started again
 CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
 GPU_CELLS = 4  # the same of processes that share a GPU, whose cells take longer
+TURNS = 3  # parts of a launch that each of its workers takes, so that none waits long for the last
 
 
 def execute_plan(plan: Plan, run: Run, executor: Executor | None = None) -> Run:
@@ -144,6 +145,8 @@ class Group:
     def begin(self, launch: Launch) -> int:
         """Return in how many parts a launch is run: one a board, and more where each has cells enough.
 
+        Workers that share a board take several, as none knows how long the others' will keep it busy.
+
         On the CPU it leaves room for those that have not begun: what one process builds, its others share.
         """
         with self.changed:
@@ -151,6 +154,8 @@ class Group:
             cells, places = len(launch.cells), self.places
             if not launch.gpu.present:
                 places = max(1, self.room // (self.left + 1))
+            elif places > self.boards:
+                places *= TURNS
             parts = min(places, max(min(self.boards, cells), cells // self.least)) if self.least else 1
             self.room -= parts
             return parts

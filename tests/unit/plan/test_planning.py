@@ -209,6 +209,12 @@ def test_a_cell_takes_as_long_as_last_time_on_any_gpu() -> None:
     assert [seconds[cell.id] for cell in CELLS] == [10, 30, 20], "of what is not known: the average"
 
 
+def test_a_case_takes_as_long_as_on_another_version() -> None:
+    other = replace(make_cell(REPRO, REPRO.cases[2]), version=make_version("10.8.0"))
+    seconds = estimate_seconds(CELLS, [took(CELLS[0], 10), took(other, 50, day=2)])
+    assert [seconds[cell.id] for cell in CELLS] == [10, 30, 50]
+
+
 def launch(name: str, *cells: Cell, pull: bool = False) -> Launch:
     version = make_version(name)
     moved = tuple(replace(cell, version=version) for cell in cells)

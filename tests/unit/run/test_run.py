@@ -170,6 +170,12 @@ def test_several_workers_share_a_board(tmp_path: Path) -> None:
     assert [record.data["workers"] for record in performed.records] == [4] * 32
 
 
+def test_workers_of_a_board_take_several_parts_of_a_long_launch(tmp_path: Path) -> None:
+    launcher = Meeting(2)
+    perform(tmp_path, launcher, cells_of(*MANY[:36]), *boards_of(1), workers=2)
+    assert [len(job) for job in launcher.jobs] == [6] * 6
+
+
 @pytest.mark.parametrize(("cells", "boards", "jobs"), [(7, 1, [7]), (4, 4, [1] * 4), (8, 4, [2] * 4)])
 def test_a_few_cells_need_no_second_worker(cells: int, boards: int, jobs: list[int], tmp_path: Path) -> None:
     launcher = Meeting(boards)
