@@ -34,11 +34,9 @@ def estimate_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[Ce
     Where neither is known: as long as those of which it is, on the average; 1 s where nothing is known.
     """
     stored = list(stored)
-    known = known_seconds(cells, stored)
     others = last_seconds(stored, lambda cell: (cell.repro, cell.case))
-    for cell in cells:
-        if cell.id not in known and (found := others.get((cell.repro.id, cell.case.id))) is not None:
-            known[cell.id] = found
+    rows = ((cell.id, (cell.repro.id, cell.case.id)) for cell in cells)
+    known = {cell: others[row] for cell, row in rows if row in others} | known_seconds(cells, stored)
     usual = sum(known.values()) / len(known) if known else 1.0
     return {cell.id: known.get(cell.id, usual) for cell in cells}
 

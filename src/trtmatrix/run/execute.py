@@ -146,7 +146,6 @@ class Group:
         """Return in how many parts a launch is run: one a board, and more where each has cells enough.
 
         Workers that share a board take several, as none knows how long the others' will keep it busy.
-
         On the CPU it leaves room for those that have not begun: what one process builds, its others share.
         """
         with self.changed:
