@@ -7,6 +7,7 @@ specifications (.ci/run starts such an engine). The stand-in GPU is /dev/zero un
 import dataclasses
 import json
 import os
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,11 @@ LOOK = """
 import os
 print(os.environ.get("STANDIN_GPU"), os.stat("/dev/nvidia0").st_rdev, os.getuid(), os.access("/", os.W_OK))
 """
+SHARE = """
+import os, socket
+socket.socket(socket.AF_UNIX).connect(os.environ["CUDA_MPS_PIPE_DIRECTORY"] + "/control")
+print(os.readlink("/proc/self/ns/ipc"))
+"""
 
 
 @pytest.fixture
@@ -51,7 +57,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     file.unlink()
 
 
-def described(engine: Engine, folder: Path) -> ContainerSpec:
+def described(engine: Engine, folder: Path, script: str = LOOK) -> ContainerSpec:
     for name in ("repros", "cases", "job", "out"):
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
@@ -59,20 +65,38 @@ def described(engine: Engine, folder: Path) -> ContainerSpec:
     made = Containers(engine=engine, cache=folder, repros=folder / "repros", limits=limits)
     spec = made.spec(launch, IMAGE, folder)
     spec = dataclasses.replace(spec, name=f"trtmatrix-cdi-{os.getpid()}", user="12345:12345")
-    return dataclasses.replace(spec, command=("python3", "-c", LOOK))
+    return dataclasses.replace(spec, command=("python3", "-c", script))
+
+
+def said(spec: ContainerSpec) -> list[str]:
+    container = create_container(open_client(120), spec)
+    try:
+        container.start()
+        assert container.wait(timeout=60)["StatusCode"] == 0, container.logs()
+        return container.logs().decode().split()
+    finally:
+        container.remove(force=True)
 
 
 def test_a_container_gets_the_device_that_its_cell_names(engine: Engine, tmp_path: Path) -> None:
     assert engine.gpu_access is GpuAccess.CDI
     spec = described(engine, tmp_path)
     assert spec.gpu.cdi == ("nvidia.com/gpu=0",)
-    container = create_container(open_client(120), spec)
-    try:
-        container.start()
-        assert container.wait(timeout=60)["StatusCode"] == 0, container.logs()
-        assert container.logs().decode().split() == ["0", str(ZERO), "12345", "False"]
-    finally:
-        container.remove(force=True)
+    assert said(spec) == ["0", str(ZERO), "12345", "False"]
+
+
+def test_a_container_reaches_the_host_s_mps(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipes = tmp_path / "pipes"
+    pipes.mkdir()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
+    with socket.socket(socket.AF_UNIX) as daemon:
+        daemon.bind(str(pipes / "control"))
+        daemon.listen()
+        for folder in (tmp_path.parent, tmp_path, pipes, pipes / "control"):
+            folder.chmod(0o777)
+        assert said(described(engine, tmp_path, SHARE)) == [os.readlink("/proc/self/ns/ipc")]
 
 
 def test_a_device_that_is_not_there_is_refused(engine: Engine, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trtmatrix.common.errors import MachineryError
@@ -14,6 +14,7 @@ from trtmatrix.launchers.gpu import SLURM_CLUSTER, SLURM_JOB
 from trtmatrix.suite.matrix import ImageOrigin
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch, is_driver_enough
+from trtprobe.operators.mps import PIPES
 from trtprobe.plans import ALL as ALL_PLANS
 
 ROOT = "/opt/trtmatrix"  # where our folders are mounted inside
@@ -74,12 +75,15 @@ class GpuOptions:
     cdi: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     mounts: Mapping[str, str] = field(default_factory=dict)
+    mps: bool = False
+    """Whether processes of several containers share it by the host's MPS daemon, as they do on the host."""
 
     @property
     def command_line(self) -> list[str]:
         """The options of ``docker run``, but for the mounts."""
         gpus = [f"--gpus=device={device}" for device in self.ids]
-        return [*gpus, *(f"--device={device}" for device in (*self.cdi, *self.nodes))]
+        shared = ["--ipc=host"] if self.mps else []
+        return [*gpus, *(f"--device={device}" for device in (*self.cdi, *self.nodes)), *shared]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +139,10 @@ class Containers:
         """
         version, gpu, engine = launch.version, launch.gpu, self.engine
         environment, options = dict(ENVIRONMENT), give_gpu(gpu, engine)
+        pipes = os.environ.get(PIPES, "")
+        if gpu.index is not None and os.path.isdir(pipes):
+            options = replace(options, mps=True, mounts={**options.mounts, pipes: pipes})
+            environment[PIPES] = pipes
         if not options.ids:
             # NVIDIA's images ask for all GPUs, which an engine whose default runtime is NVIDIA's obeys.
             environment = {"NVIDIA_VISIBLE_DEVICES": "void", **environment}

@@ -419,7 +419,7 @@ def create_container(client: docker.DockerClient, spec: ContainerSpec) -> Contai
         ulimits=[Ulimit(name=name, soft=most, hard=most) for name, most in spec.ulimits.items()],
         log_config=LogConfig(type=LOG_DRIVERS[spec.engine], config={"max-size": str(limits.log)}),
         devices=[f"{node}:{node}:rwm" for node in gpu.nodes], device_requests=requests,
-        working_dir=SCRATCH, stdin_open=False, tty=False,
+        ipc_mode="host" if gpu.mps else None, working_dir=SCRATCH, stdin_open=False, tty=False,
     )  # fmt: skip
 
 

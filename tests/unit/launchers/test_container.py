@@ -49,6 +49,21 @@ def test_a_cell_without_a_gpu_is_given_none(access: GpuAccess | None) -> None:
     assert spec.environment["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
+@pytest.mark.parametrize(
+    ("gpu", "is_there", "shares"), [(BOARD, 1, True), (BOARD, 0, False), (CPU, 1, False)]
+)
+def test_containers_share_a_gpu_by_the_host_s_mps_where_its_daemon_runs(
+    gpu: Gpu, is_there: int, shares: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipes = tmp_path / "pipes"
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
+    if is_there:
+        pipes.mkdir()
+    command = docker_command(spec_of(GpuAccess.NODES, gpu))
+    words = "--ipc=host", f"--env=CUDA_MPS_PIPE_DIRECTORY={pipes}", f"--volume={pipes}:{pipes}:ro"
+    assert [word in command.split() for word in words] == [shares] * 3
+
+
 def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old() -> None:
     rule = {"least": "560", "datacenter": ["535.86"], "known": "read", "source": "notes"}
     found = {}
