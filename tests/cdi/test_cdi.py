@@ -96,7 +96,7 @@ def test_a_container_reaches_the_host_s_mps(
         daemon.listen()
         for folder in (tmp_path.parent, tmp_path, pipes, pipes / "control"):
             folder.chmod(0o777)
-        assert said(described(engine, tmp_path, SHARE)) == [os.readlink("/proc/self/ns/ipc")]
+        assert said(described(engine, tmp_path, SHARE)) == [str(Path("/proc/self/ns/ipc").readlink())]
 
 
 def test_a_device_that_is_not_there_is_refused(engine: Engine, tmp_path: Path) -> None:

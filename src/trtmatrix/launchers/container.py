@@ -139,8 +139,7 @@ class Containers:
         """
         version, gpu, engine = launch.version, launch.gpu, self.engine
         environment, options = dict(ENVIRONMENT), give_gpu(gpu, engine)
-        pipes = os.environ.get(PIPES, "")
-        if gpu.index is not None and os.path.isdir(pipes):
+        if gpu.index is not None and (pipes := os.environ.get(PIPES, "")) and Path(pipes).is_dir():
             options = replace(options, mps=True, mounts={**options.mounts, pipes: pipes})
             environment[PIPES] = pipes
         if not options.ids:

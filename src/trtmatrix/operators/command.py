@@ -14,13 +14,14 @@ from trtmatrix.common.paths import check_outputs, check_writable, default_cache,
 from trtmatrix.common.progress import open_progress
 from trtmatrix.common.text import counted, to_json
 from trtmatrix.operators.cases import Case, Suite, open_suite
-from trtmatrix.operators.perform import count_workers, run_launches
+from trtmatrix.operators.perform import run_launches
 from trtmatrix.operators.show import Overview, render_html, render_json, render_markdown, render_text
 from trtmatrix.operators.verdicts import is_chosen
 from trtmatrix.plan.context import Context, ProjectOptions, open_context
 from trtmatrix.plan.survey import take_survey
 from trtmatrix.prepare.case_pool import free_memory
 from trtmatrix.records.operators import PART, OperatorRecord, Verdict, read_operator_records, write_record
+from trtmatrix.run.execute import count_workers
 from trtmatrix.run.perform import Options, make_ready, make_run
 from trtmatrix.suite.cells import Selection, select_versions
 from trtmatrix.suite.model import Product, is_release, slug_of

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +20,8 @@ from trtmatrix.judge.judge import wrong_library
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.operators.cases import Case, Suite, read_arrays
 from trtmatrix.operators.verdicts import judge, row_of
-from trtmatrix.prepare.case_pool import free_memory
 from trtmatrix.records.operators import BAD, OperatorRecord, Row, Verdict
+from trtmatrix.run.execute import count_workers
 from trtmatrix.run.tasks import Run, finish, utc_now
 from trtmatrix.run.worker import Intake, Stopped
 from trtmatrix.suite.model import CPU, Gpu, Product
@@ -35,8 +33,6 @@ SILENT_SECONDS = 60.0
 """A probe is ended that answers nothing for so much longer than a process may take for its first task."""
 STARTS = 3
 """How often the probe is started for what is left, where it ends before."""
-PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
-"""Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
 TURNS, SHARING = 5, 8
 """Cases that run at once on a GPU, by turns and by MPS: more make each slower (docs/operators.md, "Time")."""
 OUTPUT = 1 << 28
@@ -46,14 +42,6 @@ DOUBTFUL = BAD | {Verdict.AT_RUN_TIME, Verdict.NOTHING}
 ORDER: Mapping[Verdict | None, int] = {Verdict.HUNG: 0, Verdict.CRASHED: 2}
 """Of cases that need a fresh process: what takes longest comes first, what ends it for others last."""
 STEPS = "operator cases"
-
-
-def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
-    """Return how many processes can run cases: by cores, the GPU's memory and the host's, at least one."""
-    cores = len(os.sched_getaffinity(0)) // side_by_side
-    room = free_memory() // PROCESS_HOST // side_by_side
-    told = re.match(r"(\d+) GiB", gpu.variant)
-    return max(1, min(cores, room, (int(told[1]) << 30) // PROCESS_GPU if told else cores))
 
 
 def run_launches(

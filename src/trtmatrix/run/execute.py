@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from trtmatrix.common.errors import HungUp, MachineryError, ending, explain_trouble
 from trtmatrix.judge.compare import sample_cells
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan import order
-from trtmatrix.prepare.case_pool import Wanted
-from trtmatrix.run.tasks import CELLS, WAKE_SECONDS, Executor, Run, TaskQueue, by_turns, finish
+from trtmatrix.prepare.case_pool import Wanted, free_memory
+from trtmatrix.run.tasks import CELLS, WAKE_SECONDS, Executor, Run, TaskQueue, by_turns, finish, warm_up
 from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
@@ -31,6 +33,9 @@ IDLE_SECONDS = 1.0  # until a probe that ended while it waited for its first cas
 CPU_CELLS = 20  # as many cells of one launch at least are worth a process of their own beside another
 GPU_CELLS = 4  # the same of processes that share a GPU, whose cells take longer
 TURNS = 3  # parts of a launch that each of its workers takes, so that none waits long for the last
+BESIDE = 4  # processes that build side by side before and after turns on a GPU (docs/operators.md, "Time")
+PROCESS_GPU, PROCESS_HOST = 5 << 30, 3 << 30
+"""Memory that a process may need: a context, a Builder, 4 GiB of workspace; its libraries on the host."""
 
 
 def execute_plan(plan: Plan, run: Run, executor: Executor | None = None) -> Run:
@@ -147,11 +152,12 @@ class Group:
 
         Workers that share a board take several, as none knows how long the others' will keep it busy.
         On the CPU it leaves room for those that have not begun: what one process builds, its others share.
+        So it does where there are turns, for which all parts must be there.
         """
         with self.changed:
             self.left -= 1
             cells, places = len(launch.cells), self.places
-            if not launch.gpu.present:
+            if not launch.gpu.present or self.queue is not None:
                 places = max(1, self.room // (self.left + 1))
             elif places > self.boards:
                 places *= TURNS
@@ -183,9 +189,7 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
     for slug, mine in by_slug.items():
         free = list(order.equal_boards(mine[0].gpu, boards))
         if run.options.interleaved:
-            tasks = by_turns(run.tasks_of(each.on(free[0])) for each in mine)
-            queue = TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm, in_turn=True)
-            groups.append(Group(launches=mine, free=free[:1] * len(mine), queue=queue))
+            groups.append(take_turns(mine, free[0], run))
         elif slug:  # the boards come first, then those of them that have room for more
             places = free * run.options.workers
             groups.append(Group(launches=mine, free=places, boards=len(free), least=GPU_CELLS))
@@ -194,6 +198,31 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
         else:
             groups.append(Group(launches=mine, free=free * ON_CPU, least=CPU_CELLS))
     return groups
+
+
+def take_turns(launches: list[Launch], board: Gpu, run: Run) -> Group:
+    """Return the launches that take turns on a board.
+
+    The first build of its kind in a process takes much longer than the next, since TensorRT loads what it
+    needs. So many models are visited once before, without being counted, by several processes of each version
+    at once; with few, of which one may be large and take as long again, that would cost more than it saves.
+    """
+    tasks, places = by_turns(run.tasks_of(each.on(board)) for each in launches), len(launches)
+    warms = board.present and len({task.case for task in tasks if task.single}) >= GPU_CELLS
+    if warms:
+        places *= max(1, min(BESIDE, count_workers(board)) // places)
+        tasks = warm_up(tasks, places)
+    confirm = partial(run.tasks_to_confirm, most=places)
+    queue = TaskQueue(tasks, run.is_prepared, confirm, in_turn=True)
+    return Group(launches=launches, free=[board] * places, least=warms * GPU_CELLS, queue=queue)
+
+
+def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
+    """Return how many processes can run cases: by cores, the GPU's memory and the host's, at least one."""
+    cores = len(os.sched_getaffinity(0)) // side_by_side
+    room = free_memory() // PROCESS_HOST // side_by_side
+    told = re.match(r"(\d+) GiB", gpu.variant)
+    return max(1, min(cores, room, (int(told[1]) << 30) // PROCESS_GPU if told else cores))
 
 
 def _run_launch(
@@ -214,7 +243,7 @@ def _run_launch(
             with group.changed:
                 group.left -= 1
             if group.queue is not None:
-                group.queue.drop(launch.version.name)
+                group.queue.drop(launch)
             if run.images is not None:
                 run.images.ended(launch)
             return
@@ -249,5 +278,7 @@ def run_tasks(ready: Ready, queue: TaskQueue, run: Run) -> None:
         while not queue.is_done(ready.launch.version.name):
             worker = Worker(ready, queue, recorder, run)
             worker.run()
+            if worker.failed:
+                break
             if not worker.fed:
                 run.stop.wait(IDLE_SECONDS)

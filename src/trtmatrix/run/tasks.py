@@ -8,8 +8,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +54,8 @@ class Task:
     ``run``: the id of the run that its record is stored under; ``rebuilds``: the least number of engines;
     ``confirms``: the run whose verdict is doubted, if any; ``alone``: in a fresh process that serves no other
     cell; ``keep``: outputs that are worth it are kept. ``single``: one of several visits, each an engine.
+    ``beside``: how many may run side by side where others take turns, 0 for one that has its turn.
+    ``warms``: a visit that only warms its process up for those that count, and leaves no record.
     """
 
     cell: Cell
@@ -62,6 +65,8 @@ class Task:
     alone: bool = False
     keep: bool = True
     single: bool = False
+    beside: int = 0
+    warms: bool = False
 
     @property
     def case(self) -> tuple[str, str]:
@@ -127,6 +132,13 @@ def by_turns(launches: Iterable[Sequence[Task]]) -> list[Task]:
     return sorted(places, key=places.__getitem__)
 
 
+def warm_up(tasks: Sequence[Task], beside: int) -> list[Task]:
+    """Return tasks that take turns with what runs side by side before: what comes once, a visit of each."""
+    first = {task.cell.id: replace(task, beside=beside, warms=True) for task in tasks if task.single}
+    once = [replace(task, beside=beside) for task in tasks if not task.single]
+    return [*once, *first.values(), *(task for task in tasks if task.single)]
+
+
 class TaskQueue:
     """Hands out tasks that can be run now, and takes back how they ended. For many threads.
 
@@ -134,6 +146,8 @@ class TaskQueue:
     prepared. ``confirm``: makes new tasks of those in doubt, once no other is left. ``closed``: whether
     nothing will be added. ``in_turn``: one task at a time is handed out, in their order; so versions take
     turns on one board, A B A B, and what drifts, such as a clock or a temperature, meets all of them alike.
+    Those that may run beside others come before, one a worker at a time; a cell is always its own worker's,
+    unless it is to be alone.
     """
 
     def __init__(
@@ -142,7 +156,7 @@ class TaskQueue:
         *, in_turn: bool = False, closed: bool = True,
     ) -> None:  # fmt: skip
         self._waiting, self._can_run, self._confirm = list(tasks), can_run, confirm
-        self._in_turn, self._closed = in_turn, closed
+        self.in_turn, self._closed = in_turn, closed
         self._running: list[Task] = []
         self._doubted: list[tuple[Task, int]] = []
         self._lock = threading.Lock()
@@ -153,14 +167,19 @@ class TaskQueue:
             left = (*self._waiting, *self._running, *(task for task, _ in self._doubted))
             return self._closed and not any(task.version == version for task in left)
 
-    def take(self, version: str, most: int | None = None) -> list[Task]:
-        """Return a version's tasks that can be run now; those in doubt come after all others."""
+    def take(self, launch: Launch, most: int | None = None) -> list[Task]:
+        """Return a launch's tasks that can be run now; those in doubt come after all others."""
         with self._lock:
             if self._doubted and not self._waiting and not self._running:
                 self._waiting, self._doubted = self._confirm(self._doubted), []
-            ready = [] if self._in_turn and self._running else list(filter(self._can_run, self._waiting))
-            ready = ready[:1] if self._in_turn else ready
-            taken = [task for task in ready if task.version == version][:most]
+            ready = list(filter(self._can_run, self._waiting))
+            if self.in_turn and any(task.beside for task in self._waiting):
+                ready, most = [task for task in ready if task.beside], 1
+            elif self.in_turn:
+                ready = [] if self._running else ready[:1]
+            version = launch.version.name
+            mine = (t for t in ready if self._is_of(t, launch) or (t.alone and t.version == version))
+            taken = list(islice(mine, most))
             gone = set(taken)
             self._waiting = [task for task in self._waiting if task not in gone]
             self._running += taken
@@ -173,21 +192,37 @@ class TaskQueue:
             if engines:
                 self._doubted.append((task, engines))
 
+    def cooled(self, task: Task, again: Sequence[Task]) -> None:
+        """Take back a visit that warmed up and ended its process: what it took from ``again`` is done again.
+
+        It may end it each time: it comes last when its turns come, lest other visits find a cold process.
+        """
+        with self._lock:
+            self._running.remove(task)
+            self._waiting = sorted(
+                (*self._waiting, *again), key=lambda t: 0 if t.beside else 1 + (t.case == task.case)
+            )
+
     def give_back(self, tasks: Sequence[Task]) -> None:
         """Take back tasks that were not run: they come first."""
         with self._lock:
             self._running = [task for task in self._running if task not in tasks]
             self._waiting = [*tasks, *self._waiting]
 
-    def drop(self, version: str) -> list[Task]:
-        """Return all that is left of a version, running or waiting; nothing of it is handed out any more."""
+    def drop(self, launch: Launch, running: Sequence[Task] = ()) -> list[Task]:
+        """Return all that is left of a launch, ``running`` or waiting; none of it is handed out any more."""
         with self._lock:
-            left = [task for task in (*self._running, *self._waiting) if task.version == version]
-            self._running = [task for task in self._running if task.version != version]
-            self._waiting = [task for task in self._waiting if task.version != version]
-            self._doubted = [item for item in self._doubted if item[0].version != version]
+            left = [*running, *(task for task in self._waiting if self._is_of(task, launch))]
+            self._running = [task for task in self._running if task not in left]
+            self._waiting = [task for task in self._waiting if task not in left]
+            self._doubted = [item for item in self._doubted if not self._is_of(item[0], launch)]
             self._closed = True
             return left
+
+    def _is_of(self, task: Task, launch: Launch) -> bool:
+        """Whether a task is a launch's own: where there are turns, a version may have several launches."""
+        is_its_cell = not self.in_turn or any(cell.id == task.cell.id for cell in launch.cells)
+        return task.version == launch.version.name and is_its_cell
 
     def add(self, task: Task) -> None:
         """Take one more task."""
@@ -260,17 +295,19 @@ class Run:
             tasks += [Task(cell=cell, run=run, alone=alone, single=True) for cell in often]
         return tasks
 
-    def tasks_to_confirm(self, doubted: Sequence[tuple[Task, int]]) -> list[Task]:
+    def tasks_to_confirm(self, doubted: Sequence[tuple[Task, int]], most: int = 0) -> list[Task]:
         """Return the second try of tasks, alone and with so many engines each, as one run of its own.
 
-        Of several visits of a cell it is the last that is tried again.
+        Of several visits of a cell it is the last that is tried again. ``most``: so many may run side by
+        side where others took turns, since only their verdicts count.
         """
         doubted = list({task.cell.id: (task, engines) for task, engines in doubted}.values())
         versions, run = {task.version: None for task, _ in doubted}, new_run_id(self.clock())
+        beside = min(most, len(doubted))
         self.progress.note(f"{', '.join(versions)}: {counted(len(doubted), 'verdict')} to be confirmed")
         self.progress.more(CELLS, len(doubted))
         return [
-            Task(cell=task.cell, run=run, rebuilds=engines, confirms=task.run, alone=True)
+            Task(cell=task.cell, run=run, rebuilds=engines, confirms=task.run, alone=True, beside=beside)
             for task, engines in doubted
         ]
 

@@ -17,6 +17,7 @@ import re
 import shutil
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from trtmatrix.suite.plan import Isolation
 from trtprobe.channel import SOCKET, Channel, near, sealed_size
 from trtprobe.files import write_json
 
+STARVED = (Cause.OUT_OF_GPU_MEMORY, Cause.OUT_OF_HOST_MEMORY, Cause.TIME_OUT)
+"""What may come of those that run beside."""
 OVERDUE_SECONDS = 30.0  # a cell that is so much over its time limit has taken the probe's supervisor down
 
 
@@ -57,6 +60,8 @@ class Worker:
         self.version = ready.launch.version.name
         self._name = f"{run.id}-{self.version}-{ready.launch.gpu.slug}-{os.urandom(3).hex()}"
         self.fed: list[Task] = []  # by index: the probe runs them in this order
+        self.failed = False  # whether it could not be started
+        self._warm: list[Task] = []  # what its process is warm for
         self._next = 0  # the first index whose record has not been seen
         self._started = -1  # the last index that is known to have started
         self._due = math.inf
@@ -136,10 +141,10 @@ class Worker:
 
     def _feed(self, job: Path) -> None:
         """Write each task that can be run now, and the end once nothing more will come."""
-        if self._closed:
+        if self._closed or (self.queue.in_turn and self._next < len(self.fed)):
             return
         single = self.state.options.isolation is Isolation.CONTAINER
-        for task in self.queue.take(self.version, 1 if single else None):
+        for task in self.queue.take(self.ready.launch, 1 if single else None):
             loaded = self.state.repros[task.cell.repro.id]
             files = self.state.cases.folder(loaded, task.cell.case).name
             write_json(job / f"{len(self.fed)}.cell.json", task.message(loaded, files))
@@ -159,9 +164,36 @@ class Worker:
                     self._due = time.monotonic() + task.seconds + OVERDUE_SECONDS
                 return
             self._started, self._next, self._due = index, index + 1, math.inf
+            if task.beside and self._pass_over(task, file):
+                remove_tree(out / str(index))
+                continue
             record, engines = self.recorder.store(task, file, out / str(index))
             self._told_of_memory |= bool(record.data.get("oom_kills"))
             self._take(task, record, engines)
+
+    def _pass_over(self, task: Task, file: Path) -> bool:
+        """Whether nothing is kept of what ran beside others: it was to warm up, or may have lacked room.
+
+        What may have lacked room, or time, comes again and has its turn, but not where what it confirms ended
+        so in its own.
+        """
+        data: dict[str, Any] = {}
+        with contextlib.suppress(BorderError):
+            data = read_json(file)
+        self._told_of_memory |= bool(data.get("oom_kills"))
+        worker, ended = data.get("worker"), data.get("ended")
+        known = (r for r in self.state.records if (r.run, r.cell) == (task.confirms, task.cell.id))
+        is_starved = ended in STARVED and all(record.ended != ended for record in known)
+        if not task.warms and is_starved:
+            self.queue.add(replace(task, beside=0))
+            self.queue.ended(task)
+        elif task.warms and isinstance(worker, dict) and worker.get("ended"):
+            self.queue.cooled(task, self._warm)
+            self._warm = []
+        elif task.warms:
+            self.queue.ended(task)
+            self._warm.append(task)
+        return task.warms or is_starved
 
     def _take(self, task: Task, record: Record, engines: int) -> None:
         self.state.records.append(record)
@@ -177,9 +209,11 @@ class Worker:
             self.fed and not self.queue.is_done(self.version)
         )
         if self._started < 0 and failed_to_start:
-            for task in self.queue.drop(self.version):
-                detail = f"the probe did not start: {ended.log[-1500:]}"
-                self.state.records.append(self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail)[0])
+            self.failed, detail = True, f"the probe did not start: {ended.log[-1500:]}"
+            for task in self.queue.drop(self.ready.launch, self.fed[self._next :]):
+                if not task.warms:
+                    record, _ = self.recorder.fail(task, Cause.LAUNCHER_FAILED, detail)
+                    self.state.records.append(record)
             return
         left = self.fed[self._next :]
         if left and self._started == self._next:
@@ -190,7 +224,10 @@ class Worker:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
             failed, *left = left
-            self._take(failed, *self.recorder.fail(failed, cause, detail))
+            if failed.warms:
+                self.queue.cooled(failed, self._warm)
+            else:
+                self._take(failed, *self.recorder.fail(failed, cause, detail))
         self.queue.give_back(left)
 
 
@@ -286,7 +323,7 @@ class Recorder:
                 "uuid_sha256": gpu.uuid_hash, "clocks": dict(self._clocks),
             }  # fmt: skip
             board |= {"host": gpu.host} if gpu.host else {}
-        workers = run.options.workers if gpu.present and not gpu.remote else 1
+        workers = max(task.beside, run.options.workers if gpu.present and not gpu.remote else 1)
         return {
             "schema": SCHEMA, "cell": vars(cell.id), "run": task.run, "product": cell.version.product.value,
             "digests": digests, "gpu": board, **({"confirms": task.confirms} if task.confirms else {}),

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from trtmatrix.judge.entry import Entry
@@ -51,7 +52,7 @@ MATTERS: Mapping[str, float] = {"build time": 1.0, SIZE: 2.0**20, MEMORY: 2.0**2
 """Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
 fourteen times as large costs nobody anything. Device memory is what an engine needs beside its weights, so
 what it grows by is also held against both (the plan stands for the weights)."""
-BESIDE = "other tests ran beside it on the GPU: run it again without --workers (--rerun)"
+BESIDE = "other tests ran beside it on the GPU: a confirmation, or --workers (run it again without: --rerun)"
 Engine = Mapping[str, Any]
 
 
@@ -147,7 +148,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         if ours != theirs and (name != "power_limit_w" or (ours and theirs)):
             conditions = f"{word} {', '.join(ours) or '?'} against {', '.join(theirs) or '?'}"
     # One session: each side began before the other had ended.
-    first, last = ([(r.started, r.finished) for r in e.records if r.ended == RAN] for e in (was, will))
+    first, last = ([(r.started, r.finished) for r in _quiet(e) if r.ended == RAN] for e in (was, will))
     turns = len(first) > 1 < len(last) and min(first)[0] < max(last)[1] and min(last)[0] < max(first)[1]
     every = [*((versions[0], engine) for engine in old), *((versions[1], engine) for engine in new)]
     # Where one side has no latency over many runs, single runs of both are compared.
@@ -203,7 +204,14 @@ def _judge(
 
 
 def _quiet(entry: Entry) -> list[Record]:
-    return [record for record in entry.records if not record.is_disturbed]
+    """Return the records whose times count, the newest first.
+
+    Where others ran beside what confirmed a verdict, it is those that it confirmed that were timed.
+    """
+    disturbed = any(record.is_disturbed for record in entry.records)
+    timed = entry.set_aside if disturbed and not entry.overruled else ()
+    quiet = [record for record in (*entry.records, *timed) if not record.is_disturbed]
+    return sorted(quiet, key=attrgetter("started", "run"), reverse=True)
 
 
 def _sides(before: Sequence[Record], after: Sequence[Record]) -> tuple[tuple[Engine, ...], ...]:

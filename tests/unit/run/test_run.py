@@ -38,7 +38,7 @@ from trtmatrix.judge.record import Record, record_from
 from trtmatrix.launchers.launcher import Ended, Poll, Ready
 from trtmatrix.prepare.case_pool import Wanted
 from trtmatrix.prepare.cases import CaseCache
-from trtmatrix.run import worker
+from trtmatrix.run import execute, worker
 from trtmatrix.run.execute import execute_plan
 from trtmatrix.run.tasks import Run
 from trtmatrix.suite.model import CPU, Control, Gpu
@@ -301,10 +301,10 @@ OLD, NEW = "10.7.0", "10.8.0"
 
 
 class Noting(Playing):
-    """Notes which version ran which case, in order; the case ``bad`` is wrong, all go on at once."""
+    """Notes which version ran which case, in order; cases named ``bad`` are wrong, all go on at once."""
 
     def __init__(self, dying: bool = False, absent: str = "") -> None:
-        super().__init__(lambda case: WRONG if case == "bad" else RIGHT)
+        super().__init__(lambda case: WRONG if case.startswith("bad") else RIGHT)
         self.order, self.dying, self.absent = list[tuple[str, str]](), dying, absent
 
     def make_ready(self, launch: Launch) -> Ready:
@@ -358,3 +358,153 @@ def test_a_version_that_cannot_be_started_keeps_nobody_waiting(tmp_path: Path) -
     assert f"[3/3] sdpa-scale/a@{NEW}" in told.getvalue(), "what is left out is not waited for"
     assert launcher.visits("a") == [NEW] * 3
     assert [item.cell.version.name for item in state.not_ready] == [OLD]
+
+
+# Many models warm up before, side by side in several processes of each version; so is what fails confirmed.
+CASES = [f"m{number}" for number in range(8)]
+
+
+class Crowded(Noting):
+    """So many processes begin together; after that it notes what was under way when a visit began.
+
+    ``confirms``: as many confirmations meet too. The case ``spoils`` ends its process each time; the case
+    ``bad-starves`` lacks memory where others run beside it, and the case ``hangs`` never ends.
+    """
+
+    def __init__(self, begin: int = 1, confirms: int = 1, spoils: str = "") -> None:
+        super().__init__()
+        self.barriers = {False: threading.Barrier(begin), True: threading.Barrier(confirms)}
+        self.spoils = spoils
+        self.now, self.places = list[str](), dict[tuple[str, str], set[Path]]()
+        self.visits_of, self.overlaps = list[tuple[str, str]](), list[list[str]]()
+        self.polls = dict[Path, Poll]()
+
+    def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+        self.polls[folder / "out"] = poll
+        return super().run(ready, folder, poll)
+
+    def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
+        place = cell["cell"]["version"], cell["cell"]["case"]
+        self.polls[out]()  # a real one goes on while a cell runs
+        if index == 0 or cell["alone"]:
+            self.barriers[cell["alone"]].wait(SECONDS)
+        with self._lock:
+            if self.order.count(place) and not cell["alone"]:  # it is the first visit that warms up
+                self.visits_of.append(place)
+                self.overlaps.append(list(self.now))
+                self.places.setdefault(place, set()).add(out)
+            self.now.append(str(place))
+        time.sleep(0.003)
+        with self._lock:
+            self.now.remove(str(place))
+        super().cell(index, cell, out)
+
+    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+        data, case = super().record(cell, value, out), cell["cell"]["case"]
+        if case == self.spoils:
+            return {**data, "ended": "crashed", "worker": {"ended": "it died"}}
+        tries = [c for job in self.jobs for c in job if c["alone"] and c["cell"] == cell["cell"]]
+        if case == "hangs":
+            return {**data, "ended": "time-out", "worker": {"position": 0 if tries else 1}}
+        return {**data, "ended": "out of GPU memory"} if case == "bad-starves" and len(tries) == 1 else data
+
+
+@pytest.fixture
+def _room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a host with room for many processes."""
+    monkeypatch.setattr(execute, "count_workers", lambda _: 64)
+
+
+@pytest.mark.usefixtures("_room")
+@pytest.mark.parametrize(("versions", "processes"), [((OLD, NEW), 4), ((OLD,), 2)])
+def test_many_models_warm_up_at_the_same_time_and_have_their_turns_after_that(
+    versions: tuple[str, ...], processes: int, tmp_path: Path
+) -> None:
+    launcher, told = Crowded(processes), io.StringIO()
+    rebuilds, cells = 6 // len(versions), cells_of(*CASES, versions=versions)
+    how: dict[str, Any] = {"interleaved": True, "rebuilds": rebuilds, "progress": Progress(told, full=True)}
+    performed = perform(tmp_path, launcher, cells, **how)
+    assert len(launcher.jobs) == processes
+    assert launcher.overlaps == [[]] * 48, "one at a time"
+    for case in CASES:
+        seen = [version for version, name in launcher.visits_of if name == case]
+        assert seen == list(versions) * rebuilds, "by turns"
+    assert all(len(places) == 1 for places in launcher.places.values()), "each is always in one process"
+    assert len(performed.records) == len(stored(tmp_path)) == 48, "a visit that warms up leaves no record"
+    assert "[48/48]" in told.getvalue()
+    assert not any("workers" in record.data for record in performed.records), "their times count"
+
+
+@pytest.mark.usefixtures("_room")
+@pytest.mark.parametrize(("cases", "gpu", "versions"), [(3, H200, (OLD, NEW)), (8, CPU, ORT)])
+def test_a_few_models_and_those_on_the_cpu_do_not_warm_up(
+    cases: int, gpu: Gpu, versions: tuple[str, ...], tmp_path: Path
+) -> None:
+    cells = [replace(cell, gpu=gpu) for cell in cells_of(*CASES[:cases], versions=versions)]
+    launcher = Noting()
+    perform(tmp_path, launcher, cells, interleaved=True, rebuilds=3)
+    assert [len(job) for job in launcher.jobs] == [3 * cases] * len(versions)
+
+
+def test_what_ends_its_process_while_it_warms_up_costs_itself_alone(tmp_path: Path) -> None:
+    launcher = Crowded(spoils="m2")
+    performed = run(tmp_path, launcher, *CASES[:4], confirm=False)
+    first, again, turns = CASES[:4], ["m0", "m1"], ["m0", "m1", "m3"] * 3 + ["m2"] * 3
+    for job in launcher.jobs:
+        seen = [cell["cell"]["case"] for cell in job]
+        assert seen == [*first, *again, *turns], "who was before it warms up once more; its turns come last"
+    assert [record.ended for record in performed.records if record.cell.case != "m2"] == ["ran"] * 18
+
+
+def test_a_probe_that_dies_while_it_warms_up_is_started_again(tmp_path: Path) -> None:
+    launcher = Dying(always(RIGHT))
+    launcher.died = Ended(code=1)
+    performed = run(tmp_path, launcher, "a", "b", "c", "dies", confirm=False)
+    ends = sorted((record.cell.case, record.ended) for record in performed.records)
+    assert ends == sorted([(case, "ran") for case in "abc"] * 6 + [("dies", "probe failed")] * 6)
+
+
+@pytest.mark.usefixtures("_room")
+def test_a_process_that_cannot_be_started_costs_its_own_models(tmp_path: Path) -> None:
+    refused = list[Ready]()
+
+    class Refusing(Noting):
+        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+            if (ready.launch.version.name, ready.launch.cells[0].case.id) == (NEW, "m0"):
+                refused.append(ready)
+                raise MachineryError("no room")
+            return super().run(ready, folder, poll)
+
+    performed = run(tmp_path, Refusing(), *CASES)
+    lost = {record.cell.case for record in performed.records if record.ended == "launcher failed"}
+    assert lost == set(CASES[:4])
+    assert sum(record.ended == "ran" for record in performed.records) == (16 - 4) * 3
+    assert len(refused) == 1, "it is not tried again"
+
+
+@pytest.mark.usefixtures("_room")
+@pytest.mark.parametrize(("cases", "failures"), [(["bad"], 2), (["bad", "bad-too", *CASES[:6]], 4)])
+def test_failures_are_confirmed_at_the_same_time_by_all_processes_and_say_so(
+    cases: list[str], failures: int, tmp_path: Path
+) -> None:
+    performed = run(tmp_path, Crowded(confirms=failures), *cases)
+    confirming = [record for record in performed.records if record.data.get("confirms")]
+    assert [record.data["workers"] for record in confirming] == [failures] * failures
+    assert not any(record.is_disturbed for record in performed.records if record not in confirming)
+
+
+def test_a_single_failure_is_confirmed_undisturbed(tmp_path: Path) -> None:
+    cells = cells_of("bad", versions=(OLD,))
+    performed = perform(tmp_path, Noting(), cells, interleaved=True, rebuilds=3)
+    assert [record.is_disturbed for record in performed.records] == [False] * 4
+
+
+@pytest.mark.parametrize(("case", "ended", "tries"), [("bad-starves", "ran", 4), ("hangs", "time-out", 2)])
+def test_what_lacks_memory_beside_others_is_confirmed_by_itself(
+    case: str, ended: str, tries: int, tmp_path: Path
+) -> None:
+    launcher = Crowded()
+    performed = run(tmp_path, launcher, case)
+    confirming = [record for record in performed.records if record.data.get("confirms")]
+    assert [(record.ended, record.is_disturbed) for record in confirming] == [(ended, tries == 2)] * 2
+    assert sum(cell["alone"] for job in launcher.jobs for cell in job) == tries

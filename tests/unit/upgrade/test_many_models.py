@@ -133,6 +133,18 @@ def test_what_other_tests_disturbed_is_not_timed_but_its_sizes_count(measured_ag
     assert lines["engine size"].why_not == ""
 
 
+@pytest.mark.parametrize("overruled", ["", "alone it says PASS"])
+def test_a_failure_that_was_confirmed_beside_others_has_the_times_of_its_turns(overruled: str) -> None:
+    old, new = timed(OLD_CELL, ONE), timed(NEW_CELL, TWO)
+    again = timed(NEW_CELL, (9.0, 9.0, 9.0))
+    assert again.record is not None
+    confirmed = record_from({**again.record.data, "workers": 2, "run": "later"}, "")
+    entry = replace(again, record=confirmed, records=(confirmed,), set_aside=new.records, overruled=overruled)
+    (line,) = compare(old, entry)
+    assert (line.ratio, line.told_apart) == ((9.0, False) if overruled else (2.0, True))
+    assert ("other tests ran beside it" in line.why_not) is bool(overruled)
+
+
 @pytest.mark.parametrize(("megabytes", "seconds", "beyond"), [(0.01, 0.1, False), (10.0, 10.0, True)])
 def test_a_size_and_a_build_time_must_cost_something(megabytes: float, seconds: float, beyond: bool) -> None:
     def engines(cell: Cell, times: float) -> Entry:
