@@ -57,6 +57,7 @@ FACTS = {
             "note": "there are no streams on the CPU: only the graph is checked",
         },
     ],
+    "exclusive": ["control-reused-*"],
     "defects": {
         "lost-scale": {
             "what": "one √scale lost in the cross attention",

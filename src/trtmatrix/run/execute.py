@@ -10,8 +10,9 @@ import contextlib
 import os
 import re
 import threading
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,7 +22,7 @@ from trtmatrix.judge.compare import sample_cells
 from trtmatrix.launchers.launcher import Ready
 from trtmatrix.plan import order
 from trtmatrix.prepare.case_pool import Wanted, free_memory
-from trtmatrix.run.tasks import CELLS, WAKE_SECONDS, Executor, Run, TaskQueue, by_turns, finish, warm_up
+from trtmatrix.run.tasks import CELLS, WAKE_SECONDS, Executor, Run, Task, TaskQueue, by_turns, finish, warm_up
 from trtmatrix.run.worker import Recorder, Stopped, Worker
 from trtmatrix.suite.model import Gpu
 from trtmatrix.suite.plan import Isolation, Launch, Plan
@@ -60,11 +61,12 @@ def execute_plan(plan: Plan, run: Run, executor: Executor | None = None) -> Run:
             futures = [threads.submit(_prepare_cases, launches, run)]
             if executor and away:
                 futures.append(threads.submit(executor.run, away, run))
-            ready = {id(launch): made for launch, made in zip(here, make_ready(here, run), strict=True)}
+            made = zip(here, make_ready(here, run), strict=True)
+            ready = {(launch.version.name, launch.gpu.slug): future for launch, future in made}
             for group in groups:
                 for launch in group.launches:
-                    words = group, launch, ready[id(launch)], seconds, run, threads
-                    futures.append(threads.submit(_run_launch, *words))
+                    making = ready[launch.version.name, launch.gpu.slug]
+                    futures.append(threads.submit(_run_launch, group, launch, making, seconds, run, threads))
             finish(futures)
         except BaseException as error:
             person = isinstance(error, KeyboardInterrupt) and not isinstance(error, HungUp)
@@ -165,19 +167,23 @@ class Group:
             self.room -= parts
             return parts
 
-    def take(self, stop: threading.Event) -> Gpu | None:
-        """Wait for a board and take it; none once it stops."""
+    def take(self, stop: threading.Event, places: int = 1) -> Gpu | None:
+        """Wait for a board with so many places free, and take them; none once it stops."""
         with self.changed:
-            while not self.free and not stop.is_set():
+            while not stop.is_set():
+                if board := next((each for each in self.free if self.free.count(each) >= places), None):
+                    for _ in range(places):
+                        self.free.remove(board)
+                    return board
                 self.changed.wait(WAKE_SECONDS)
-            return None if stop.is_set() else self.free.pop(0)
+            return None
 
-    def give_back(self, board: Gpu) -> None:
-        """Take back a board."""
+    def give_back(self, board: Gpu, places: int = 1) -> None:
+        """Take back places of a board."""
         with self.changed:
-            self.free.append(board)
-            self.room += 1
-            self.changed.notify()
+            self.free += [board] * places
+            self.room += places
+            self.changed.notify_all()
 
 
 def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> list[Group]:
@@ -189,7 +195,7 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
     for slug, mine in by_slug.items():
         free = list(order.equal_boards(mine[0].gpu, boards))
         if run.options.interleaved:
-            groups.append(take_turns(mine, free[0], run))
+            groups += take_turns(mine, free, run)
         elif slug:  # the boards come first, then those of them that have room for more
             places = free * run.options.workers
             groups.append(Group(launches=mine, free=places, boards=len(free), least=GPU_CELLS))
@@ -200,21 +206,30 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
     return groups
 
 
-def take_turns(launches: list[Launch], board: Gpu, run: Run) -> Group:
-    """Return the launches that take turns on a board.
+def take_turns(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> list[Group]:
+    """Return the launches that take turns on a board; many models are shared out among equal boards.
 
-    The first build of its kind in a process takes much longer than the next, since TensorRT loads what it
-    needs. So many models are visited once before, without being counted, by several processes of each version
-    at once; with few, of which one may be large and take as long again, that would cost more than it saves.
+    A model is always on one. The first build of its kind in a process takes much longer than the next, since
+    TensorRT loads what it needs. So many models are visited once before, without being counted, by several
+    processes of each version at once; with few, of which one may be large and take as long again, that would
+    cost more than it saves.
     """
-    tasks, places = by_turns(run.tasks_of(each.on(board)) for each in launches), len(launches)
-    warms = board.present and len({task.case for task in tasks if task.single}) >= GPU_CELLS
-    if warms:
-        places *= max(1, min(BESIDE, count_workers(board)) // places)
-        tasks = warm_up(tasks, places)
-    confirm = partial(run.tasks_to_confirm, most=places)
-    queue = TaskQueue(tasks, run.is_prepared, confirm, in_turn=True)
-    return Group(launches=launches, free=[board] * places, least=warms * GPU_CELLS, queue=queue)
+    cells = {(cell.repro.id, cell.case.id): cell for launch in launches for cell in launch.cells}
+    models = sum(not cell.companion for cell in cells.values())
+    boards, groups = boards[: max(1, models // GPU_CELLS)], []
+    for number, board in enumerate(boards):
+        share = {*list(cells)[number :: len(boards)]}
+        mine = [each.of(c for c in each.cells if (c.repro.id, c.case.id) in share) for each in launches]
+        mine = [each for each in mine if each.cells]
+        tasks, places = by_turns(run.tasks_of(each.on(board)) for each in mine), len(mine)
+        warms = board.present and len({task.case for task in tasks if task.single}) >= GPU_CELLS
+        if warms:
+            places *= max(1, min(BESIDE, count_workers(board, len(boards))) // places)
+            tasks = warm_up(tasks, places)
+        confirm = partial(run.tasks_to_confirm, most=places)
+        queue = TaskQueue(tasks, run.is_prepared, confirm, in_turn=True)
+        groups.append(Group(launches=mine, free=[board] * places, least=warms * GPU_CELLS, queue=queue))
+    return groups
 
 
 def count_workers(gpu: Gpu, side_by_side: int = 1) -> int:
@@ -249,23 +264,64 @@ def _run_launch(
             return
     if ready is None:
         return
-    running: list[Future[None]] = []
-    for part in order.split_launch(launch, group.begin(launch), seconds):
-        if board := group.take(run.stop):
-            running.append(threads.submit(_run_part, group, replace(ready, launch=part.on(board)), run))
-        for each in filter(Future.done, running):
-            each.result()  # what one raises ends the run
-    finish(running)
+    exclusive = [cell for cell in launch.cells if cell.is_exclusive and group.places > group.boards]
+    rest = launch.of(cell for cell in launch.cells if cell not in exclusive)
+    _run_parts(group, replace(ready, launch=rest), seconds, run, threads)
+    whole = group.places // group.boards
+    if exclusive and (board := group.take(run.stop, whole)):
+        _run_part(group, replace(ready, launch=launch.of(exclusive).on(board)), run, places=whole)
     if run.images is not None and not run.stop.is_set():
         run.images.ended(launch)
 
 
-def _run_part(group: Group, ready: Ready, run: Run) -> None:
-    """Run what a board has taken."""
-    tasks = run.tasks_of(ready.launch)
-    run.progress.more(CELLS, len(tasks) - len(ready.launch.cells))
-    run_tasks(ready, group.queue or TaskQueue(tasks, run.is_prepared, run.tasks_to_confirm), run)
-    group.give_back(ready.launch.gpu)
+def _run_parts(
+    group: Group, ready: Ready, seconds: order.Seconds, run: Run, threads: ThreadPoolExecutor
+) -> None:
+    """Run a launch in parts, each as soon as there is a board for it.
+
+    What several parts leave in doubt is confirmed in parts too, by all who have nothing else to do.
+    """
+    parts = deque[tuple[Launch, Sequence[Task]]]()
+    parts += ((part, ()) for part in order.split_launch(ready.launch, group.begin(ready.launch), seconds))
+    doubted: list[tuple[Task, int]] | None = [] if len(parts) > 1 else None
+    running: list[Future[None]] = []
+    while (parts or running or doubted) and not run.stop.is_set():
+        if not parts and doubted:
+            again = run.tasks_to_confirm([doubted.pop() for _ in range(len(doubted))])
+            shares = (again[number :: group.places] for number in range(min(group.places, len(again))))
+            parts += ((ready.launch.of(task.cell for task in share), share) for share in shares)
+        if parts and (board := group.take(run.stop)):
+            part, tasks = parts.popleft()
+            part = part.on(board)
+            running.append(threads.submit(_run_part, group, replace(ready, launch=part), run, tasks, doubted))
+        elif running:
+            wait(running, WAKE_SECONDS, FIRST_COMPLETED)
+        for each in list(filter(Future.done, running)):
+            running.remove(each)
+            each.result()  # what one raises ends the run
+    finish(running)
+
+
+def _run_part(
+    group: Group, ready: Ready, run: Run, tasks: Sequence[Task] = (),
+    doubted: list[tuple[Task, int]] | None = None, places: int = 1,
+) -> None:  # fmt: skip
+    """Run what a board has taken: its launch, or these ``tasks``; ``doubted`` gets what is in doubt then."""
+
+    def put_off(found: Sequence[tuple[Task, int]]) -> list[Task]:
+        if doubted is None or tasks:
+            return run.tasks_to_confirm(found)
+        doubted.extend(found)
+        return []
+
+    launch = ready.launch
+    # It may be another board than the first time.
+    mine = [replace(task, cell=cell) for task, cell in zip(tasks, launch.cells, strict=False)]
+    if not mine:
+        mine = run.tasks_of(launch)
+        run.progress.more(CELLS, len(mine) - len(launch.cells))
+    run_tasks(ready, group.queue or TaskQueue(mine, run.is_prepared, put_off), run)
+    group.give_back(launch.gpu, places)
 
 
 def run_tasks(ready: Ready, queue: TaskQueue, run: Run) -> None:

@@ -239,7 +239,8 @@ class TaskQueue:
 class Run:
     """One run. ``records`` and ``not_ready`` (cells whose launch could not be made ready) come of it.
 
-    ``launchers``: by runtime. ``stored``: the records that were there before. ``is_here``: whether a launch
+    ``launchers``: by runtime. ``stored``: the records that were there before;
+    ``before``: of each cell that runs, the newest first, with those since. ``is_here``: whether a launch
     can start without a pull or an installation. ``images`` is told which are wanted. ``sampled``: the cells
     whose PASS is seen again in a fresh process. ``reads_api``: the API of a release that is not known is read
     inside its image. ``prepared``: the cases (repro, case) whose files are there.
@@ -260,6 +261,7 @@ class Run:
     gpu_clocks: Callable[[Gpu], dict[str, Any]]
     calibration: Calibration
     stored: Sequence[Stored] = ()
+    before: dict[CellId, list[Record]] = field(default_factory=dict)
     images: Images | None = None
     is_here: Callable[[Launch], bool] = lambda launch: not launch.lacks_image
     clock: Callable[[], datetime] = utc_now

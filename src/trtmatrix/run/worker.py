@@ -243,7 +243,8 @@ class Recorder:
         self._clocks = run.gpu_clocks(gpu) if gpu.present else {}
         ours = {cell.id for cell in ready.launch.cells}
         groups = newest(item for item in run.stored if item.record.cell in ours)
-        self._before = {cell: [item.record for item in items] for cell, items in groups.items()}
+        for cell, items in groups.items():
+            run.before.setdefault(cell, [item.record for item in items])
 
     def store(self, task: Task, file: Path, folder: Path) -> tuple[Record, int]:
         """Write a cell's record, read from ``file``; ``folder`` holds its outputs, and is removed.
@@ -323,7 +324,8 @@ class Recorder:
                 "uuid_sha256": gpu.uuid_hash, "clocks": dict(self._clocks),
             }  # fmt: skip
             board |= {"host": gpu.host} if gpu.host else {}
-        workers = max(task.beside, run.options.workers if gpu.present and not gpu.remote else 1)
+        beside = gpu.present and not gpu.remote and not cell.is_exclusive
+        workers = max(task.beside, run.options.workers if beside else 1)
         return {
             "schema": SCHEMA, "cell": vars(cell.id), "run": task.run, "product": cell.version.product.value,
             "digests": digests, "gpu": board, **({"confirms": task.confirms} if task.confirms else {}),
@@ -333,7 +335,7 @@ class Recorder:
     def _judge(self, cell: Cell, record: Record) -> tuple[Entry, int]:
         """Return what a cell shows, and how many engines must be built before the record is believed."""
         run, how = self.state, self.state.options
-        comparable = (other for other in self._before.get(cell.id, ()) if are_comparable(record, other))
+        comparable = (other for other in run.before.get(cell.id, ()) if are_comparable(record, other))
         found = assess(cell, [record, *comparable], run.calibration)
         sampled = cell.id in run.sampled and is_shared(record) and found.verdict is Verdict.PASS
         wanted = found.wanted or int(sampled)
@@ -341,7 +343,7 @@ class Recorder:
 
     def _keep(self, cell: Cell, record: Record) -> Record:
         kept = write_record(self.state.local, record)
-        self._before.setdefault(cell.id, []).insert(0, kept)
+        self.state.before.setdefault(cell.id, []).insert(0, kept)
         return kept
 
 

@@ -34,6 +34,12 @@ class Cell:
         """The cell's id; made once, for it is asked for very often."""
         return CellId(repro=self.repro.id, case=self.case.id, version=self.version.name, gpu=self.gpu.slug)
 
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether it needs a GPU that nothing else uses."""
+        named = (fnmatch.fnmatchcase(self.case.id, pattern) for pattern in self.repro.exclusive)
+        return self.gpu.present and any(named)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:

@@ -251,7 +251,11 @@ class Rule:
 
 @keys
 class Facts:
-    """FACTS: what a repro says of its finding."""
+    """FACTS: what a repro says of its finding.
+
+    ``exclusive``: cases, or patterns, whose outcome depends on what else runs on the GPU; such a cell never
+    shares it with another.
+    """
 
     title: str
     upstream: str
@@ -263,6 +267,7 @@ class Facts:
     defects: Mapping[_DefectName, Defect] = field(default_factory=dict)
     twins: tuple[Twin, ...] = ()
     rules: tuple[Rule, ...] = ()
+    exclusive: tuple[_Text, ...] = ()
 
 
 @keys

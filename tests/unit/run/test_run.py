@@ -184,6 +184,68 @@ def test_a_few_cells_need_no_second_worker(cells: int, boards: int, jobs: list[i
     assert {launch.gpu.index for launch in launcher.launches} == set(range(boards))
 
 
+class Confirming(Playing):
+    """The first cases are wrong, or only where they are not alone; so many confirmations must meet."""
+
+    def __init__(self, meet: int, alone: float) -> None:
+        super().__init__(lambda case: WRONG if case in MANY[:4] else RIGHT)
+        self.alone, self.left, self.barrier = alone, meet, threading.Barrier(meet)
+
+    def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+        with self._lock:
+            meets = cell["alone"] and self.left > 0
+            self.left -= cell["alone"]
+        if meets:
+            self.barrier.wait(SECONDS)
+        data = super().record(cell, self.alone if cell["alone"] else value, out)
+        return {**data, "worker": {"position": 0 if cell["alone"] else 1, "alone": cell["alone"]}}
+
+
+@pytest.mark.parametrize(("alone", "builds"), [(WRONG, [1, 3]), (RIGHT, [1, 3, 8])])
+@pytest.mark.parametrize(("boards", "workers"), [(1, 4), (4, 1)])
+def test_what_a_part_leaves_in_doubt_is_confirmed_by_all_workers(
+    alone: float, builds: list[int], boards: int, workers: int, tmp_path: Path
+) -> None:
+    launcher, tries = Confirming(4, alone), dict[str, list[int]]()
+    cells = cells_of(*MANY[:16])
+    performed = perform(tmp_path, launcher, cells, *boards_of(boards), workers=workers, confirm=True)
+    for cell in sorted((cell for job in launcher.jobs for cell in job), key=lambda cell: cell["builds"]):
+        tries.setdefault(cell["cell"]["case"], []).append(cell["builds"])
+    assert [tries[name] for name in MANY[:4]] == [builds] * 4
+    ran_on = {(launch.gpu.uuid_hash, cell.case.id) for launch in launcher.launches for cell in launch.cells}
+    assert {(r.gpu["uuid_sha256"], r.cell.case) for r in performed.records} == ran_on
+
+
+class Counting(Playing):
+    """Notes how many cells were under way beside each."""
+
+    def __init__(self) -> None:
+        super().__init__(always(RIGHT))
+        self.now, self.beside = 0, dict[str, int]()
+
+    def cell(self, index: int, cell: dict[str, Any], out: Path) -> None:
+        name = cell["cell"]["case"]
+        with self._lock:
+            self.now += 1
+        for _ in range(10):
+            self.beside[name] = max(self.beside.get(name, 0), self.now - 1)
+            time.sleep(0.002)
+        super().cell(index, cell, out)
+        with self._lock:
+            self.now -= 1
+
+
+def test_an_exclusive_case_has_the_gpu_to_itself(tmp_path: Path) -> None:
+    cells = cells_of(*MANY[:16], versions=("10.7.0", "10.8.0"))
+    repro = replace(cells[0].repro, exclusive=("c0[01]",))
+    cells, launcher = [replace(cell, repro=repro) for cell in cells], Counting()
+    records = perform(tmp_path, launcher, cells, *boards_of(1), workers=4).records
+    assert {name for name, beside in launcher.beside.items() if not beside} >= {"c00", "c01"}
+    assert max(launcher.beside.values()) == 3
+    assert {r.cell.case for r in records if "workers" not in r.data} == {"c00", "c01"}
+    assert len(records) == 32
+
+
 ORT = ("onnxruntime-1.31.1",)
 
 
@@ -343,6 +405,18 @@ def test_versions_take_turns_and_build_one_engine_a_visit(tmp_path: Path, boards
     assert len(stored(tmp_path)) == 12, "a record a visit"
 
 
+def test_equal_boards_share_many_models_each_of_which_has_its_turns_on_one(tmp_path: Path) -> None:
+    launcher = Noting()
+    state = run(tmp_path, launcher, *MANY[:8], boards=3)
+    boards = dict[str, set[str]]()
+    for record in state.records:
+        boards.setdefault(record.cell.case, set()).add(record.gpu["uuid_sha256"])
+    assert sorted(boards.values(), key=str) == [{"hash-0"}] * 4 + [{"hash-1"}] * 4, "four are worth a board"
+    for case in MANY[:8]:
+        seen = launcher.visits(case)[2:]  # it warmed up before
+        assert seen in ([OLD, NEW] * 3, [NEW, OLD] * 3)
+
+
 def test_a_doubtful_case_is_seen_again_once_and_a_probe_that_dies_costs_no_other_case(tmp_path: Path) -> None:
     launcher = Noting(dying=True)
     run(tmp_path, launcher, "a", "bad")
@@ -412,7 +486,7 @@ class Crowded(Noting):
 @pytest.fixture
 def _room(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a host with room for many processes."""
-    monkeypatch.setattr(execute, "count_workers", lambda _: 64)
+    monkeypatch.setattr(execute, "count_workers", lambda *_: 64)
 
 
 @pytest.mark.usefixtures("_room")
