@@ -35,7 +35,7 @@ def measure_whole(bench: Bench) -> None:
     if not wanted:
         raise CannotMeasure(f"{bench.records} holds no record of a TensorRT version that ran on a GPU")
     for version in sorted(wanted, key=release_of):
-        bench.row(make_row(version, found[version]))
+        bench.tell(make_row(version, found[version]))
 
 
 def read_run(folder: Path) -> dict[str, list[Json]]:
@@ -54,7 +54,8 @@ def make_row(version: str, records: Sequence[Json]) -> Row:
     The start of containers, and cases that had still to be prepared before the first cell, are not in it.
     """
     bound = read_bound(records)
-    least = bound.builder + bound.inside
+    workers = max(record.get("workers", 1) for record in records)
+    least = bound.builder + bound.inside / workers
     first, last = moment(records[0]["started"]), max(moment(record["finished"]) for record in records)
     seconds = last - first + bound.builder
     cells = {(record["cell"]["repro"], record["cell"]["case"]) for record in records}
@@ -62,14 +63,18 @@ def make_row(version: str, records: Sequence[Json]) -> Row:
     if version in MINUTES:
         goals.append(Goal(what="wall time", value=seconds / 60, limit=MINUTES[version], unit="min"))
     builds = max(len(record.get("builds") or [record]) for record in records if not record["worker"]["alone"])
+    board = records[0]["gpu"]
     return Row(
         name=f"whole:{version}",
-        what=f"{len(cells)} cells of TensorRT {version} in one run, {builds} builds each",
-        against="the least: one Builder start, each engine built once, and the runs",
+        machine={"GPU": f"{board['name']}, {board['driver']}", "date": records[0]["started"][:10]},
+        what=f"{len(cells)} cells of TensorRT {version} in one run, {builds} builds each"
+        + f", {workers} workers on one GPU" * (workers > 1),
+        against="the least: one Builder start, each engine built once, and the runs"
+        + ", divided by the workers" * (workers > 1),
         goals=tuple(goals),
         figures={
             "the run": [seconds], "the least": [least], "the first Builder": [bound.builder],
-            "the same, building and running alone": [bound.builder + bound.strict],
+            "the same, building and running alone": [bound.builder + bound.strict / workers],
         },
         note=f"{bound.builds} engines; {len(records) - len(cells)} cells were seen again alone in a fresh "
         "process, whose Builder is not in the least. From the first cell's start, as the records tell it.",
