@@ -167,6 +167,11 @@ class Group:
             self.room -= parts
             return parts
 
+    def reserve(self, places: int) -> None:
+        """Hear that so many places more will be taken than a launch began with."""
+        with self.changed:
+            self.room -= places
+
     def take(self, stop: threading.Event, places: int = 1) -> Gpu | None:
         """Wait for a board with so many places free, and take them; none once it stops."""
         with self.changed:
@@ -264,11 +269,13 @@ def _run_launch(
             return
     if ready is None:
         return
-    exclusive = [cell for cell in launch.cells if cell.is_exclusive and group.places > group.boards]
+    is_shared = group.queue is None and group.places > group.boards
+    exclusive = [cell for cell in launch.cells if cell.is_exclusive and is_shared]
     rest = launch.of(cell for cell in launch.cells if cell not in exclusive)
     _run_parts(group, replace(ready, launch=rest), seconds, run, threads)
     whole = group.places // group.boards
     if exclusive and (board := group.take(run.stop, whole)):
+        group.reserve(whole)
         _run_part(group, replace(ready, launch=launch.of(exclusive).on(board)), run, places=whole)
     if run.images is not None and not run.stop.is_set():
         run.images.ended(launch)
@@ -288,8 +295,9 @@ def _run_parts(
     while (parts or running or doubted) and not run.stop.is_set():
         if not parts and doubted:
             again = run.tasks_to_confirm([doubted.pop() for _ in range(len(doubted))])
-            shares = (again[number :: group.places] for number in range(min(group.places, len(again))))
+            shares = [again[number :: group.places] for number in range(min(group.places, len(again)))]
             parts += ((ready.launch.of(task.cell for task in share), share) for share in shares)
+            group.reserve(len(shares))
         if parts and (board := group.take(run.stop)):
             part, tasks = parts.popleft()
             part = part.on(board)
