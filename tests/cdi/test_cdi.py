@@ -62,7 +62,7 @@ def described(engine: Engine, folder: Path, script: str = LOOK) -> ContainerSpec
         (folder / name).mkdir()
         (folder / name).chmod(0o777)
     limits, launch = Limits(memory=1 << 30), Launch(version=VERSION, gpu=GPU, cells=())
-    made = Containers(engine=engine, cache=folder, repros=folder / "repros", limits=limits)
+    made = Containers(engine=engine, cache=folder, repros=folder / "repros", limits=limits, workers=2)
     spec = made.spec(launch, IMAGE, folder)
     spec = dataclasses.replace(spec, name=f"trtmatrix-cdi-{os.getpid()}", user="12345:12345")
     return dataclasses.replace(spec, command=("python3", "-c", script))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -124,12 +125,16 @@ def image_origin(launch: Launch) -> ImageOrigin:
 
 @dataclass(frozen=True, kw_only=True)
 class Containers:
-    """What all containers of a run are made with: the engine, what they are given, their limits."""
+    """What all containers of a run are made with: the engine, what they are given, their limits.
+
+    ``workers``: how many may share a GPU, which they then do by the host's MPS daemon where one runs.
+    """
 
     engine: Engine
     cache: Path
     repros: Path
     limits: Limits
+    workers: int = 1
 
     def spec(self, launch: Launch, image: str, folder: Path = JOB) -> ContainerSpec:
         """Describe the container of a launch over a job's ``folder``.
@@ -139,7 +144,8 @@ class Containers:
         """
         version, gpu, engine = launch.version, launch.gpu, self.engine
         environment, options = dict(ENVIRONMENT), give_gpu(gpu, engine)
-        if gpu.index is not None and (pipes := os.environ.get(PIPES, "")) and Path(pipes).is_dir():
+        pipes = os.environ.get(PIPES, "") if gpu.index is not None and self.workers > 1 else ""
+        if engine.is_daemon and re.fullmatch("/[^:]+", pipes) and Path(pipes).is_dir():
             options = replace(options, mps=True, mounts={**options.mounts, pipes: pipes})
             environment[PIPES] = pipes
         if not options.ids:

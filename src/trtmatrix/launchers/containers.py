@@ -279,7 +279,10 @@ ENGINE_SECONDS = 0.1  # how often the engine is asked whether a container runs: 
 ANSWER_SECONDS, LEAVE_SECONDS = 120.0, 10.0
 """How long the engine may take to answer; so when all is being ended."""
 EMPTIED = (SCRATCH, "/dev/shm")  # noqa: S108 - inside the container, file systems of its own
-"""What the probe empties after each cell: it lies in memory, and the next cell would pay for it."""
+"""What the probe empties after each cell: it lies in memory, and the next cell would pay for it.
+
+With the host's MPS ``/dev/shm`` is the host's, and others' files lie there.
+"""
 
 ISOLATED: Mapping[str, Any] = {
     "init": True, "network_mode": "none", "read_only": True, "cap_drop": ["ALL"],
@@ -343,7 +346,7 @@ class ContainerLauncher(Containers):
     def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
         """Create, start, wait, read how it ended, remove: on every path."""
         spec = self.spec(ready.launch, str(ready.handle), folder)
-        (folder / "job" / "scratch").write_text("\n".join(EMPTIED))
+        (folder / "job" / "scratch").write_text("\n".join((SCRATCH,) if spec.gpu.mps else EMPTIED))
         (self.cache / "cases").mkdir(exist_ok=True)  # the engine would make it, as root
         try:
             client = open_client(120)

@@ -55,7 +55,7 @@ def execute_plan(plan: Plan, run: Run, executor: Executor | None = None) -> Run:
     if run.images is not None:
         run.images.expect(here)
     run.progress.begin(CELLS, sum(len(launch.cells) for launch in launches))
-    most = 2 + len(here) + sum(len(group.free) for group in groups)
+    most = 2 + sum(len(group.launches) + len(group.free) for group in groups)
     with ending(run.hurry) as interrupted, ThreadPoolExecutor(most) as threads:
         try:
             futures = [threads.submit(_prepare_cases, launches, run)]
@@ -231,7 +231,7 @@ def take_turns(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> l
         if warms:
             places *= max(1, min(BESIDE, count_workers(board, len(boards))) // places)
             tasks = warm_up(tasks, places)
-        confirm = partial(run.tasks_to_confirm, most=places)
+        confirm = partial(run.tasks_to_confirm, most=places // len(mine))
         queue = TaskQueue(tasks, run.is_prepared, confirm, in_turn=True)
         groups.append(Group(launches=mine, free=[board] * places, least=warms * GPU_CELLS, queue=queue))
     return groups
@@ -290,7 +290,7 @@ def _run_parts(
     """
     parts = deque[tuple[Launch, Sequence[Task]]]()
     parts += ((part, ()) for part in order.split_launch(ready.launch, group.begin(ready.launch), seconds))
-    doubted: list[tuple[Task, int]] | None = [] if len(parts) > 1 else None
+    doubted: list[tuple[Task, int]] | None = [] if group.least and group.places > 1 else None
     running: list[Future[None]] = []
     while (parts or running or doubted) and not run.stop.is_set():
         if not parts and doubted:
@@ -301,7 +301,8 @@ def _run_parts(
         if parts and (board := group.take(run.stop)):
             part, tasks = parts.popleft()
             part = part.on(board)
-            running.append(threads.submit(_run_part, group, replace(ready, launch=part), run, tasks, doubted))
+            first = None if tasks else doubted
+            running.append(threads.submit(_run_part, group, replace(ready, launch=part), run, tasks, first))
         elif running:
             wait(running, WAKE_SECONDS, FIRST_COMPLETED)
         for each in list(filter(Future.done, running)):
@@ -317,19 +318,21 @@ def _run_part(
     """Run what a board has taken: its launch, or these ``tasks``; ``doubted`` gets what is in doubt then."""
 
     def put_off(found: Sequence[tuple[Task, int]]) -> list[Task]:
-        if doubted is None or tasks:
+        if doubted is None:
             return run.tasks_to_confirm(found)
         doubted.extend(found)
         return []
 
     launch = ready.launch
-    # It may be another board than the first time.
-    mine = [replace(task, cell=cell) for task, cell in zip(tasks, launch.cells, strict=False)]
-    if not mine:
-        mine = run.tasks_of(launch)
-        run.progress.more(CELLS, len(mine) - len(launch.cells))
-    run_tasks(ready, group.queue or TaskQueue(mine, run.is_prepared, put_off), run)
-    group.give_back(launch.gpu, places)
+    if tasks:  # on another board than the first time, maybe
+        tasks = [replace(task, cell=cell) for task, cell in zip(tasks, launch.cells, strict=True)]
+    else:
+        tasks = run.tasks_of(launch)
+        run.progress.more(CELLS, len(tasks) - len(launch.cells))
+    try:
+        run_tasks(ready, group.queue or TaskQueue(tasks, run.is_prepared, put_off), run)
+    finally:
+        group.give_back(launch.gpu, places)
 
 
 def run_tasks(ready: Ready, queue: TaskQueue, run: Run) -> None:

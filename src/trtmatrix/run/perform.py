@@ -233,8 +233,9 @@ def make_run(context: Context, survey: Survey, options: Options, progress: Progr
         builder = (str(project.image_builder), f"--matrix={project.matrix}")
         images = Images(engine, progress, builder=builder, keep=options.keep)
         launchers["container"] = ContainerLauncher(
-            engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images
-        )
+            engine=engine, cache=project.cache, repros=project.repros, limits=options.limits, images=images,
+            workers=options.workers,
+        )  # fmt: skip
     elif any(launch.image for launch in launches):
         from trtmatrix.launchers.child_containers import ChildLauncher, find_runtime
 

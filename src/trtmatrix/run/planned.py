@@ -114,7 +114,10 @@ def _container_command(context: Context, engine: Engine, launch: Launch, options
     if origin is None or not launch.cells:
         return ""
     image = (origin.pin and engine.held(origin)) or origin.reference
-    inputs = Containers(engine=engine, cache=project.cache, repros=project.repros, limits=options.limits)
+    inputs = Containers(
+        engine=engine, cache=project.cache, repros=project.repros, limits=options.limits,
+        workers=options.workers,
+    )  # fmt: skip
     spec = inputs.spec(launch, image)
     if engine.is_daemon:
         return docker_command(spec)

@@ -164,14 +164,14 @@ class TaskQueue:
     def is_done(self, version: str) -> bool:
         """Whether of a version nothing waits, nothing runs that might be doubted, and nothing will come."""
         with self._lock:
+            self._confirm_doubted()
             left = (*self._waiting, *self._running, *(task for task, _ in self._doubted))
             return self._closed and not any(task.version == version for task in left)
 
     def take(self, launch: Launch, most: int | None = None) -> list[Task]:
         """Return a launch's tasks that can be run now; those in doubt come after all others."""
         with self._lock:
-            if self._doubted and not self._waiting and not self._running:
-                self._waiting, self._doubted = self._confirm(self._doubted), []
+            self._confirm_doubted()
             ready = list(filter(self._can_run, self._waiting))
             if self.in_turn and any(task.beside for task in self._waiting):
                 ready, most = [task for task in ready if task.beside], 1
@@ -185,6 +185,10 @@ class TaskQueue:
             self._running += taken
             return taken
 
+    def _confirm_doubted(self) -> None:
+        if self._doubted and not self._waiting and not self._running:
+            self._waiting, self._doubted = self._confirm(self._doubted), []
+
     def ended(self, task: Task, engines: int = 0) -> None:
         """Take back a task; ``engines``: how many must be built alone before its verdict is believed."""
         with self._lock:
@@ -193,12 +197,11 @@ class TaskQueue:
                 self._doubted.append((task, engines))
 
     def cooled(self, task: Task, again: Sequence[Task]) -> None:
-        """Take back a visit that warmed up and ended its process: what it took from ``again`` is done again.
+        """Hear that a task before the turns ended its process, and what is to be done ``again`` for that.
 
         It may end it each time: it comes last when its turns come, lest other visits find a cold process.
         """
         with self._lock:
-            self._running.remove(task)
             self._waiting = sorted(
                 (*self._waiting, *again), key=lambda t: 0 if t.beside else 1 + (t.case == task.case)
             )
@@ -300,12 +303,12 @@ class Run:
     def tasks_to_confirm(self, doubted: Sequence[tuple[Task, int]], most: int = 0) -> list[Task]:
         """Return the second try of tasks, alone and with so many engines each, as one run of its own.
 
-        Of several visits of a cell it is the last that is tried again. ``most``: so many may run side by
-        side where others took turns, since only their verdicts count.
+        Of several visits of a cell it is the last that is tried again. ``most``: so many of a version may
+        run side by side where others took turns, since only their verdicts count.
         """
         doubted = list({task.cell.id: (task, engines) for task, engines in doubted}.values())
-        versions, run = {task.version: None for task, _ in doubted}, new_run_id(self.clock())
-        beside = min(most, len(doubted))
+        versions, run = Counter(task.version for task, _ in doubted), new_run_id(self.clock())
+        beside = sum(min(most, count) for count in versions.values())
         self.progress.note(f"{', '.join(versions)}: {counted(len(doubted), 'verdict')} to be confirmed")
         self.progress.more(CELLS, len(doubted))
         return [

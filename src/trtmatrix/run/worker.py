@@ -17,6 +17,7 @@ import re
 import shutil
 import socket
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,7 @@ class Worker:
                 continue
             record, engines = self.recorder.store(task, file, out / str(index))
             self._told_of_memory |= bool(record.data.get("oom_kills"))
+            self._cool(task, record.data)
             self._take(task, record, engines)
 
     def _pass_over(self, task: Task, file: Path) -> bool:
@@ -181,19 +183,29 @@ class Worker:
         with contextlib.suppress(BorderError):
             data = read_json(file)
         self._told_of_memory |= bool(data.get("oom_kills"))
-        worker, ended = data.get("worker"), data.get("ended")
-        known = (r for r in self.state.records if (r.run, r.cell) == (task.confirms, task.cell.id))
-        is_starved = ended in STARVED and all(record.ended != ended for record in known)
-        if not task.warms and is_starved:
+        before, ended = self.state.before.get(task.cell.id, ()), data.get("ended")
+        if task.warms:
+            if not self._cool(task, data):
+                self._warm.append(task)
+        elif (
+            task.beside > 1
+            and ended in STARVED
+            and (task.confirms, ended) not in {(record.run, record.ended) for record in before}
+        ):
             self.queue.add(replace(task, beside=0))
-            self.queue.ended(task)
-        elif task.warms and isinstance(worker, dict) and worker.get("ended"):
+        else:
+            return False
+        self.queue.ended(task)
+        return True
+
+    def _cool(self, task: Task, data: Mapping[str, Any]) -> bool:
+        """Whether a task before the turns ended its process: what that was warm for warms up again."""
+        worker = data.get("worker")
+        is_cold = bool(task.beside and not task.confirms and isinstance(worker, dict) and worker.get("ended"))
+        if is_cold:
             self.queue.cooled(task, self._warm)
             self._warm = []
-        elif task.warms:
-            self.queue.ended(task)
-            self._warm.append(task)
-        return task.warms or is_starved
+        return is_cold
 
     def _take(self, task: Task, record: Record, engines: int) -> None:
         self.state.records.append(record)
@@ -224,8 +236,9 @@ class Worker:
                 cause = Cause.INTERRUPTED
             detail = f"the probe ended with code {ended.code}: {ended.log[-1500:]}"
             failed, *left = left
+            self._cool(failed, {"worker": {"ended": True}})
             if failed.warms:
-                self.queue.cooled(failed, self._warm)
+                self.queue.ended(failed)
             else:
                 self._take(failed, *self.recorder.fail(failed, cause, detail))
         self.queue.give_back(left)

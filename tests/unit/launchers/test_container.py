@@ -1,5 +1,6 @@
 """What a container is given, and that it is given nothing else."""
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,12 @@ import pytest
 from builders import make_version
 from goldenfile import check_golden
 
+from trtmatrix.common.errors import MachineryError
 from trtmatrix.common.paths import own_identity, probe_folder
+from trtmatrix.common.progress import Progress
 from trtmatrix.launchers.container import Containers, ContainerSpec, Limits, docker_command
+from trtmatrix.launchers.containers import ContainerLauncher, Images
+from trtmatrix.launchers.launcher import Ready
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -21,11 +26,11 @@ BOARD = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", uuid=UUID, index=2, 
 
 def spec_of(
     access: GpuAccess | None = None, gpu: Gpu = BOARD, version: Version | None = None,
-    repros: Path = HERE / "my repros", **engine: Any,
+    repros: Path = HERE / "my repros", workers: int = 1, **engine: Any,
 ) -> ContainerSpec:  # fmt: skip
     launch = Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=())
     found = Engine(available=True, gpu_access=access, **engine)
-    made = Containers(engine=found, cache=HERE, repros=repros, limits=Limits())
+    made = Containers(engine=found, cache=HERE, repros=repros, limits=Limits(), workers=workers)
     return made.spec(launch, "sha256:0", HERE / "x")
 
 
@@ -50,18 +55,40 @@ def test_a_cell_without_a_gpu_is_given_none(access: GpuAccess | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "is_there", "shares"), [(BOARD, 1, True), (BOARD, 0, False), (CPU, 1, False)]
-)
-def test_containers_share_a_gpu_by_the_host_s_mps_where_its_daemon_runs(
-    gpu: Gpu, is_there: int, shares: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ("gpu", "name", "workers", "engine", "shares"),
+    [
+        (BOARD, "pipes", 4, "docker", True), (BOARD, "pipes", 1, "docker", False),
+        (BOARD, "nowhere", 4, "docker", False), (BOARD, "a:b", 4, "docker", False),
+        (CPU, "pipes", 4, "docker", False), (BOARD, "pipes", 4, "apptainer", False),
+    ],
+)  # fmt: skip
+def test_containers_that_share_a_gpu_do_so_by_the_host_s_mps(
+    gpu: Gpu, name: str, workers: int, engine: str, shares: bool, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    for folder in ("pipes", "a:b"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", pipes := str(tmp_path / name))
+    spec = spec_of(GpuAccess.NODES, gpu, workers=workers, name=engine.title())
+    given = "--ipc=host" in spec.gpu.command_line, "CUDA_MPS_PIPE_DIRECTORY" in spec.environment
+    assert (*given, pipes in spec.mounts) == (shares,) * 3
+
+
+@pytest.mark.parametrize(("workers", "emptied"), [(1, ["/tmp", "/dev/shm"]), (4, ["/tmp"])])  # noqa: S108
+def test_the_host_s_shared_memory_is_not_emptied(
+    workers: int, emptied: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipes = tmp_path / "pipes"
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(pipes))
-    if is_there:
-        pipes.mkdir()
-    command = docker_command(spec_of(GpuAccess.NODES, gpu))
-    words = "--ipc=host", f"--env=CUDA_MPS_PIPE_DIRECTORY={pipes}", f"--volume={pipes}:{pipes}:ro"
-    assert [word in command.split() for word in words] == [shares] * 3
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    launch = Launch(version=make_version("10.7.0"), gpu=BOARD, cells=())
+    launcher = ContainerLauncher(
+        engine=Engine(available=True, gpu_access=GpuAccess.NODES), cache=tmp_path, repros=tmp_path,
+        limits=Limits(), workers=workers, images=Images(Engine(available=True), Progress(io.StringIO())),
+    )  # fmt: skip
+    (tmp_path / "job").mkdir()
+    with pytest.raises(MachineryError):
+        launcher.run(Ready(launch=launch, digests={}, handle="sha256:0"), tmp_path, lambda: None)
+    assert (tmp_path / "job" / "scratch").read_text().split() == emptied
 
 
 def test_the_image_s_own_driver_library_is_used_where_the_host_s_is_too_old() -> None:

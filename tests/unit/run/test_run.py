@@ -4,6 +4,7 @@ Launchers are stand-ins: they play a probe whose engines come out as a test says
 two boards that are busy at once. What must happen together waits for each other, with a limit.
 """
 
+import errno
 import io
 import threading
 import time
@@ -216,6 +217,22 @@ def test_what_a_part_leaves_in_doubt_is_confirmed_by_all_workers(
     assert {(r.gpu["uuid_sha256"], r.cell.case) for r in performed.records} == ran_on
 
 
+def test_no_container_is_started_for_what_others_confirm(tmp_path: Path) -> None:
+    launcher, how = Confirming(4, WRONG), Isolation.CONTAINER
+    perform(tmp_path, launcher, cells_of(*MANY[:16]), *boards_of(1), workers=4, isolation=how)
+    assert {len(job) for job in launcher.jobs} == {1}
+
+
+def test_a_disk_that_is_full_ends_the_run_while_parts_wait(tmp_path: Path) -> None:
+    class Full(Playing):
+        def run(self, ready: Ready, folder: Path, poll: Poll) -> Ended:
+            del ready, folder, poll
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(MachineryError, match="No space left"):
+        perform(tmp_path, Full(always(RIGHT)), cells_of(*MANY), *boards_of(1), workers=4)
+
+
 class Counting(Playing):
     """Notes how many cells were under way beside each."""
 
@@ -415,6 +432,29 @@ def test_equal_boards_share_many_models_each_of_which_has_its_turns_on_one(tmp_p
     for case in MANY[:8]:
         seen = launcher.visits(case)[2:]  # it warmed up before
         assert seen in ([OLD, NEW] * 3, [NEW, OLD] * 3)
+
+
+def test_a_version_that_is_ready_late_has_its_turns_on_every_board(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Late(Noting):
+        def make_ready(self, launch: Launch) -> Ready:
+            time.sleep(0.5 * (launch.version.name == NEW))
+            return super().make_ready(launch)
+
+    monkeypatch.setattr(execute, "count_workers", lambda *_: 2)
+    state = run(tmp_path, Late(), *MANY[:16], boards=4)
+    assert len(state.records) == 16 * 2 * 3
+
+
+def test_failures_of_one_version_are_not_said_to_run_beside_others(tmp_path: Path) -> None:
+    class Regressing(Noting):
+        def record(self, cell: dict[str, Any], value: float, out: Path) -> dict[str, Any]:
+            return super().record(cell, WRONG if cell["cell"]["version"] == NEW else value, out)
+
+    performed = run(tmp_path, Regressing(), "a", "b")
+    assert not any(record.is_disturbed for record in performed.records)
+    assert sum("confirms" in record.data for record in performed.records) == 2
 
 
 def test_a_doubtful_case_is_seen_again_once_and_a_probe_that_dies_costs_no_other_case(tmp_path: Path) -> None:
