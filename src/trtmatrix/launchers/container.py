@@ -127,7 +127,9 @@ def image_origin(launch: Launch) -> ImageOrigin:
 class Containers:
     """What all containers of a run are made with: the engine, what they are given, their limits.
 
-    ``workers``: how many may share a GPU, which they then do by the host's MPS daemon where one runs.
+    ``workers``: how many may share a GPU, which they then do by the host's MPS daemon where one runs. What
+    has a GPU to itself does not: by MPS a process has fewer work queues, so that streams wait which must not.
+    Source: https://docs.nvidia.com/deploy/mps/
     """
 
     engine: Engine
@@ -144,7 +146,8 @@ class Containers:
         """
         version, gpu, engine = launch.version, launch.gpu, self.engine
         environment, options = dict(ENVIRONMENT), give_gpu(gpu, engine)
-        pipes = os.environ.get(PIPES, "") if gpu.index is not None and self.workers > 1 else ""
+        alone = self.workers == 1 or (launch.cells and all(cell.is_exclusive for cell in launch.cells))
+        pipes = os.environ.get(PIPES, "") if gpu.index is not None and not alone else ""
         if engine.is_daemon and re.fullmatch("/[^:]+", pipes) and Path(pipes).is_dir():
             options = replace(options, mps=True, mounts={**options.mounts, pipes: pipes})
             environment[PIPES] = pipes

@@ -212,7 +212,7 @@ def group_launches(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) 
 
 
 def take_turns(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> list[Group]:
-    """Return the launches that take turns on a board; many models are shared out among equal boards.
+    """Return the launches that take turns on a board; the models are shared out among equal boards.
 
     A model is always on one. The first build of its kind in a process takes much longer than the next, since
     TensorRT loads what it needs. So many models are visited once before, without being counted, by several
@@ -221,7 +221,7 @@ def take_turns(launches: Sequence[Launch], boards: Sequence[Gpu], run: Run) -> l
     """
     cells = {(cell.repro.id, cell.case.id): cell for launch in launches for cell in launch.cells}
     models = sum(not cell.companion for cell in cells.values())
-    boards, groups = boards[: max(1, models // GPU_CELLS)], []
+    boards, groups = boards[: max(1, models)], []
     for number, board in enumerate(boards):
         share = {*list(cells)[number :: len(boards)]}
         mine = [each.of(c for c in each.cells if (c.repro.id, c.case.id) in share) for each in launches]

@@ -161,7 +161,7 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
         entries = list(perform(mine, survey, how).entries)
         if again := _unsure(opened, entries, question):
             print(f"trtmatrix: {', '.join(again.values())}: {MORE}", file=sys.stderr)
-            mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)))
+            mine = replace(mine, selection=replace(mine.selection, repros=tuple(again)), controls=False)
             survey = take_survey(mine, Pull.NEVER)
             here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
             survey = replace(survey, plan=replace(survey.plan, launches=here))

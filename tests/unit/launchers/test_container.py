@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import make_version
+from builders import make_case, make_cell, make_repro, make_version
 from goldenfile import check_golden
 
 from trtmatrix.common.errors import MachineryError
@@ -15,6 +15,7 @@ from trtmatrix.common.progress import Progress
 from trtmatrix.launchers.container import Containers, ContainerSpec, Limits, docker_command
 from trtmatrix.launchers.containers import ContainerLauncher, Images
 from trtmatrix.launchers.launcher import Ready
+from trtmatrix.suite.cells import Cell
 from trtmatrix.suite.matrix import Version
 from trtmatrix.suite.model import CPU, Gpu
 from trtmatrix.suite.plan import Engine, GpuAccess, Launch
@@ -26,9 +27,9 @@ BOARD = Gpu(slug="h200", name="NVIDIA H200", compute="9.0", uuid=UUID, index=2, 
 
 def spec_of(
     access: GpuAccess | None = None, gpu: Gpu = BOARD, version: Version | None = None,
-    repros: Path = HERE / "my repros", workers: int = 1, **engine: Any,
+    repros: Path = HERE / "my repros", workers: int = 1, cells: tuple[Cell, ...] = (), **engine: Any,
 ) -> ContainerSpec:  # fmt: skip
-    launch = Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=())
+    launch = Launch(version=version or make_version("10.7.0"), gpu=gpu, cells=cells)
     found = Engine(available=True, gpu_access=access, **engine)
     made = Containers(engine=found, cache=HERE, repros=repros, limits=Limits(), workers=workers)
     return made.spec(launch, "sha256:0", HERE / "x")
@@ -72,6 +73,16 @@ def test_containers_that_share_a_gpu_do_so_by_the_host_s_mps(
     spec = spec_of(GpuAccess.NODES, gpu, workers=workers, name=engine.title())
     given = "--ipc=host" in spec.gpu.command_line, "CUDA_MPS_PIPE_DIRECTORY" in spec.environment
     assert (*given, pipes in spec.mounts) == (shares,) * 3
+
+
+@pytest.mark.parametrize(("cases", "shares"), [("a", False), ("ab", True)])
+def test_what_has_a_gpu_to_itself_has_it_without_mps(
+    cases: str, shares: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    repro = make_repro(*map(make_case, cases), exclusive=("a",))
+    cells = tuple(make_cell(repro, case, gpu=BOARD) for case in repro.cases)
+    assert spec_of(GpuAccess.NODES, workers=4, cells=cells).gpu.mps is shares
 
 
 @pytest.mark.parametrize(("workers", "emptied"), [(1, ["/tmp", "/dev/shm"]), (4, ["/tmp"])])  # noqa: S108

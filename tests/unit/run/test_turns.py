@@ -73,21 +73,26 @@ def test_versions_take_turns_and_build_one_engine_a_visit(tmp_path: Path, boards
         seen = launcher.visits(case)
         assert sorted(seen) == sorted([OLD, NEW] * 3)
         assert all(seen[k] != seen[k + 1] for k in range(5)), seen
-    assert [len(job) for job in launcher.jobs] == [6, 6], "one warm process a version"
-    assert len({launch.gpu.index for launch in launcher.launches}) == 1, "on the same board"
+    assert [len(job) for job in launcher.jobs] == [6 // boards] * 2 * boards, "one warm process a version"
+    assert len({launch.gpu.index for launch in launcher.launches}) == boards
     assert all(cell["builds"] == 1 and cell["own_engines"] for job in launcher.jobs for cell in job)
     assert len(stored(tmp_path)) == 12, "a record a visit"
 
 
-def test_equal_boards_share_many_models_each_of_which_has_its_turns_on_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("models", "warms"), [(2, False), (12, True)])
+def test_equal_boards_share_models_each_of_which_has_its_turns_on_one(
+    models: int, warms: bool, tmp_path: Path
+) -> None:
     launcher = Noting()
-    state = run(tmp_path, launcher, *MANY[:8], boards=3)
+    state = run(tmp_path, launcher, *MANY[:models], boards=3)
     boards = dict[str, set[str]]()
     for record in state.records:
         boards.setdefault(record.cell.case, set()).add(record.gpu["uuid_sha256"])
-    assert sorted(boards.values(), key=str) == [{"hash-0"}] * 4 + [{"hash-1"}] * 4, "four are worth a board"
-    for case in MANY[:8]:
-        seen = launcher.visits(case)[2:]  # it warmed up before
+    used = min(models, 3)
+    share = [{f"hash-{number % used}"} for number in range(models)]
+    assert sorted(boards.values(), key=str) == sorted(share, key=str)
+    for case in MANY[:models]:
+        seen = launcher.visits(case)[2 * warms :]
         assert seen in ([OLD, NEW] * 3, [NEW, OLD] * 3)
 
 

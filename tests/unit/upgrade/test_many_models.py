@@ -281,7 +281,7 @@ def test_a_model_that_seems_too_slow_is_timed_more_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Only what three engines leave open is, and then all of its engines decide; there is no GPU here."""
-    often: list[tuple[int, list[str]]] = []
+    often: list[tuple[int, bool, list[str]]] = []
     wide = (1.0, 1.3, 0.9, 1.25, 1.4, 1.1, 1.2)
     times = {"chance": (1.6, 1.7, 1.9, *wide[3:]), "slow": (1.6, 1.9, 1.7, 1.8, 1.5, 2.0, 1.65), "same": wide}
 
@@ -289,12 +289,12 @@ def test_a_model_that_seems_too_slow_is_timed_more_often(
         return repro.partition("-")[0]
 
     def engines_of(cell: Cell) -> Sequence[float]:  # of the old version there is one from before
-        count = sum(number for number, _ in often)
+        count = sum(number for number, *_ in often)
         return times[name_of(cell.repro.id)][:count] if cell.version.name == NEW else wide[: count + 1]
 
     def perform(context: Context, survey: Survey, how: Options) -> Result:
         models = context.selection.repros
-        often.append((how.rebuilds, sorted(map(name_of, models))))
+        often.append((how.rebuilds, context.controls, sorted(map(name_of, models))))
         cells = (cell for cell in survey.cells if cell.repro.id in models)
         return Result(entries=tuple(timed(cell, engines_of(cell)) for cell in cells), served=frozenset())
 
@@ -303,7 +303,7 @@ def test_a_model_that_seems_too_slow_is_timed_more_often(
     words = [f"--matrix={ROOT / 'matrix.yaml'}", *files_of(tmp_path, ROOT / "repros")[1:], *models]
     code = run(["upgrade", f"--from={OLD}", f"--to={NEW}", "--gpu=H200", "--json", *words])
     told = json.loads(capsys.readouterr().out)
-    assert often == [(3, ["chance", "same", "slow"]), (5, ["chance", "slow"])]
+    assert often == [(3, True, ["chance", "same", "slow"]), (5, False, ["chance", "slow"])], "controls once"
     beyond = {name_of(line["repro"]): line["beyond_limit"] for line in told["performance"]}
     assert (code, beyond) == (ExitCode.DONT, {"chance": False, "same": False, "slow": True})
     assert {model["name"] for model in told["models"] if model["decision"] == "don't"} == {"slow"}
