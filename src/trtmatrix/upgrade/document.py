@@ -204,7 +204,10 @@ def _performance(upgrade: Upgrade, ends: Mapping[str, str]) -> Iterator[Block]:
 
 COLUMNS = ("latency", "engine size", "device memory", "build time")
 """Measures of which every model's row has a column; another is a reason where it is beyond the limit."""
-FIGURES = "errors in noise floors; rest after ÷ before, (not comparable), ! beyond limit, ? perhaps"
+FIGURES = (
+    "errors in noise floors; rest after ÷ before, ~ not significant, (not comparable), ! beyond limit, "
+    "? perhaps"
+)
 """What the row of a model holds."""
 SHORT = {
     "end-to-end latency": "end to end", "end-to-end latency with a CUDA graph": "graph",
@@ -255,8 +258,11 @@ def _figure_words(lines: Sequence[PerformanceLine], measure: str, *, spread: boo
     differ = spread and f"{low:.2f}" != f"{high:.2f}"
     text = f"{line.ratio:.2f}×" + (f" {low:.2f} to {high:.2f}" if differ else "")
     text += f" {SHORT.get(line.measure, line.measure)}" if line.measure != measure else ""
-    mark = " !" if line.beyond_limit else " ?" if line.more_engines else ""
-    return f"({text})" if line.why_not else f"{text}{mark}"
+    if line.why_not:
+        return f"({text})"
+    if line.beyond_limit or line.more_engines:
+        return f"{text} {'!' if line.beyond_limit else '?'}"
+    return text if line.told_apart or text.startswith("1.00×") else f"~{text}"
 
 
 def _model(model: ModelSection, ends: Mapping[str, str]) -> Iterator[Block]:
