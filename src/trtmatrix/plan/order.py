@@ -53,10 +53,7 @@ def known_seconds(cells: Sequence[Cell], stored: Iterable[Stored]) -> dict[CellI
 
 def last_seconds(stored: Iterable[Stored], key: Callable[[CellId], Row]) -> dict[Row, float]:
     """Return from start to end of the newest record of each key, where it has both."""
-    newest = {
-        key(item.record.cell): item.record
-        for item in sorted(stored, key=lambda item: (item.record.started, item.record.run))
-    }
+    newest = {key(item.record.cell): item.record for item in by_age(stored)}
     found = {}
     for row, record in newest.items():
         with contextlib.suppress(ValueError, TypeError):
@@ -64,6 +61,11 @@ def last_seconds(stored: Iterable[Stored], key: Callable[[CellId], Row]) -> dict
             started, finished = (datetime.fromisoformat(each.replace("Z", "+00:00")) for each in moments)
             found[row] = max(0.0, (finished - started).total_seconds())
     return found
+
+
+def by_age(stored: Iterable[Stored]) -> list[Stored]:
+    """Return records as they were made, the oldest first."""
+    return sorted(stored, key=lambda item: (item.record.started, item.record.run))
 
 
 def order_launches(
@@ -83,18 +85,42 @@ def equal_boards(gpu: Gpu, boards: Iterable[Gpu]) -> tuple[Gpu, ...]:
     return tuple(b for b in boards if (b.slug, b.variant, b.driver) == facts) or (gpu,)
 
 
-def split_launch(launch: Launch, parts: int, seconds: Seconds) -> list[Launch]:
+def split_launch(launch: Launch, parts: int, seconds: Seconds, stored: Iterable[Stored] = ()) -> list[Launch]:
     """Return a launch as at most so many stretches of its cells, each about equally long.
 
-    The cells of one repro, which stand together, mostly stay so.
+    Cells that have built the same engine, as ``stored`` records say, go together: only then it is built once.
+    Those of one repro, which stand together, mostly stay so.
     """
-    takes = [seconds.get(cell.id, 1.0) for cell in launch.cells]
+    groups = share_engines(launch.cells, stored) if parts > 1 else [list(launch.cells)]
+    takes = [sum(seconds.get(cell.id, 1.0) for cell in group) for group in groups]
     shares, before, total = dict[int, list[Cell]](), 0.0, sum(takes) or 1.0
-    for cell, own in zip(launch.cells, takes, strict=True):
+    for group, own in zip(groups, takes, strict=True):
         place = int(parts * (before + own / 2) / total)  # where its middle is; what takes no time has none
-        shares.setdefault(min(place, parts - 1), []).append(cell)
+        shares.setdefault(min(place, parts - 1), []).extend(group)
         before += own
     return [launch.of(share) for share in shares.values()]
+
+
+def share_engines(cells: Iterable[Cell], stored: Iterable[Stored]) -> list[list[Cell]]:
+    """Return cells of one version in groups, in order; an engine that cells of two groups need is not known.
+
+    The newest record of each case tells, of whatever version: an engine is named by its graph and options.
+    """
+    newest = {(item.record.cell.repro, item.record.cell.case): item.record for item in by_age(stored)}
+    groups, owners = dict[int, list[Cell]](), dict[str, int]()
+    for number, cell in enumerate(cells):
+        record = newest.get((cell.repro.id, cell.case.id))
+        builds = (record.data.get("builds") or [record.data]) if record else ()
+        opened = (each for build in builds for each in (build.get("engine") or {}).get("engines", ()))
+        names = {str(each.get("name")) for each in opened}
+        mine, *others = sorted({owners[name] for name in names & owners.keys()}) or [number]
+        groups.setdefault(mine, [])
+        for other in others:
+            groups[mine] += groups.pop(other)
+            owners |= {name: mine for name, owner in owners.items() if owner == other}
+        groups[mine].append(cell)
+        owners |= dict.fromkeys(names, mine)
+    return list(groups.values())
 
 
 def group_cases(cells: Iterable[Cell]) -> list[list[Cell]]:

@@ -284,12 +284,13 @@ def _run_launch(
 def _run_parts(
     group: Group, ready: Ready, seconds: order.Seconds, run: Run, threads: ThreadPoolExecutor
 ) -> None:
-    """Run a launch in parts, each as soon as there is a board for it.
+    """Run a launch in parts, the longest first, each as soon as there is a board for it.
 
     What several parts leave in doubt is confirmed in parts too, by all who have nothing else to do.
     """
     parts = deque[tuple[Launch, Sequence[Task]]]()
-    parts += ((part, ()) for part in order.split_launch(ready.launch, group.begin(ready.launch), seconds))
+    split = order.split_launch(ready.launch, group.begin(ready.launch), seconds, run.stored)
+    parts += ((part, ()) for part in order.order_launches(split, seconds, run.is_here))
     doubted: list[tuple[Task, int]] | None = [] if group.least and group.places > 1 else None
     running: list[Future[None]] = []
     while (parts or running or doubted) and not run.stop.is_set():

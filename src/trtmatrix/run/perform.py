@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from trtmatrix.common.errors import UsageError
 from trtmatrix.common.options import flag, number, read_size, value
 from trtmatrix.common.paths import Project, check_writable, probe_folder
 from trtmatrix.common.text import counted
-from trtmatrix.judge.compare import without_refused
+from trtmatrix.judge.compare import count_engines, without_refused
 from trtmatrix.judge.entry import Entry, Stored
 from trtmatrix.judge.noise import read_calibration
 from trtmatrix.judge.record import Record
@@ -41,7 +41,8 @@ class Options:
     """How cells are run; see ``run --help``. ``quiet``: no progress is shown, as of one step of many.
 
     ``full``: progress has a line for each cell; ``log``: the file that all lines go to.
-    ``interleaved``: engines are built one a visit, and all launches of a board take turns.
+    ``interleaved``: engines are built one a visit, and all launches of a board take turns; ``built``: how
+    many of a cell's are there already, as after an interrupt.
     ``keep``: which pulled images stay; ``locked``: none is used that matrix.lock does not have.
     ``memory`` of a container and ``output_size`` of a cell: in bytes.
     """
@@ -54,6 +55,7 @@ class Options:
         "container of its own; latencies measured so are not compared", "run", default=1,
         type=number(int, 1, "number from 1 to 64", 64))  # fmt: skip
     interleaved: bool = False
+    built: Mapping[CellId, int] = field(default_factory=dict)
     confirm: bool = flag("--no-confirm", "accept every result at once; by default an unexpected result of a "
         "shared process is run again alone", "run", default=True)  # fmt: skip
     isolation: Isolation = value("--isolation", "what cells share: a warm process (default), a container "
@@ -96,6 +98,9 @@ def perform(context: Context, survey: Survey, options: Options, executor: Execut
     served = frozenset(entry.cell.id for entry in entries if entry.cell.id not in reasons)
     result = Result(entries=entries, served=served)
     survey = replace(survey, plan=survey.plan.without(served))
+    if options.interleaved:
+        stand = (entry for entry in entries if find_reason(entry, confirm=False) is None)
+        options = replace(options, built={entry.cell.id: count_engines(entry.records) for entry in stand})
     if survey.plan.launches:
         survey = make_ready(context, survey, options)
         run = execute(context, survey, options, executor)

@@ -286,7 +286,7 @@ class Run:
         return self.launchers["host" if launch.python else launch.version.runtime]
 
     def tasks_of(self, launch: Launch) -> list[Task]:
-        """Return the first try of each of a launch's cells; interleaved, as many visits of one engine each.
+        """Return the first try of each of a launch's cells; interleaved, a visit for each engine it lacks.
 
         Controls that go along are visited once.
         """
@@ -294,9 +294,10 @@ class Run:
         alone = how.isolation is not Isolation.WORKER
         once = [cell for cell in launch.cells if cell.companion or not single]
         tasks = [Task(cell=cell, run=self.id, rebuilds=how.rebuilds, alone=alone) for cell in once]
-        for _ in range(how.rebuilds if single else 0):
+        for visit in range(how.rebuilds if single else 0):
             run = new_run_id(self.clock())
-            often = (cell for cell in launch.cells if not cell.companion)
+            lacks = (c for c in launch.cells if visit == 0 or visit < how.rebuilds - how.built.get(c.id, 0))
+            often = (cell for cell in lacks if not cell.companion)
             tasks += [Task(cell=cell, run=run, alone=alone, single=True) for cell in often]
         return tasks
 

@@ -133,7 +133,7 @@ class SlurmExecutor:
             cell.id: claim_of(cell.id, digests[cell.id])
             for launch in survey.plan.away for cell in launch.cells
         }  # fmt: skip
-        self.known = known_seconds(survey.cells, survey.stored)
+        self.known, self.stored = known_seconds(survey.cells, survey.stored), survey.stored
         wanted = [*sorted(self.claims.values()), *self.options, str(options.rerun)]
         self.key = sha256("\n".join(wanted).encode()).hexdigest()[:10]
         self._begin()
@@ -146,7 +146,7 @@ class SlurmExecutor:
         """Return the arrays that would be submitted first; RUN stands for the run's folder."""
         site, folder, planned = self.site, f"{self.site.shared}/runs/RUN/0", []
         for launch in launches:
-            tasks, gpu = cut_tasks(launch, self.known, site), site.gpu(launch.gpu.slug)
+            tasks, gpu = cut_tasks(launch, self.known, site, self.stored), site.gpu(launch.gpu.slug)
             words = sbatch_words(site, gpu, name="trtmatrix-RUN.0", folder=folder, tasks=len(tasks))
             planned.append(PlannedJob(
                 version=launch.version.name, gpu=launch.gpu.slug, minutes=site.limits.minutes,
@@ -298,7 +298,7 @@ class SlurmExecutor:
         what = f"{launch.version.name} on {launch.gpu.name}"
         if why:
             self.note(f"again: {what}: {why}")
-        tasks = cut_tasks(launch, self.known, self.site)
+        tasks = cut_tasks(launch, self.known, self.site, self.stored)
         suite = self.cluster.stage_suite(self.project)
         python = str(make_own_environment(self.cluster.root, self.site.python, self.note))
         folder = self.folder / str(len([*self.folder.glob("[0-9]*")]))

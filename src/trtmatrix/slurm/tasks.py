@@ -6,6 +6,7 @@ import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from trtmatrix.judge.entry import Stored
 from trtmatrix.plan.order import Seconds, split_launch
 from trtmatrix.slurm.sitefile import Site, SiteGpu
 from trtmatrix.suite.cells import Cell
@@ -17,17 +18,20 @@ GUESSED_SECONDS = 10.0  # of a cell that was never run: between a small graph's 
 WORTH_SECONDS = 30.0  # at least worth a task: each waits in the queue and pays for its first Builder
 
 
-def cut_tasks(launch: Launch, seconds: Seconds, site: Site) -> list[tuple[Cell, ...]]:
+def cut_tasks(
+    launch: Launch, seconds: Seconds, site: Site, stored: Iterable[Stored] = ()
+) -> list[tuple[Cell, ...]]:
     """Return the cells of each task: as many tasks as may run at once, where each is worth it.
 
     ``seconds``: of cells that were run before. There are more tasks where one would not fit half of the time,
-    and at most ``limits.tasks``. Cells of one repro stay together as far as that goes.
+    and at most ``limits.tasks``. Cells of one repro stay together as far as that goes, and always those that
+    have built the same engine, as ``stored`` records say.
     """
     guessed = {cell.id: seconds.get(cell.id, GUESSED_SECONDS) for cell in launch.cells}
     total, limits = sum(guessed.values()), site.limits
     needed = math.ceil(total / (limits.minutes * 60 / 2))
     beside = min(limits.running, math.floor(total / WORTH_SECONDS))
-    parts = split_launch(launch, min(limits.tasks, max(1, beside, needed)), guessed)
+    parts = split_launch(launch, min(limits.tasks, max(1, beside, needed)), guessed, stored)
     return [tuple(part.cells) for part in parts]
 
 

@@ -250,6 +250,23 @@ def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, r
     assert max(totals) <= (ideal + max(*times, ideal / 2)) * 1.000001
 
 
+def test_cells_that_build_the_same_engine_stay_together() -> None:
+    """As the newest records say, of whatever version; a cell may join two groups to one."""
+    engines = {"c0": "x", "c1": "y", "c2": "z", "c4": "x y", "c5": "z"}
+    repro = make_repro(*(make_case(f"c{number}") for number in range(7)))
+    cells = [make_cell(repro, case) for case in repro.cases]
+    stored = []
+    for case in repro.cases:
+        for version, names in (("8.6.0", engines.get(case.id, "")), ("8.5.3.1", "old")):
+            built = [{"name": name, "build_seconds": 1.0} for name in names.split()]
+            record = make_record(make_cell(repro, case, version), engine={"engines": built})
+            stored.append(Stored(record=replace(record, started=version), local=True))
+    whole = launch("10.7.0", *cells)
+    split = split_launch(whole, 7, {cell.id: 1.0 for cell in whole.cells}, stored)
+    found = [[cell.case.id for cell in part.cells] for part in split]
+    assert found == [["c0", "c1", "c4"], ["c2", "c5"], ["c3"], ["c6"]]
+
+
 def test_cases_that_draw_the_same_numbers_go_together() -> None:
     cases = [make_case(name, noise_key=f"r:a=1 precision={name} queries=3") for name in ("tf32", "fp16")]
     alone = make_case("alone", noise_key="r:n=2 precision=fp16")

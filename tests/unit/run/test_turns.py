@@ -79,6 +79,15 @@ def test_versions_take_turns_and_build_one_engine_a_visit(tmp_path: Path, boards
     assert len(stored(tmp_path)) == 12, "a record a visit"
 
 
+def test_engines_that_an_interrupted_run_left_are_not_built_again(tmp_path: Path) -> None:
+    cells = cells_of("a", "b", versions=(OLD, NEW))
+    built = {cell.id: 2 for cell in cells if cell.case.id == "a"} | {cells[0].id: 1}
+    launcher = Noting()
+    perform(tmp_path, launcher, cells, interleaved=True, rebuilds=3, built=built)
+    assert launcher.visits("a") == [OLD, NEW, OLD]
+    assert len(launcher.visits("b")) == 6
+
+
 @pytest.mark.parametrize(("models", "warms"), [(2, False), (12, True)])
 def test_equal_boards_share_models_each_of_which_has_its_turns_on_one(
     models: int, warms: bool, tmp_path: Path
