@@ -51,7 +51,7 @@ FACTS = {
             "versions": "<10.9",
             "verdict": "NO VERDICT",
             "basis": "assumed",
-            "note": "opset 21's form, with a scale a channel",
+            "note": "opset 21's form, with a scale a channel; 8.5.1.7 to 8.5.3.1 have no importer for it",
         },
         {
             "cases": ["groupnorm-one*"],
@@ -147,13 +147,37 @@ FACTS = {
         },
     ],
     "workarounds": [
-        {"what": "export Reduce at opset 17: the axes are an attribute", "case": "control-reduce-attribute"},
-        {"what": "ReduceSum, the one that was read, and a Mul by 1/n", "case": "workaround-reduce-by-sum"},
-        {"what": "Resize as two MatMuls with constant weights", "case": "workaround-resize-by-matmul"},
-        {"what": "give Split its sizes", "case": "workaround-split-by-sizes"},
-        {"what": "take Shape whole and Gather from it", "case": "workaround-shape-by-gather"},
-        {"what": "export GridSample at opset 16", "case": "control-gridsample-bilinear-opset16"},
-        {"what": "write the norm of one group out", "case": "workaround-groupnorm-by-reduce"},
+        {
+            "what": "export Reduce at opset 17: the axes are an attribute",
+            "case": "control-reduce-attribute",
+            "cases": ["reduce-*"],
+        },
+        {
+            "what": "ReduceSum, the one that was read, and a Mul by 1/n",
+            "case": "workaround-reduce-by-sum",
+            "cases": ["reduce-rmsnorm", "reduce-layernorm", "reduce-channel-gate", "reduce-pooled"],
+        },
+        {
+            "what": "Resize as two MatMuls with constant weights",
+            "case": "workaround-resize-by-matmul",
+            "cases": ["resize-*"],
+        },
+        {"what": "give Split its sizes", "case": "workaround-split-by-sizes", "cases": ["split-*"]},
+        {
+            "what": "take Shape whole and Gather from it",
+            "case": "workaround-shape-by-gather",
+            "cases": ["shape-*"],
+        },
+        {
+            "what": "export GridSample at opset 16",
+            "case": "control-gridsample-bilinear-opset16",
+            "cases": ["gridsample-*"],
+        },
+        {
+            "what": "write the norm of one group out",
+            "case": "workaround-groupnorm-by-reduce",
+            "cases": ["groupnorm-*"],
+        },
     ],
     "rules": [
         {
@@ -252,7 +276,7 @@ FACTS = {
             "what": "layout 1: read as if it were 0",
             "graph": [{"op": ["GRU", "LSTM", "RNN"], "attributes": {"layout": [1]}}],
             "at": [
-                {"versions": "==8.6.0.*", "effect": "ignored", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "ignored", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5,<8.6.1", "effect": "ignored", "basis": "assumed"},
             ],
             "source": "https://github.com/onnx/onnx-tensorrt",
@@ -262,7 +286,7 @@ FACTS = {
             "what": "upper left out: the lower triangle",
             "graph": [{"op": ["Trilu"], "where": ["upper left out"]}],
             "at": [
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5,<8.6.1", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/onnx/onnx-tensorrt",
@@ -272,7 +296,7 @@ FACTS = {
             "what": "value_int: read as 0",
             "graph": [{"op": ["Constant"], "where": ["an integer, not 0"]}],
             "at": [
-                {"versions": "==8.6.0.*", "effect": "wrong", "basis": "measured", "on": "H200"},
+                {"versions": ">=8.5.1.7,<8.6.1", "effect": "wrong", "basis": "measured", "on": "H200"},
                 {"versions": ">=8.5,<8.6.1", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/onnx/onnx-tensorrt",
@@ -306,8 +330,18 @@ FACTS = {
         {
             "what": "opset 21's form, with a scale a channel",
             "graph": [{"op": ["GroupNormalization"], "opset": ">=21"}],
-            "at": [{"versions": "!=8.6.0.*,<10.9", "effect": "refused", "basis": "assumed"}],
+            "at": [{"versions": ">=8.6.1,<10.9", "effect": "refused", "basis": "assumed"}],
             "source": "https://github.com/onnx/onnx-tensorrt",
+        },
+        {
+            "what": "the operator, which this parser does not have",
+            "graph": [{"op": ["GroupNormalization"]}],
+            "at": [
+                {"versions": ">=8.5.1.7,<8.6", "effect": "refused", "basis": "measured", "on": "H200"},
+                {"versions": "<8.6", "effect": "refused", "basis": "assumed"},
+            ],
+            "source": "https://github.com/onnx/onnx-tensorrt",
+            "instead": "write the norm out at opset 17, as was shown for one group",
         },
     ],
 }  # fmt: skip

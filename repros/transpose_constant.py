@@ -50,8 +50,30 @@ FACTS = {
         },
     ],
     "workarounds": [
-        {"what": "make the constant an input", "case": "control-inputs-float-102"},
-        {"what": "leave the Transposes out: they cancel", "case": "workaround-no-transpose-float"},
+        {
+            "what": "make the constant an input, shown for Mul in int32",
+            "case": "control-inputs-int32-102",
+            "cases": ["constant-int32-*"],
+        },
+        {
+            "what": "make the constant an input, shown for Mul in float32",
+            "case": "control-inputs-float-102",
+            "cases": [
+                "constant-float-*", "constant-half-*", "wide-*", "matrix-*", "images-*", "add-*",
+                "subtract-*",
+            ],
+        },
+        {
+            "what": "leave the Transposes out, shown for Mul in float32",
+            "case": "workaround-no-transpose-float",
+            "cases": ["constant-*", "wide-*", "matrix-*", "images-*", "add-*", "subtract-*"],
+        },
+        {"what": "leave the Identity out", "case": "onehot-computed", "cases": ["onehot-identity"]},
+        {
+            "what": "make the factor of the MatMul an input, shown only without the Identity",
+            "case": "onehot-input",
+            "cases": ["onehot-identity"],
+        },
     ],
     "rules": [
         {
@@ -83,6 +105,7 @@ FACTS = {
                 {"versions": ">=8.6,<9.1", "effect": "wrong", "basis": "assumed"},
             ],
             "source": "https://github.com/NVIDIA/TensorRT/issues/3447",
+            "instead": "leave the Identity out, or make the factor an input (shown without the Identity)",
         },
     ],
 }  # fmt: skip

@@ -288,6 +288,7 @@ class CheckOptions:
     json: bool = flag("--json", "print JSON")
     matrix: Path = value("--matrix FILE", "the versions", default=Path("matrix.yaml"))
     repros: Path = value("--repros DIR", "the repro scripts", default=Path("repros"))
+    results: Path = value("--results DIR", "the records", default=Path("results"))
 
 
 def check_command(options: CheckOptions) -> ExitCode:
@@ -295,6 +296,7 @@ def check_command(options: CheckOptions) -> ExitCode:
     from trtmatrix.common.text import to_json
     from trtmatrix.model.static_check import check_json, check_model, render_check
     from trtmatrix.onnxmodel.reading import load_model
+    from trtmatrix.records.operators import read_operator_records
     from trtmatrix.suite.repro_files import read_facts
     from trtmatrix.tables.render_text import terminal_width
 
@@ -304,7 +306,8 @@ def check_command(options: CheckOptions) -> ExitCode:
     listed = () if options.trt else read_matrix(options.matrix).versions
     versions = options.trt or tuple(v.name for v in listed if v.product is Product.TENSORRT)
     model, facts = load_model(options.file), read_facts(options.repros)
-    check = check_model(model, options.file.name, facts, versions)
+    records = read_operator_records(options.results, versions=versions)
+    check = check_model(model, options.file.name, facts, versions, records=records)
     code = ExitCode.SURPRISE if check.is_sure else ExitCode.AS_EXPECTED
     data = to_json({**check_json(check), "exit_code": int(code)}) if options.json else ""
     print(data or render_check(check, terminal_width(), full=options.full), end="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import groupby
@@ -13,8 +13,9 @@ import onnx
 from onnx import NodeProto
 
 from trtmatrix.common.text import counted, name_source, one_line
-from trtmatrix.onnxmodel.graphs import opset_of
+from trtmatrix.onnxmodel.graphs import OWN, all_nodes, opset_of
 from trtmatrix.onnxmodel.matching import Wiring, find_places, make_wirings
+from trtmatrix.records.operators import OperatorRecord
 from trtmatrix.suite.model import release_of
 from trtmatrix.suite.repros import Effect, Facts, Rule
 
@@ -28,10 +29,14 @@ HEIGHT, NAMED = 40, 3
 """Lines of a screen, and the nodes of a group that it names."""
 
 LIMITS = (
-    "operators that a version lacks, but for those that a rule names; what hangs on values, on sizes that "
-    "the file does not tell, or on the precision asked of the build; plugins; speed"
+    "what hangs on values, on sizes that the file does not tell, or on the precision asked of the build; "
+    "plugins; speed"
 )
 """What no rule can tell."""
+UNTESTED = "operators that {} may lack, but for those that a rule names (ONNX's tests were not run there)"
+
+TESTS = "https://github.com/onnx/onnx/tree/main/onnx/backend/test"
+"""Where the tests are from that tell which operators a version's parser knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +74,8 @@ class NodeGroup:
 class StaticCheck:
     """A model held against the rules of the repros, for these versions in the order of their release.
 
-    ``rules``: how many there are. ``silent``: repros that have none.
+    ``rules``: how many there are. ``silent``: repros that have none. ``untested``: versions of which no
+    test has told which operators they lack.
     """
 
     model: str
@@ -78,6 +84,7 @@ class StaticCheck:
     versions: tuple[str, ...]
     rules: int
     silent: tuple[str, ...]
+    untested: tuple[str, ...]
     groups: tuple[NodeGroup, ...]
 
     @property
@@ -85,24 +92,59 @@ class StaticCheck:
         """Whether something is known to be ignored, wrong or refused at one of the versions."""
         return any(item.is_sure for group in self.groups for item in group.at.values())
 
+    @property
+    def not_looked_at(self) -> str:
+        """What it can tell nothing of."""
+        names = name_versions(self.untested)
+        return "; ".join([*([UNTESTED.format(names)] if names else []), LIMITS])
+
 
 def check_model(
-    model: onnx.ModelProto, name: str, facts: Mapping[str, Facts], versions: Sequence[str], compute: str = ""
-) -> StaticCheck:
+    model: onnx.ModelProto, name: str, facts: Mapping[str, Facts], versions: Sequence[str], compute: str = "",
+    records: Iterable[OperatorRecord] = (),
+) -> StaticCheck:  # fmt: skip
     """Hold a model against the rules of repros (id → facts); the surest and largest groups come first.
 
-    ``compute``: the compute capability of the GPU that is meant, where one is.
+    ``compute``: the compute capability of the GPU that is meant, where one is. ``records``: of ONNX's tests,
+    which tell what operators a version has.
     """
     wirings = make_wirings(model)
     ordered = tuple(sorted(dict.fromkeys(versions), key=release_of))
     rules = [(repro, rule) for repro, said in facts.items() for rule in said.rules]
     groups = [group for each in rules for group in _groups(wirings, *each, ordered, compute)]
+    tested = {record.version: record for record in records if record.version in ordered}
+    groups += _lacking(model, [tested[version] for version in ordered if version in tested], groups)
     groups.sort(key=lambda g: (any(i.is_sure for i in g.at.values()), len(g.at), len(g.nodes)), reverse=True)
     return StaticCheck(
         model=name, opset=opset_of(model), versions=ordered, rules=len(rules), groups=tuple(groups),
         nodes=sum(len(nodes) for wiring in wirings for nodes in wiring.by_operator.values()),
         silent=tuple(repro for repro, said in facts.items() if not said.rules and repro != "controls"),
+        untested=tuple(version for version in ordered if version not in tested),
     )  # fmt: skip
+
+
+def _lacking(
+    model: onnx.ModelProto, records: Sequence[OperatorRecord], told: Sequence[NodeGroup]
+) -> Iterator[NodeGroup]:
+    """Yield the nodes of operators that a version's parser does not know, but for what a rule has told."""
+    nodes: dict[str, list[str]] = {}
+    for node in all_nodes(model):
+        if node.domain in OWN:
+            nodes.setdefault(node.op_type, []).append(node.name or node.output[0])
+    for operator, names in nodes.items():
+        refused = {v for g in told if g.operator == operator for v, a in g.at.items() if a.is_sure}
+        at = {
+            record.version: NodeAt(
+                effect=Effect.REFUSED, known="measured", source=TESTS,
+                on=str(record.facts["gpu"].get("name", "")).removeprefix("NVIDIA "),
+            )
+            for record in records if operator in record.lacking and record.version not in refused
+        }  # fmt: skip
+        if at:
+            what = "an operator that the parser does not know"
+            yield NodeGroup(
+                repro="operators", operator=operator, nodes=tuple(names), what=what, instead="", at=at
+            )
 
 
 def _groups(
@@ -130,7 +172,7 @@ def _groups(
 
 def check_json(check: StaticCheck) -> dict[str, Any]:
     """Return all that was found as a JSON object."""
-    return {"schema": SCHEMA, **asdict(check), "not_looked_at": LIMITS}
+    return {"schema": SCHEMA, **asdict(check), "not_looked_at": check.not_looked_at}
 
 
 def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
@@ -143,7 +185,7 @@ def render_check(check: StaticCheck, width: int, *, full: bool = False) -> str:
         f"{counted(check.rules, 'rule')} at {name_versions(check.versions)}"
     )
     silent = f" There are no rules for {', '.join(check.silent)}." if check.silent else ""
-    last = ["", *wrap(f"{sum_up(check)}."), *wrap(f"Not looked at: {LIMITS}.{silent}")]
+    last = ["", *wrap(f"{sum_up(check)}."), *wrap(f"Not looked at: {check.not_looked_at}.{silent}")]
     room = HEIGHT - len(lines) - len(last) - 2
     for number, group in enumerate(check.groups):
         sources = ", ".join(dict.fromkeys(name_source(item.source) for item in group.at.values()))

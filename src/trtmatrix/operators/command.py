@@ -124,7 +124,8 @@ def _check_model(options: OperatorsOptions, file: Path) -> ExitCode:
     model = load_model(file)
     found = check_operators(model, file.name, records, versions, gpus)
     releases = [name for name in versions if is_release(name)]  # of other products repros know nothing
-    check = check_model(model, file.name, read_facts(options.project.repros), releases) if releases else None
+    facts = read_facts(options.project.repros)
+    check = check_model(model, file.name, facts, releases, records=records) if releases else None
     code = ExitCode.SURPRISE if found.is_bad or (check and check.is_sure) else ExitCode.AS_EXPECTED
     if options.json:
         static = check_json(check) if check else None

@@ -25,13 +25,14 @@ class State(str, Enum):
     """What tests say of an operator at a version, the worst first."""
 
     WRONG = "wrong in tests"
+    UNKNOWN = "unknown to the parser"
     REFUSED = "refused in every test"
     UNTESTED = "in no test at this opset"
     RIGHT = "right"
 
 
-UNTRUSTED = frozenset({State.WRONG, State.REFUSED})
-"""What says that a version should not be trusted with the operator."""
+UNTRUSTED = frozenset({State.WRONG, State.UNKNOWN})
+"""What says that a version should not be trusted with the operator. Of one that is refused others may run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ class ModelOperators:
 
     @property
     def is_bad(self) -> bool:
-        """Whether an operator went wrong, or was refused in every test, at one of the versions."""
+        """Whether an operator went wrong, or is unknown, at one of the versions."""
         return any(item.state in UNTRUSTED for each in self.at.values() for item in each)
 
     def counts(self) -> Iterator[str]:
@@ -107,6 +108,7 @@ def _operator_at(record: OperatorRecord, operator: str, opset: int) -> OperatorA
     bad = [row for row in rows if row.verdict in BAD]
     good = any(row.verdict in GOOD for row in rows)
     state = State.WRONG if bad else State.RIGHT if good else State.REFUSED if rows else State.UNTESTED
+    state = State.UNKNOWN if operator in record.lacking else state
     told = () if state is State.RIGHT else tuple(bad or rows)
     return OperatorAt(version=record.version, gpu=record.gpu, state=state, tests=len(rows), rows=told)
 

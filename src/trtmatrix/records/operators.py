@@ -7,9 +7,10 @@ it. It lies where the reader of cells' records finds none.
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
@@ -29,6 +30,7 @@ PART = "operators.part.json.gz"
 """What an interrupted run has left beside it, for the next one to go on with; nothing else reads it."""
 SCHEMA = 1
 LARGEST, UNPACKED = 1 << 22, 1 << 26  # bytes of such a file, and of what is in it
+NO_IMPORTER = re.compile(r"\bno importer for (?!more than\b)(\w+)")
 NO_RECORD = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, zlib.error)
 """What reading a file as a record raises where it is none."""
 
@@ -111,6 +113,12 @@ class OperatorRecord:
         """The cases that did not come out the same twice."""
         return tuple(name for name, row in self.rows.items() if row.before is not None)
 
+    @cached_property
+    def lacking(self) -> frozenset[str]:
+        """Operators that the version's parser does not know, by its own words."""
+        said = (row.detail for row in self.rows.values() if row.verdict is Verdict.PARSER)
+        return frozenset(name for text in said for name in NO_IMPORTER.findall(text))
+
     @property
     def place(self) -> Path:
         """Where it lies in a tree of results."""
@@ -190,13 +198,18 @@ def parse_record(packed: bytes) -> OperatorRecord:
     )  # fmt: skip
 
 
-def read_operator_records(results: Path, name: str = FILE) -> list[OperatorRecord]:
+def read_operator_records(
+    results: Path, name: str = FILE, versions: Collection[str] = ()
+) -> list[OperatorRecord]:
     """Read the records of all versions and GPUs, or what interrupted runs have left (:data:`PART`).
 
-    Of two of one version and GPU that measured here counts. :class:`ConfigError` names what cannot be read.
+    ``versions``: only theirs. Of two of one version and GPU that measured here counts.
+    :class:`ConfigError` names what cannot be read.
     """
     found, problems = dict[tuple[str, str], OperatorRecord](), list[str]()
     for file in (file for root in (results, results / "local") for file in sorted(root.glob(f"*/*/{name}"))):
+        if versions and file.parent.name not in versions:
+            continue
         try:
             record = parse_record(read_file(file, LARGEST))
         except (*NO_RECORD, OSError) as error:

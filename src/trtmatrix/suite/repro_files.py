@@ -214,6 +214,9 @@ def _check_facts(facts: Facts, known: Sequence[str]) -> Iterator[tuple[keys.Path
     for i, workaround in enumerate(facts.workarounds):
         if workaround.case is not None and workaround.case not in known:
             yield ("workarounds", i, "case"), f"no case {workaround.case!r}{near(workaround.case, known)}"
+        for j, pattern in enumerate(workaround.cases):
+            if not fnmatch.filter(known, pattern):
+                yield ("workarounds", i, "cases", j), f"{pattern!r} fits no case{near(pattern, known)}"
     for i, pattern in enumerate(facts.exclusive):
         if not fnmatch.filter(known, pattern):
             yield ("exclusive", i), f"{pattern!r} fits no case{near(pattern, known)}"

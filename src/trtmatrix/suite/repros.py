@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import math
 from collections.abc import Mapping
 from dataclasses import field
@@ -74,11 +75,19 @@ class Expectation:
 
 @keys
 class Workaround:
-    """What helps against the finding; ``case`` names the case that tries it."""
+    """What helps against the finding; ``case`` names the case that tries it.
+
+    ``cases``: the cases that it is for, or patterns (none: all).
+    """
 
     what: str
     case: str | None = None
+    cases: tuple[_Text, ...] = ()
     source: str = ""
+
+    def is_for(self, case: str) -> bool:
+        """Whether it is for a case of the repro."""
+        return not self.cases or any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
 
 
 @keys

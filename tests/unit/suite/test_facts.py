@@ -185,6 +185,10 @@ FACTS_MISTAKES = {
     "work-around that is not there": (
         replaced('"case": "plain"', '"case": "plian"'), 1, "no case 'plian'; perhaps you meant 'plain'",
     ),
+    "a work-around for no case": (
+        replaced('"case": "plain"', '"case": "plain", "cases": ["b*"]'), 1,
+        "FACTS.workarounds[0].cases[0]: 'b*' fits no case",
+    ),
 }  # fmt: skip
 
 
