@@ -2,6 +2,6 @@
 
 Offers what a file says of itself (:mod:`.reading`), what it is fed with (:mod:`.inputs`), reference and noise
 floor, computed from the graph in other precisions (:mod:`.computing`) by ONNX Runtime or ``onnx.reference``
-(:mod:`.sessions`), and what a model's repro calls (:mod:`.preparing`). May import ``judge`` and what is
-below, and the probe's measurements.
+(:mod:`.sessions`), whose faults are corrected (:mod:`.corrected`) or found (:mod:`.crosscheck`), and what a
+model's repro calls (:mod:`.preparing`). May import ``judge`` and what is below, and the probe's measurements.
 """

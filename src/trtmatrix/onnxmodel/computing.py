@@ -23,9 +23,10 @@ from onnx.inliner import inline_local_functions
 
 from trtmatrix.authoring.arithmetic import round_bf16, round_fp16, round_tf32
 from trtmatrix.judge.factors import ALLOWED
+from trtmatrix.onnxmodel.evaluator import SingleNode
 from trtmatrix.onnxmodel.graphs import FLOATS, attribute_of, find_external, infer, known_of, whole_tensor
 from trtmatrix.onnxmodel.inputs import Tensor, fits_shape, shape_text
-from trtmatrix.onnxmodel.sessions import NotComputedError, Session, SingleNode, name_runner
+from trtmatrix.onnxmodel.sessions import NotComputedError, Session, name_runner
 from trtprobe.measure import measure_output
 
 Array = NDArray[Any]

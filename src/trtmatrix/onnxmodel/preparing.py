@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trtmatrix.onnxmodel.computing import Computed, compute
+from trtmatrix.onnxmodel.computing import Computed
+from trtmatrix.onnxmodel.crosscheck import compute
 
 Array = NDArray[Any]
 

@@ -133,6 +133,17 @@ cell gets into its process, is guarded there and is brought to the host changes 
 ``timing``, which times a model of one's own once its outputs were read."""
 
 
+EVALUATOR = ("onnxmodel/corrected", "onnxmodel/crosscheck", "onnxmodel/evaluator")
+"""What is put right of ``onnx.reference``. It is no part of NOISE: only a model whose reference is of that
+names it among its parameters, and is prepared and run again when it changes."""
+
+
+@cache
+def digest_evaluator() -> str:
+    """Return the digest of what is put right of ``onnx.reference``."""
+    return digest_modules(PACKAGES["trtmatrix"] / f"{name}.py" for name in EVALUATOR)
+
+
 @cache
 def digest_own_code() -> Code:
     """Return the digests; every file of these parts is tokenised for them."""

@@ -240,6 +240,22 @@ def test_onnx_runtime_is_not_judged_by_itself(versions: str, by: str, opened: Op
     assert told["reference"]["instead"] == ""
 
 
+@pytest.mark.parametrize(
+    ("model", "versions", "counts"),
+    [
+        (mlp(), "onnxruntime", True), (mlp(), "10.7.0,onnxruntime", False),
+        (make_model([node("LRN", "x", "y", size=3)], {"x": (FLOAT, [1, 4, 2, 2])}, {"y": (FLOAT, None)}),
+         "10.7.0", True),
+    ],
+    ids=["onnxruntime", "tensorrt", "lrn"],
+)  # fmt: skip
+def test_a_correction_of_the_evaluator_counts_where_it_changes_the_reference(
+    model: ModelProto, versions: str, counts: bool, opened: Opened
+) -> None:
+    params = model_repro(opened(model, f"--trt={versions}")).repro.cases[0].params
+    assert ("reference" in params) is counts
+
+
 def fused() -> Any:
     made = helper.make_node("FusedMatMul", ["x", "x"], ["y"], domain="com.microsoft", transB=1)
     inputs, outputs = {"x": (FLOAT, [4, 4])}, {"y": (FLOAT, [4, 4])}
@@ -437,7 +453,7 @@ schema: 1
 models:
   - file: a.onnx
   - {name: b, file: deep/b.onnx, inputs: deep/samples, precision: fp32, atol: 0.1, check: accept.py,
-     max_slowdown: 1.5, tags: [nightly], profile: {ids: "1x16:4x128:8x512"}}
+     max_slowdown: 1.5, max_build_slowdown: 3, tags: [nightly], profile: {ids: "1x16:4x128:8x512"}}
   - {file: c.onnx, performance: false, tags: [nightly, slow]}
 """
 BROKEN = """\
@@ -460,7 +476,7 @@ def test_what_a_list_does_not_say_the_command_line_says(tmp_path: Path) -> None:
     assert (a.precision, a.check, a.limit) == ("fp16", Path("usual.py"), 1.1)
     assert (b.model, b.inputs) == (tmp_path / "deep/b.onnx", tmp_path / "deep/samples")
     assert (b.precision, b.atol, b.rtol) == ("fp32", 0.1, None)
-    assert (b.check, b.limit) == (tmp_path / "accept.py", 1.5)
+    assert (b.check, b.limit, b.build_limit) == (tmp_path / "accept.py", 1.5, 3)
     assert b.profile == ("ids=1x16:4x128:8x512",)
     assert c.limit == 0, "its performance is left out"
     assert names(tmp_path, tags=("slow",)) == ["c"]
