@@ -276,8 +276,8 @@ def says_nothing(subject: Subject, signs: Sequence[Sign]) -> str:
         return ""
     best = max(signs, key=lambda sign: sign.size)
     return (
-        f"the known defect {best.name} is {short(best.size)} noise floors, and a right engine's c may be "
-        f"{short(best.bound)}: neither its size nor its shape would show"
+        f"rounding hides the known defect {best.name} ({short(best.size)} noise floors): neither its size "
+        "nor its shape would show"
     )
 
 

@@ -69,11 +69,14 @@ class Noise:
         return max(*allowed, ROUNDING.get(self.types.get(output, ""), 0.0)) if allowed else None
 
     def size(self, defect: str, precision: str = "") -> tuple[str, float]:
-        """Return the output that a defect changes most, and the defect's size there in noise floors."""
+        """Return the output that a defect changes most, and the defect's size there in noise floors.
+
+        It is infinite where the floor is 0, as of outputs that are only copied or compared.
+        """
         sizes = self.defects.get(defect, {})
         output = max(sorted(sizes), key=lambda name: sizes[name], default="")
-        floor = self.floor(output, precision)
-        return (output, sizes[output] / floor) if floor else ("", 0.0)
+        floor, size = self.floor(output, precision), sizes.get(output, 0.0)
+        return ("", 0.0) if floor is None or not size else (output, size / floor if floor else math.inf)
 
 
 @lru_cache(maxsize=1024)

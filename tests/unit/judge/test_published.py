@@ -1,6 +1,7 @@
 """The published records, judged again from what is stored: no GPU, no outputs, the same verdicts."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -87,6 +88,18 @@ def test_every_defect_that_was_put_in_is_named() -> None:
             assert found, f"{entry.cell.id}: {outcome.reason}"
             assert NAMED[0] <= float(found.group(1)) <= NAMED[1]
             assert f"consistent with {defect.upstream}" in outcome.reason or not defect.upstream
+
+
+def test_what_is_wrong_at_two_versions_says_for_which_reason() -> None:
+    """Of what a parser drops the signature tells, also where only a right output has no error at all."""
+    told = defaultdict[str, set[str]](set)
+    for entry in entries():
+        words = outcome_of(entry).reason if entry.verdict is Verdict.FAIL else ""
+        if entry.cell.repro.id == "parser-drops" and re.search("as if .* were not there|wrong shape", words):
+            told[entry.cell.version.name].add(entry.cell.case.id)
+    both = told["8.5.3.1"] & told["8.6.0"]
+    assert len(both) >= 20, sorted(both)
+    assert {"scatter-elements-max", "shape-scale"} <= both, "their noise floor is 0"
 
 
 def test_no_right_engine_is_above_half_the_factor() -> None:
