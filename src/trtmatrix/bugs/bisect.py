@@ -58,6 +58,9 @@ from trtmatrix.upgrade.question import DOOR, file_options, model_options
 FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""
 
+CELL = 56
+"""Letters of a cell of the table in a terminal; in a pipe or file nothing is cut."""
+
 SKIP, ABORT = 125, 128
 """Exit codes as ``git bisect run`` reads them: https://git-scm.com/docs/git-bisect#_bisect_run."""
 
@@ -134,7 +137,8 @@ def bisect_command(options: BisectOptions) -> ExitCode:
         write_output(options.output, redactor.clean(name, render_bisect_markdown(search)))
         if redactor.taken:
             tell(f"bisect: {name}: taken out as private: {redactor.told(name)}")
-    text = bisect_json(search) if options.json else render_bisect_text(search)
+    text = render_bisect_text(search, CELL) if sys.stdout.isatty() else render_bisect_text(search)
+    text = bisect_json(search) if options.json else text
     print(text, end="", flush=True)
     return code
 
@@ -280,7 +284,7 @@ class Versions:
 
 
 def _not_run(reason: str, *, tried: bool = True) -> Reply:
-    known = "tried now" if tried else "looked at"
+    known = "tried now" if tried else ""
     return Reply(answer=Answer.CANNOT_SAY, words="not run", reason=reason, known=known, tried=tried)
 
 

@@ -17,6 +17,8 @@ from tabulate import tabulate
 from trtmatrix.common.text import join_some, one_line, to_json
 from trtmatrix.tables.markdown import code, fence, fold, plain, table
 
+HINT = "reported or recorded"
+"""How what is no answer is known: somebody reports it, or a record tells of it from before a change."""
 HEADS = ("", "answer", "what came out", "how it is known")
 
 Mark = Callable[[str], str]
@@ -191,9 +193,18 @@ class Search:
         return None if first in self.replies else first
 
 
-def render_bisect_text(search: Search) -> str:
-    """Return the result for a terminal: the row, the paragraph, the commands."""
-    rows = [[one_line(cell, 56) for cell in _row(search, n)] for n in range(len(search.candidates))]
+def render_bisect_text(search: Search, most: int = 300) -> str:
+    """Return the result for a terminal: the row, the paragraph, the commands.
+
+    Neighbours that were not run for the same reason are one line; a cell has at most so many letters.
+    """
+    rows = list[list[str]]()
+    numbers = range(len(search.candidates))
+    for (silent, *_), group in groupby(numbers, lambda n: (_is_silent(search, n), *_row(search, n)[1:])):
+        alike = [_row(search, number) for number in group]
+        if silent and len(alike) > 1:
+            alike = [[f"{alike[0][0]} to {alike[-1][0]} ({len(alike)})", *alike[0][1:]]]
+        rows += [[one_line(cell, most) for cell in row] for row in alike]
     shown = tabulate(rows, headers=HEADS, tablefmt="plain", disable_numparse=True)
     lines = [*map(str.rstrip, shown.splitlines()), "", *_sentences(search, one_line, str)]
     return "\n".join([*lines, "", "Reproduce with:", *(f"  {line}" for line in search.commands)]) + "\n"
@@ -241,20 +252,24 @@ def _sentences(search: Search, mark: Mark, escape: Mark) -> Iterator[str]:
     bads = [mark(search.name(n)) for n in search.all(Answer.BAD)]
     if not search.wrong_ends and not bads:
         so_far = " until then" if search.cut_short else ""
-        yield f"Nothing that was tried{so_far} fails: name what does by --bad, or see nox -s doctor."
+        told = _reported(search, range(len(search.candidates)), mark)
+        yield f"Nothing that was tried{so_far} fails{told}: name what does by --bad, or see nox -s doctor."
     elif not search.wrong_ends:
         came, fixed = search.edge(-1), search.edge(1)
         if came:
             last, first = (mark(search.name(n)) for n in (came.good, came.bad))
             yield f"Last good {last}, first bad {first}{_blurred(search, came, mark)}."
         else:
-            unknown = "nothing older is known to be good: where it came in is not known"
+            told = _reported(search, range(search.all(Answer.BAD)[0]), mark)
+            unknown = f"nothing older is known to be good{told}: where it came in is not known"
             yield f"It fails at {bads[0]}, and {unknown}."
         if fixed:
             last, first = (mark(search.name(n)) for n in (fixed.bad, fixed.good))
             yield f"Last bad {last}, first fixed {first}{_blurred(search, fixed, mark)}."
         else:
-            yield f"It is not fixed in {bads[-1]}, and nothing newer is known to be good."
+            newer = range(search.all(Answer.BAD)[-1] + 1, len(search.candidates))
+            told = _reported(search, newer, mark)
+            yield f"It is not fixed in {bads[-1]}, and nothing newer is known to be good{told}."
     if not search.is_monotone:
         bad = mark(search.name(search.anchor or 0))
         yield f"Warning: the history is not monotone; the edges named are those nearest to {bad}."
@@ -280,12 +295,26 @@ def _blurred(search: Search, edge: Edge, mark: Mark) -> str:
     return f" or one before it that {' and '.join(lacks)}: {join_some(names)}" if names else ""
 
 
+def _is_silent(search: Search, number: int) -> bool:
+    """Whether a candidate was not run, and no record answers for it."""
+    reply = search.replies.get(number)
+    return reply is None or (reply.answer is Answer.CANNOT_SAY and not reply.tried)
+
+
+def _reported(search: Search, numbers: Iterable[int], mark: Mark) -> str:
+    """Say of candidates that did not answer what is reported of them, which is no answer; or nothing."""
+    silent = (n for n in numbers if search.answer(n) in {None, Answer.CANNOT_SAY} and n in search.hints)
+    told = ", ".join(f"{mark(search.name(n))} {search.hints[n].value}" for n in silent)
+    return f" (not tested, but {HINT}: {told})" if told else ""
+
+
 def _row(search: Search, number: int) -> list[str]:
     """Return a candidate's name, answer, what came out, and how that is known, with what it ran on."""
     name, reply = search.name(number), search.replies.get(number)
+    hint = f"{HINT} as {search.hints[number].value}" if number in search.hints else ""
     if reply is None:
-        hint = search.hints.get(number)
-        return [name, "not tried", "", f"reported or recorded as {hint.value}" if hint else ""]
+        return [name, "not tried", "", hint]
     facts = {"library": reply.library, "driver": reply.driver, "image": reply.image}
-    known = [reply.known, *(f"{what} {value}" for what, value in facts.items() if value)]
+    known = [reply.known, hint if _is_silent(search, number) else ""]
+    known = [*filter(None, known), *(f"{what} {value}" for what, value in facts.items() if value)]
     return [name, reply.answer.value, ", ".join(filter(None, (reply.why, reply.figure))), "; ".join(known)]

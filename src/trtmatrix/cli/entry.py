@@ -12,7 +12,10 @@ import importlib
 import io
 import os
 import re
+import shlex
+import shutil
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -44,7 +47,8 @@ GROUPS = {
 class Command(NamedTuple):
     """What a command does, its groups of options, an example, and the module that has it.
 
-    ``bundle make`` is ``make_command`` there, with ``MakeOptions``.
+    ``bundle make`` is ``make_command`` there, with ``MakeOptions``. ``hides``: options that it refuses, which
+    its help leaves out; ``versions``: its help lists those of matrix.yaml.
     """
 
     text: str
@@ -52,6 +56,8 @@ class Command(NamedTuple):
     example: str = ""
     module: str = "cli.commands"
     about: str = ""
+    hides: str = ""
+    versions: bool = False
 
 
 COMMANDS: dict[str, Command] = {
@@ -66,7 +72,8 @@ COMMANDS: dict[str, Command] = {
         "Exit codes: 0 go, 10 go with work-arounds, 11 don't, or code given with --code must change first, "
         "12 not\n enough evidence, 2 a mistake in the command or a model's inputs. With --api only the code "
         "decides:\n 0 nothing must change, 11 something must, 12 no code could be scanned. A release whose "
-        "API is known\n need not be in matrix.yaml for --api, nor for --code alone."),
+        "API is known\n need not be in matrix.yaml for --api, nor for --code alone.",
+        hides="--trt --runtime --python", versions=True),
     "check": Command(
         "find the nodes of a model that versions get wrong, from the file alone", "",
         "my.onnx --trt 8.6.1,10.8.0", about=
@@ -117,7 +124,14 @@ Exit codes: 0 as expected, 1 unexpected results, 2 usage or configuration, 3 a f
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose mistakes are one line and the remedy."""
+    """A parser whose mistakes are one line and the remedy; ``versions``: its help lists them."""
+
+    versions = False
+
+    def format_help(self) -> str:
+        """Return the help; only here are versions read."""
+        text = super().format_help()
+        return f"{text}\n{_list_versions()}".rstrip() + "\n" if self.versions else text
 
     def error(self, message: str) -> NoReturn:
         nox = " (leave out the --, which nox alone wants)" if "arguments: -- " in message else ""
@@ -125,6 +139,26 @@ class _Parser(argparse.ArgumentParser):
             meant = get_close_matches(wrong[1], COMMANDS, 1)
             message = f"there is no command {wrong[1]}" + (f"; perhaps you meant {meant[0]}" if meant else "")
         self.exit(2, f"trtmatrix: {message}{nox}\n  all options: {self.prog} --help\n")
+
+
+def _list_versions() -> str:
+    """Return the versions that this folder's matrix.yaml has for --from and --to, or nothing without one."""
+    from trtmatrix.plan.context import read_matrix
+
+    file, found = Path("matrix.yaml"), dict[str, list[str]]()
+    try:
+        for version in read_matrix(file).versions:
+            found.setdefault(version.product.value, []).append(version.name)
+    except (TrtMatrixError, OSError):
+        return ""
+    lines = [f"Versions of {file} for --from and --to, which are of one product:"]
+    width = max(shutil.get_terminal_size().columns - 2, 40)
+    for product, names in found.items():
+        lines += textwrap.wrap(
+            f"{product}: {', '.join(names)}", width, initial_indent=" ", subsequent_indent="   ",
+            break_on_hyphens=False, break_long_words=False,
+        )  # fmt: skip
+    return "\n".join(lines)
 
 
 def parse(argv: Sequence[str]) -> tuple[Callable[[Any], ExitCode], Any, Mapping[str, Any]]:
@@ -151,15 +185,19 @@ def parse(argv: Sequence[str]) -> tuple[Callable[[Any], ExitCode], Any, Mapping[
         if [*argv[: len(name.split())]] == name.split():
             module = importlib.import_module(f"trtmatrix.{one.module}")
             command, kind = getattr(module, f"{last}_command"), getattr(module, f"{last.capitalize()}Options")
-            _add_options(made, kind, one.groups.split())
+            made.versions = one.versions
+            _add_options(made, kind, one.groups.split(), one.hides.split())
     given = vars(parser.parse_args(argv))
     try:
         return command, make_options(kind, given), given
     except argparse.ArgumentTypeError as error:
-        parser.error(str(error))
+        several = " ".join(f"--models {shlex.quote(str(file))}" for file in given.get("model.model") or ())
+        parser.error(f"{error}; several: {several}" if several and hasattr(kind, "models") else str(error))
 
 
-def _add_options(parser: argparse.ArgumentParser, kind: type, groups: Sequence[str]) -> None:
+def _add_options(
+    parser: argparse.ArgumentParser, kind: type, groups: Sequence[str], hidden: Sequence[str]
+) -> None:
     """Add the options that are a command's own, and those of its groups; of two of a name its own."""
     places: dict[str, Any] = dict.fromkeys(["", "controls", "upgrade"], parser)
     places |= {name: parser.add_argument_group(GROUPS[name]) for name in groups if name in GROUPS}
@@ -169,7 +207,8 @@ def _add_options(parser: argparse.ArgumentParser, kind: type, groups: Sequence[s
     own = {names[0] for group, names, _ in found if not group}
     for group, names, settings in found:
         if not group or (group in groups and names[0] not in own):
-            places[group].add_argument(*names, **settings)
+            unseen = {"help": argparse.SUPPRESS} if names[0] in hidden else {}
+            places[group].add_argument(*names, **{**settings, **unseen})
 
 
 def main(argv: Sequence[str] | None = None) -> None:

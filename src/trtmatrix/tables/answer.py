@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from trtmatrix.common.text import counted, duration, join_some, one_line
+from trtmatrix.common.text import counted, duration, join_some, name_source, one_line
 from trtmatrix.judge.controls import ControlCounts, count_controls
 from trtmatrix.judge.entry import PRODUCT_NAMES, Entry, has_evidence
 from trtmatrix.suite.matrix import Version
@@ -238,12 +238,18 @@ def _news(
 
 
 def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version]) -> Iterator[News]:
-    """Yield for each bad state of a finding where it is, in how many cases, since when, and until when."""
+    """Yield for each bad state of a finding where it is, in how many cases, since when, and until when.
+
+    What different issues tell of is told apart.
+    """
     names = [v.name + (" r" if m.reported else "") for v, m in zip(columns, marks, strict=True)]
-    for rank, state in enumerate(MUST_KNOW, start=3):
-        at = [n for n, mark in enumerate(marks) if mark.state is state]
-        if not at:
-            continue
+    places: dict[tuple[State, str], list[int]] = {}
+    for n, mark in enumerate(marks):
+        places.setdefault((mark.state, _issue_of(repro, mark)), []).append(n)
+    ranks = {state: rank for rank, state in enumerate(MUST_KNOW, start=3)}
+    bad = (item for item in places.items() if item[0][0] in ranks)
+    for (state, issue), at in sorted(bad, key=lambda item: ranks[item[0][0]]):
+        rank = ranks[state]
         measured = [n for n in at if not marks[n].reported]
         most = max((marks[n] for n in measured or at), key=lambda mark: len(mark.cases))
         what = MUST_KNOW[state]
@@ -270,12 +276,19 @@ def _finding_news(repro: Repro, marks: Sequence[Mark], columns: Sequence[Version
         urgency = 1 if unexpected else 7 if not measured else 2 if regressed else rank
         word = f"{state.value}{'!' if unexpected else ''}{'' if measured else ' r'}"
         versions = join_some([names[n].removesuffix("" if measured else " r") for n in at])
-        text = one_line(f"{repro.id} {versions}: {'; '.join(parts)} ({repro.upstream})")
+        text = one_line(f"{repro.id} {versions}: {'; '.join(parts)} ({issue})")
         yield News(rank=urgency, word=word, text=text)
     for name, mark in zip(names, marks, strict=True):
         if mark.unexpected and mark.state not in MUST_KNOW:
             text = f"{repro.id} {name}: {counted(mark.unexpected, 'case')} not as expected ({repro.upstream})"
             yield News(rank=1, word=f"{mark.state.value}!", text=one_line(text))
+
+
+def _issue_of(repro: Repro, mark: Mark) -> str:
+    """Return the issue that all expectations of a mark's cases cite, else the repro's."""
+    cited = {name_source(e.expectation.source) if e.expectation else "" for e in mark.cases}
+    issue = cited.pop() if len(cited) == 1 else ""
+    return issue if "#" in issue else repro.upstream
 
 
 def _products(entries: Sequence[Entry]) -> Iterator[str]:

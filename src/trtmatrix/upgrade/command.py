@@ -38,6 +38,8 @@ from trtmatrix.upgrade.screen import render_screen
 
 __all__ = ["UpgradeOptions", "upgrade_command"]
 MORE = "perhaps slower or larger than the limit; more engines of each version are built to make sure"
+FURTHER = 4
+"""Engines of each version that are built to make sure."""
 SUFFIXES, API_SUFFIXES = (".html", ".md", ".json", ".xml", ".sarif"), (".json", ".sarif")
 
 
@@ -67,11 +69,12 @@ def upgrade_command(options: UpgradeOptions) -> ExitCode:
         options=options, before=before, after=after, gpu=gpu, matrix=context.matrix, gpu_word=word, api=api,
         entries=Entries(entries_of(narrowed, survey, survey.stored), read_calibration()),
     )  # fmt: skip
-    upgrade = decide(replace(question, owns=_run_models(options, context, question)))
+    question = replace(question, owns=_run_models(options, context, question))
+    upgrade = decide(question)
     priced = _priced(upgrade.lacking, context, survey.host.engine, before, after)
     upgrade = replace(upgrade, lacking=tuple(priced))
     if options.baseline is not None:
-        upgrade = replace(upgrade, baseline=compare_with(upgrade, options.baseline))
+        upgrade = replace(upgrade, baseline=compare_with(upgrade, options.baseline, question.owns))
     _show(options, upgrade)
     return upgrade.exit_code
 
@@ -138,7 +141,8 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
     """
     from trtmatrix.run.perform import Options, perform
 
-    own = replace(options.model, limit=0.0 if options.no_performance else options.max_slowdown)
+    limit = 0.0 if options.no_performance else options.max_slowdown
+    own = replace(options.model, limit=limit, build_limit=options.max_build_slowdown or 0.0)
     places = [*([own.model] if own.model else []), *options.models]
     if not places:
         return ()
@@ -165,9 +169,9 @@ def _run_models(options: UpgradeOptions, context: Context, question: Question) -
             survey = take_survey(mine, Pull.NEVER)
             here = tuple(launch for launch in survey.plan.launches if launch.version.name in names)
             survey = replace(survey, plan=replace(survey.plan, launches=here))
-            # More than either side has: one that had more, as after an interrupt, would be left alone.
+            # Of both sides, also where one had more, as after an interrupt.
             most = max(count_engines(e.records) for e in entries if e.cell.repro.id in again)
-            more = perform(mine, survey, replace(how, rebuilds=most + 1)).entries
+            more = perform(mine, survey, replace(how, rebuilds=most + FURTHER)).entries
             new = {entry.cell.id: entry for entry in more}
             entries = [new.get(entry.cell.id, entry) for entry in entries]
     return tuple(_look_at(one, entries, stored, context, question) for one in opened)
@@ -180,7 +184,8 @@ def _unsure(opened: Sequence[Opened], entries: Sequence[Entry], question: Questi
         repro = model_repro(context).repro
         mine = [e for e in entries if e.cell.repro.id == repro.id and e.cell.version.name in names]
         if not any(e.excluded or e.verdict is Verdict.FAIL for e in mine) and any(
-            line.more_engines for line in make_performance(Entries(mine), *names, one.options.limit)
+            line.more_engines
+            for line in make_performance(Entries(mine), *names, one.options.limit, one.options.build_limit)
         ):
             unsure[repro.id] = repro.title.removeprefix("your model ")
     return unsure
@@ -208,14 +213,14 @@ def _look_at(
     if question.after.product is Product.TENSORRT and model.model:
         facts = {name: loaded.repro for name, loaded in context.repros.items()}
         graph = load_model(model.model)
-        check = check_model(graph, model.model.name, facts, names, question.gpu.compute or "")
         records = read_operator_records(context.project.results)
+        check = check_model(graph, model.model.name, facts, names, question.gpu.compute or "", records)
         tested = check_operators(graph, section.name, records, names, (question.gpu.slug,))
         known = (("operators", sum_up_operators(tested)),) if tested.versions else ()
         section = of_model.with_nodes(section, check, *names)
         cpu = of_model.tell_cpu(one.context, stored, own.calibration)
         section = replace(section, facts=(*section.facts, *known, *cpu))
-    return Own(section=section, entries=own, limit=one.options.limit)
+    return Own(section=section, entries=own, limit=one.options.limit, build=one.options.build_limit)
 
 
 def _tell_api(options: UpgradeOptions) -> ExitCode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,8 +16,18 @@ from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.suite.model import Basis, Cause, Evidence, Product
 from trtmatrix.upgrade.facts import make_engines, make_hardware
 from trtmatrix.upgrade.findings import Standing, make_findings, rank, standing_of
-from trtmatrix.upgrade.performance import MEASURES, THROUGHPUT, TIMES, make_performance
-from trtmatrix.upgrade.question import Own, Question, find_blind_spots, make_lacking, typed
+from trtmatrix.upgrade.performance import BUILD, MEASURES, THROUGHPUT, TIMES, make_performance
+from trtmatrix.upgrade.question import (
+    DOOR,
+    NOT_RUN,
+    Own,
+    Question,
+    file_options,
+    find_blind_spots,
+    make_lacking,
+    model_options,
+    typed,
+)
 from trtmatrix.upgrade.report import (
     CaseLine,
     Change,
@@ -34,14 +45,21 @@ from trtmatrix.upgrade.report import (
 ASKED = "your model, on a host that can run both versions"
 JUDGED = "your model ran: what would be right"
 TIMED = "more engines of your model: it is perhaps slower or larger"
+MENDED = "your acceptance script stopped with an error: mend it, then ask again"
+EXPLAINED = "where in your model it goes wrong"
+OTHERS = "which other versions run your model, and are right"
 MODEL, CHECK, CODE, PERFORMANCE = "your model", "your acceptance", "your code", "performance"
 """Topics of reasons beside the findings and the hardware."""
 APART = ", measured in different runs"
 """Said of a time whose engines were not built and timed by turns."""
 TOO_FEW = ": too few engines to tell"
 """Said of a figure that more engines may show to be beyond its limit."""
+NOT_CHECKED = " was not run: "
+"""Said of an acceptance script that had no outputs to look at."""
 FLOORS = "floors"
 """The unit of a sample's figure in noise floors."""
+EARLY = "early access"
+"""What the note of a version in matrix.yaml has where that is no final release."""
 SHOWN, SOURCES = 6, 3
 """Models that a sentence names, and sources that a reason names; the tables have all."""
 
@@ -51,12 +69,15 @@ def decide(question: Question) -> Upgrade:
     before, after, options = question.before, question.after, question.options
     limit = 0.0 if options.no_performance else options.max_slowdown
     findings = make_findings(question.entries, before.name, after.name)
-    others = make_performance(question.entries, before.name, after.name, limit)
-    mine = [make_performance(own.entries, before.name, after.name, own.limit) for own in question.owns]
+    build = options.max_build_slowdown or limit
+    others = make_performance(question.entries, before.name, after.name, limit, build)
+    mine = [
+        make_performance(own.entries, before.name, after.name, own.limit, own.build) for own in question.owns
+    ]
     models = tuple(_decide_on_model(own, lines) for own, lines in zip(question.owns, mine, strict=True))
-    lacking = [*_ask_of_model(question, models), *make_lacking(question, findings)]
-    if options.models:
-        lacking = [item for item in lacking if item.what in {ASKED, JUDGED, TIMED}]
+    lacking = list(_ask_of_model(question, models))
+    if not options.models:
+        lacking += [item for item in make_lacking(question, findings) if item not in lacking]
     notes = set(Weight) if options.models else {Weight.LACKING} if models else set()
     findings = tuple(replace(f, weight=Weight.NOTE) if f.weight in notes else f for f in findings)
     hardware = make_hardware(before, after, question.gpu, question.matrix)
@@ -65,7 +86,7 @@ def decide(question: Question) -> Upgrade:
     reasons = [line for line in hardware if line.weight is Weight.AGAINST]
     reasons += _sum_up_models(models) if options.models else [r for m in models for r in m.reasons]
     reasons += [*_tell_findings(question, findings), *_tell_code(question)]
-    reasons += _tell_performance(others, PERFORMANCE, Weight.NOTE, limit)
+    reasons += _tell_performance(others, PERFORMANCE, Weight.NOTE, limit, build)
     reasons.sort(key=_place)
     gpu, gpu_note = question.gpu, "no GPU is needed"
     if after.product is Product.TENSORRT:
@@ -121,7 +142,8 @@ def _decide_on_model(own: Own, lines: Sequence[PerformanceLine]) -> ModelSection
     if nobody or all(REFUSED.search(side.reason) for side in sides):
         by = f"both versions{' and the CPU' if nobody else ''}"
         return replace(section, mistake=f"its inputs are refused by {by}: {sides[-1].reason}")
-    reasons = [*_tell_model(own), *_tell_performance(lines, MODEL, Weight.AGAINST, own.limit)]
+    told = _tell_performance(lines, MODEL, Weight.AGAINST, own.limit, own.build or own.limit)
+    reasons = [*_tell_model(own), *told]
     reasons.sort(key=_place)
     return replace(section, reasons=tuple(reasons), decision=settle(reasons, own=True))
 
@@ -155,18 +177,35 @@ def _known(*models: ModelSection) -> str:
 
 
 def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterator[Lacking]:
-    """Yield how to run models where they have not run, or to judge them where they can say nothing."""
-    command = question.options.command.replace(" --no-run", "")
-    limited = typed(question.options.model, "atol", "rtol", "check")
-    found: dict[str, Lacking] = {}
+    """Yield how to run models, to judge those that can say nothing, and to look into those that fail."""
+    options = question.options
+    command, limited = options.command.replace(" --no-run", ""), typed(options.model, "atol", "rtol", "check")
+    words = [*model_options(options.model), *(["--gpu", question.gpu_word] if question.gpu_word else [])]
+    others = f"{DOOR} matrix -- {shlex.join([*words, *file_options(options.project)])}"
+    commands = {
+        JUDGED: f"{command} --check accept.py", MENDED: command, TIMED: command, ASKED: command, NOT_RUN: "",
+        EXPLAINED: f"{command} --explain", OTHERS: others,
+    }  # fmt: skip
+    found = set[str]()
     for model in models:
         sides = [side for line in model.cases for side in (line.before, line.after)]
-        ran = not limited and all(side.verdict is not None for side in sides)
-        for reason in model.reasons:
-            if reason.weight is Weight.LACKING:
-                what = TIMED if reason.text.endswith(TOO_FEW) else JUDGED if ran else ASKED
-                found[what] = Lacking(what=what, command=command + " --check accept.py" * (what is JUDGED))
-    yield from (found[what] for what in (JUDGED, TIMED, ASKED) if what in found)
+        after, check = {standing_of(line.after) for line in model.cases}, model.check
+        silent = not limited and check is None and all(side.verdict is not None for side in sides)
+        raised = check is not None and check.passed is None and NOT_CHECKED not in check.error
+        for reason in (reason for reason in model.reasons if reason.weight is Weight.LACKING):
+            if reason.text.endswith(TOO_FEW):
+                found.add(TIMED)
+            elif Standing.BUILT in after:
+                found.add(NOT_RUN)
+            elif raised:
+                found.add(MENDED)
+            else:
+                found.add(JUDGED if silent and Standing.VOID in after else ASKED)
+        if Standing.BAD in after and not options.model.explain:
+            found.add(EXPLAINED)
+        elif after & {Standing.BAD, Standing.BROKEN, Standing.UNSUPPORTED} and options.model.model:
+            found.add(OTHERS)
+    yield from (Lacking(what=what, command=commands[what]) for what in commands if what in found)
 
 
 def _summarise(question: Question, upgrade: Upgrade) -> str:
@@ -179,7 +218,7 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
         for decision, told in (*words.items(), (None, "a mistake to mend in")):
             if names := [model.name for model in models if model.decision is decision]:
                 parts.append(f"{told} {join_some(names, SHOWN)}")
-        return f"{'; '.join(parts)}."
+        return f"{'; '.join(parts)}.{_tell_early(question)}"
     topics = {w: list(dict.fromkeys(r.topic for r in upgrade.reasons if r.weight is w)) for w in Weight}
     match upgrade.decision:
         case Decision.GO:
@@ -197,6 +236,7 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
             verb = "is" if seen == 1 else "are"
             text = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
+            text = "your model is wrong at both versions" if models else text
             text = f"too little is known of {' and '.join(mine)}" if mine else text
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
             but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
@@ -204,8 +244,16 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             but = f". Worse, with a work-around: {', '.join(worse)}{but}" if worse else but
             text = f"Not enough evidence: {text}{but}."
     text = f"A downgrade. {text}" if question.after.release < question.before.release else text
+    text += _tell_early(question)
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
+
+
+def _tell_early(question: Question) -> str:
+    """Say which of the two versions is an early access release, by its note in matrix.yaml."""
+    versions = {version.name: version for version in (question.before, question.after)}
+    early = [name for name, version in versions.items() if EARLY in version.note]
+    return f" {' and '.join(early)} {'is' if len(early) == 1 else 'are'} early access." if early else ""
 
 
 def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Iterator[FactLine]:
@@ -231,10 +279,11 @@ def _tell_findings(question: Question, findings: Sequence[FindingLine]) -> Itera
 
 
 def _tell_performance(
-    lines: Sequence[PerformanceLine], topic: str, weight: Weight, limit: float
+    lines: Sequence[PerformanceLine], topic: str, weight: Weight, usual: float, build: float
 ) -> Iterator[FactLine]:
     """Yield each measure that is beyond the limit; of what is not comparable only a latency beyond it."""
     for measure in MEASURES:
+        limit = build if measure == BUILD else usual
         mine = [line for line in lines if line.measure == measure]
         beyond = [line for line in mine if line.beyond_limit]
         unsure = [line for line in mine if line.more_engines and not line.beyond_limit]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
@@ -13,9 +14,12 @@ from trtmatrix.judge.entry import Entry, cell_text
 from trtmatrix.judge.noise import NOT_CALIBRATED, Calibration
 from trtmatrix.suite.model import Cause, Evidence, Exclusion, Outcome, Product, Verdict
 from trtmatrix.suite.repros import Case, Expectation
+from trtmatrix.tables.answer import State, state_of
 from trtmatrix.tables.page import floors_of
 from trtmatrix.upgrade.report import CaseLine, Change, FindingLine, Side, Source, Weight, WorkaroundLine
 
+NOT_FUSED = ("right, but", "right, not fused")
+"""What the reason begins with of a case that is right and was not fused: such a FAIL is slow, not wrong."""
 WORKAROUND_CASES = "workaround-"
 """What the ids of cases begin with that try a work-around, also where FACTS names others for it."""
 
@@ -53,6 +57,8 @@ class Entries:
         elif entry.outcome is None and said and said.verdict in {Verdict.FAIL, Verdict.FLAKY}:
             feared = _report_source(said)
             reason = f"{entry.expected.value} is feared (assumed from {feared.title})"
+        elif state_of(entry) is State.SLOW and not reason.startswith(NOT_FUSED):
+            reason = ": ".join(filter(None, ("right, but not fused", reason)))
         sources = tuple(Source(title=record.file or str(cell.id)) for record in entry.records)
         if not sources and entry.evidence is Evidence.REPORTED and said is not None:
             sources = (_report_source(said),)
@@ -177,6 +183,22 @@ _CHANGE_WORDS = {
 }  # fmt: skip
 
 
+def _describe_change(line: CaseLine) -> str:
+    """Say how a case changed: also that it was not supported before, or is right and only not fused."""
+    slow = tuple(side.reason.startswith(NOT_FUSED) for side in (line.before, line.after))
+    new = f" (not supported at {line.before.version})"
+    match line.change:
+        case Change.FIXED | Change.UNCHANGED_BAD if standing_of(line.before) is Standing.UNSUPPORTED:
+            return ("new" if line.change is Change.FIXED else "bad") + new
+        case Change.FIXED if slow[0]:
+            return "now fused"
+        case Change.UNCHANGED_BAD if all(slow):
+            return "right but not fused at both"
+        case Change.REGRESSED | Change.BAD_AFTER if slow[1]:
+            return "right but not fused" + " any more" * (line.change is Change.REGRESSED)
+    return _CHANGE_WORDS[line.change]
+
+
 def make_findings(entries: Entries, before: str, after: str) -> tuple[FindingLine, ...]:
     """Return one line a repro that was selected, what weighs most first."""
     selected: dict[str, list[Entry]] = {}
@@ -201,17 +223,24 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
         workarounds.append(WorkaroundLine(
             what=item.what, case=item.case or "", after=side, source=source, counts=counts
         ))  # fmt: skip
-    tries = {item.case for item in workarounds}
-    helping, lines = ", ".join(item.case for item in workarounds if item.counts), []
+
+    def helping(case: str) -> list[WorkaroundLine]:
+        """Return the work-arounds for a case that passed."""
+        both = zip(repro.workarounds, workarounds, strict=True)
+        return [line for item, line in both if line.counts and item.is_for(case)]
+
+    tries, lines = {item.case for item in workarounds}, []
     for case in repro.cases:
         if case.id not in there or case.control is not None:
             continue
         line = make_case_line(repro.id, case, entries, before, after)
         if case.id in tries or case.id.startswith(WORKAROUND_CASES):
             lines += [line] if line.change is Change.REGRESSED else []
-        elif line.weight is Weight.AGAINST and helping:
-            why = f"{line.why}; what helps passed: {helping}"
+        elif line.weight is Weight.AGAINST and (passed := helping(case.id)):
+            why = f"{line.why}; what helps: {_describe_help(passed)}"
             lines.append(replace(line, weight=Weight.WORKAROUND, why=why))
+        elif line.weight is Weight.AGAINST and any(item.counts for item in workarounds):
+            lines.append(replace(line, why=f"{line.why}; no work-around for it has passed"))
         else:
             lines.append(line)
     if not lines:
@@ -223,7 +252,8 @@ def _make_finding(mine: Sequence[Entry], entries: Entries, before: str, after: s
     return FindingLine(
         repro=repro.id, title=repro.title, source=Source(title=repro.upstream, url=repro.url),
         change=min((line.change for line in lines), key=list(Change).index), weight=lines[0].weight,
-        why=_explain(lines, workarounds), cases=tuple(lines), workarounds=tuple(workarounds),
+        why=_explain(lines, helping(lines[0].case), tried=bool(workarounds)), cases=tuple(lines),
+        workarounds=tuple(workarounds),
     )  # fmt: skip
 
 
@@ -232,8 +262,12 @@ def make_case_line(
 ) -> CaseLine:
     """Return a case at both versions. ``own``: it is of the user's own model, whose silence is lacking."""
     was, will = entries.side(repro, case.id, before), entries.side(repro, case.id, after)
-    change, weight = (weigh_own if own else weigh)(standing_of(was), standing_of(will))
-    said = [standing_of(will).value, will.cause.value if will.cause else "", will.reason]
+    slow = will.reason.startswith(NOT_FUSED)  # which says more than that it is wrong
+    before_it, after_it = standing_of(was), standing_of(will)
+    if was.reason.startswith(NOT_FUSED) and after_it in _WAS_BAD and not slow:
+        before_it = Standing.GOOD  # it was right
+    change, weight = (weigh_own if own else weigh)(before_it, after_it)
+    said = ["" if slow else standing_of(will).value, will.cause.value if will.cause else "", will.reason]
     if change is Change.SAYS_NOTHING and was.absent and not will.absent:
         said = [f"cannot be tried at {before}", was.reason, *(said if will.verdict else ())]
     said += [counted(will.builds, "build")] if will.builds and will.counted else []
@@ -243,21 +277,34 @@ def make_case_line(
     return CaseLine(repro=repro, case=case.id, change=change, weight=weight, before=was, after=will, why=why)
 
 
-def _explain(lines: Sequence[CaseLine], workarounds: Sequence[WorkaroundLine]) -> str:
-    """Say of a finding how its worst case changed, how many cases are how, and what helps."""
+def _describe_help(passed: Sequence[WorkaroundLine]) -> str:
+    """Return work-arounds in words, each with the case that shows it."""
+    return "; or ".join(f"{item.what} ({item.case} passed)" for item in passed)
+
+
+def _explain(lines: Sequence[CaseLine], helping: Sequence[WorkaroundLine], *, tried: bool) -> str:
+    """Say of a finding how its worst case changed, how many cases are how, and what helps.
+
+    ``helping``: the work-arounds for that case that passed; ``tried``: there are some for the finding.
+    """
     first, parts = lines[0], []
     if worse := first.weight in {Weight.AGAINST, Weight.WORKAROUND}:
         was = first.before.word if first.before.verdict is not None else "unknown"
         parts = [f"{first.case} {was} → {first.after.word}"]
-    counts = [(sum(line.change is change for line in lines), word) for change, word in _CHANGE_WORDS.items()]
+    # What speaks for the move begins where the finding does.
+    order = [Change.FIXED, Change.UNCHANGED_GOOD] if first.weight is Weight.FOR else []
+    ordered = sorted(lines, key=lambda line: [*order, *Change].index(line.change))
+    counts = Counter(map(_describe_change, ordered))
     for standing in (Standing.FEW, Standing.SAID_GOOD, Standing.SAID_BAD):
-        counts += [(sum(standing_of(line.after) is standing for line in lines), standing.value)]
-    if feared := sum(line.after.feared is not None for line in lines):
-        counts += [(feared, "of them expected to fail")]
-    (count, word), *others = [(count, word) for count, word in counts if count]
-    parts += [", ".join([f"{counted(count, 'case')} {word}", *(f"{n} {each}" for n, each in others)])]
-    if helping := next((item for item in workarounds if item.counts and worse), None):
-        parts += [f"what helps: {helping.what} ({helping.case} passed)"]
-    elif worse and workarounds:
-        parts += ["no work-around of it has passed"]
+        said = [line.after for line in lines if standing_of(line.after) is standing]
+        slow = sum(side.reason.startswith(NOT_FUSED) for side in said)
+        counts[standing.value] += len(said) - slow
+        counts["reported not to be fused"] += slow
+    counts["of them expected to fail"] += sum(line.after.feared is not None for line in lines)
+    (word, count), *others = [(word, count) for word, count in counts.items() if count]
+    parts += [", ".join([f"{counted(count, 'case')} {word}", *(f"{n} {each}" for each, n in others)])]
+    if worse and helping:
+        parts += [f"what helps: {_describe_help(helping)}"]
+    elif worse and tried:
+        parts += [f"no work-around for {first.case} has passed"]
     return "; ".join(parts)

@@ -3,27 +3,71 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trtmatrix.api.types import MUST_CHANGE, PINS
 from trtmatrix.common.errors import UsageError
-from trtmatrix.common.text import counted
-from trtmatrix.upgrade.decide import APART, CODE, MODEL
-from trtmatrix.upgrade.report import SCHEMA, Baseline, Decision, Upgrade, Weight, plain
+from trtmatrix.common.text import counted, join_some
+from trtmatrix.suite.model import Verdict
+from trtmatrix.upgrade.decide import APART, CODE, FLOORS, MODEL
+from trtmatrix.upgrade.performance import BUILD, LEAST_CHANGE
+from trtmatrix.upgrade.question import Own, UpgradeOptions
+from trtmatrix.upgrade.report import (
+    SCHEMA,
+    Baseline,
+    Change,
+    Decision,
+    Upgrade,
+    Weight,
+    mistake_words,
+    plain,
+)
 
 AGAINST = {Weight.AGAINST.value, Weight.LACKING.value}
 """Weights that keep a model from moving."""
+WORSE = {Weight.AGAINST.value, Weight.WORKAROUND.value}
+"""Weights of findings, and of their cases, that got worse."""
 STOPPED = {Decision.DONT.value, Decision.NOT_ENOUGH.value}
+WRONG = {Verdict.FAIL.value, Verdict.FLAKY.value}
+RATIO, ELEMENTS = "ratio", "wrong elements"
+"""Units of a slowdown or growth, and of an output of integers; an error's is :data:`FLOORS` or its own."""
+ERROR_GROWTH = 2.0
+"""How many times as large as the accepted one an error may be."""
+NAMED = 3
+"""Cases of a finding that a sentence names."""
+
+Key = tuple[str, str, str]
+"""What a problem is known by from report to report: the class and name of its test case, and what it is."""
 
 
-def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
-    """Return what is worse, better and the same since an accepted report.
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a problem rests on: its weight, its verdict, its sizes by unit, and the same in a word."""
+
+    weight: str
+    verdict: str = ""
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    word: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A problem in words, and what it rests on: the cases of a finding by name, else one without a name."""
+
+    words: str
+    results: Mapping[str, Result]
+
+
+def compare_with(upgrade: Upgrade, file: Path, owns: Sequence[Own] = ()) -> Baseline:
+    """Return what is worse, better and the same since an accepted report; ``owns``: the models' limits.
 
     :class:`UsageError` where the file is no report of this product and GPU, or of another schema.
     """
-    now, new = {"schema": SCHEMA, **plain(upgrade)}, dict[tuple[str, ...], str]()
+    now, limits = {"schema": SCHEMA, **plain(upgrade)}, {own.section.name: own for own in owns}
     try:
         accepted = json.loads(file.read_text(encoding="utf-8"))
         for name in ("schema", "product", "gpu"):
@@ -34,44 +78,148 @@ def compare_with(upgrade: Upgrade, file: Path) -> Baseline:
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"--baseline {file}: no report of upgrade -o report.json: {why}") from error
-    for key, words in find_problems(now):  # what seems slower by too few engines is no worse than what was
-        harder = (*key[:-1], Weight.AGAINST.value)
-        new[harder if key[-1] == Weight.LACKING.value and harder in old else key] = words
-    return Baseline(
-        file=str(file), new=tuple(new[key] for key in new if key not in old),
-        gone=tuple(old[key] for key in old if key not in new),
-        same=tuple(new[key] for key in new if key in old),
-    )  # fmt: skip
+    problems, new, same = dict(find_problems(now)), list[str](), list[str]()
+    for key, problem in problems.items():
+        _, name, what = key
+        own = limits.get(name)
+        limit = (own.build if what == BUILD else 0.0) or own.limit if own else UpgradeOptions.max_slowdown
+        was = old[key].results if key in old else {}
+        grown = [
+            (case, result, was.get(case)) for case, result in problem.results.items()
+            if is_worse(result, was.get(case), max(limit, LEAST_CHANGE))
+        ]  # fmt: skip
+        if grown:
+            told = _tell_growth(problem, grown) if key in old else ""
+            new.append(f"{problem.words} ({told})" if told else problem.words)
+        else:
+            same.append(problem.words)
+    gone = tuple(old[key].words for key in old if key not in problems)
+    return Baseline(file=str(file), new=tuple(new), gone=gone, same=tuple(same))
 
 
-def find_problems(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield each problem of a report's data: what it is known by from report to report, and its words."""
+def is_worse(now: Result, accepted: Result | None, limit: float) -> bool:
+    """Return whether a result is worse than the accepted one: weightier, of another verdict, or larger.
+
+    Larger: a ratio more than ``limit`` times, any error more than :data:`ERROR_GROWTH` times as large, or NaN
+    or infinity where all was finite. A size that the accepted result has not is compared with nothing.
+    """
+    if accepted is None or now.verdict != accepted.verdict:
+        return True
+    weights = [weight.value for weight in Weight]
+    if weights.index(now.weight) < weights.index(accepted.weight):
+        return True
+    if not all(map(math.isfinite, now.sizes.values())):
+        return all(map(math.isfinite, accepted.sizes.values()))
+    rooms = {unit: limit if unit == RATIO else ERROR_GROWTH for unit in now.sizes if unit in accepted.sizes}
+    return any(now.sizes[unit] > room * accepted.sizes[unit] for unit, room in rooms.items())
+
+
+def _tell_growth(problem: Problem, grown: Sequence[tuple[str, Result, Result | None]]) -> str:
+    """Say of results that are worse now what they are, unless the problem does, and what was accepted."""
+    found = []
+    for case, result, accepted in grown:
+        is_now = f"{case} {result.word}".strip() if case or result.word not in problem.words else ""
+        was = f"accepted: {accepted.word}" if accepted and accepted.word else ""
+        found.append(", ".join(filter(None, (is_now, was))))
+    return join_some([text for text in found if text], NAMED)
+
+
+def find_problems(report: Mapping[str, Any]) -> Iterator[tuple[Key, Problem]]:
+    """Yield each problem of a report's data with what it is known by."""
+    ratios = dict[tuple[str, str], float]()  # by repro and measure, of what is or seems beyond a limit
+    for line in report["performance"]:
+        if (line["beyond_limit"] or line["more_engines"]) and line["ratio"] is not None:
+            at = line["repro"], line["measure"]
+            ratios[at] = max(float(line["ratio"]), ratios.get(at, 0.0))
     for model in report["models"]:
-        name, changes, silent = model["name"], {c["case"]: c["change"] for c in model["cases"]}, True
-        if model["mistake"]:
-            yield (name, "mistake"), f"{name}: mistake: {model['mistake']}"
-        for reason in model["reasons"]:
-            if reason["weight"] in AGAINST:
-                # The id of a case is made from the model's file and inputs: how it changed is what stays.
-                what = reason["text"].partition(": ")[0].removesuffix(APART)
-                what = changes.get(what, what) if reason["topic"] == MODEL else reason["topic"]
-                silent = False
-                yield (name, what, reason["weight"]), f"{name}: {reason['text']}"
-        if silent and model["decision"] in STOPPED:  # it is wrong at both versions, say
-            yield (name, model["decision"]), f"{name}: {model['decision']}"
+        yield from _find_problems_of_model(model, ratios)
     for finding in report["findings"]:
-        if finding["weight"] in {Weight.AGAINST.value, Weight.WORKAROUND.value}:
-            yield (finding["repro"], finding["weight"]), f"{finding['repro']}: {finding['why']}"
+        if finding["weight"] in WORSE:
+            results = {"": Result(weight=finding["weight"])}
+            worse = (case for case in finding["cases"] if case["weight"] in WORSE)
+            results |= {case["case"]: _result_of(case, case["weight"]) for case in worse}
+            words = f"{finding['repro']}: {finding['why']}"
+            yield ("finding", finding["repro"], ""), Problem(words=words, results=results)
     for fact in report["gpu_and_driver"]:
         if fact["weight"] == Weight.AGAINST.value:
-            yield (fact["topic"],), f"{fact['topic']}: {fact['text']}"
+            yield ("host", fact["topic"], ""), _problem(f"{fact['topic']}: {fact['text']}", fact["weight"])
     for reason in report["reasons"]:
         if (reason["topic"], reason["weight"]) == (CODE, Weight.LACKING.value):
-            yield ("code",), f"{CODE}: {reason['text']}"
+            yield ("code", "code", ""), _problem(f"{CODE}: {reason['text']}", reason["weight"])
     for use in report["api"]["uses"]:
         kind, change = use["change"]["kind"], use["change"]["name"]
         if not use["why"] and kind in MUST_CHANGE and not change.startswith(PINS):
-            yield ("code", use["file"], change), f"{CODE}: {use['file']}: {change}"
+            where = f"{use['file']}: {change}"
+            yield ("code", "code", where), _problem(f"{CODE}: {where}", Weight.AGAINST.value)
+
+
+def _find_problems_of_model(
+    model: Mapping[str, Any], ratios: Mapping[tuple[str, str], float]
+) -> Iterator[tuple[Key, Problem]]:
+    name, cases, silent = model["name"], {case["case"]: case for case in model["cases"]}, True
+    if model["mistake"]:
+        words = mistake_words(name, model["mistake"])
+        yield ("model", name, "mistake"), _problem(words, Weight.AGAINST.value)
+    for reason in model["reasons"]:
+        if (weight := reason["weight"]) in AGAINST:
+            what, silent = reason["text"].partition(": ")[0].removesuffix(APART), False
+            result = Result(weight=weight)
+            if reason["topic"] != MODEL:
+                what = reason["topic"]
+            elif what in cases:  # an id hangs on the model's file and inputs: how it changed is what stays
+                result, what = _result_of(cases[what], weight, model), cases[what]["change"]
+            elif ratio := ratios.get((model["repro"], what)):
+                result = Result(weight=weight, sizes={RATIO: ratio}, word=f"{ratio:.2f}×")
+            words = f"{name}: {reason['text']}"
+            yield ("model", name, what), Problem(words=words, results={"": result})
+    if model["decision"] not in STOPPED:
+        return
+    bad = [case for case in cases.values() if case["change"] == Change.UNCHANGED_BAD.value]
+    for case in bad:
+        if case["after"]["verdict"] in WRONG:  # at both versions, which is no reason, but may get worse
+            words = f"{case['case']}: {case['change']}, {case['before']['word']} → {case['after']['word']}"
+            words = f"{name}: {model['decision'] if silent else words}"
+            result, silent = _result_of(case, Weight.NOTE.value, model), False
+            yield ("model", name, case["change"]), Problem(words=words, results={"": result})
+    if silent:
+        yield ("model", name, model["decision"]), _problem(f"{name}: {model['decision']}", Weight.NOTE.value)
+
+
+def _problem(words: str, weight: str) -> Problem:
+    return Problem(words=words, results={"": Result(weight=weight)})
+
+
+def _result_of(case: Mapping[str, Any], weight: str, model: Mapping[str, Any] | None = None) -> Result:
+    """Return a case's result after the move: how large the error is of a wrong one.
+
+    That is in noise floors; of a ``model`` without any, as relative L2 error, and of integers, how many
+    elements no noise explains.
+    """
+    after, sizes = case["after"], dict[str, float]()
+    verdict, word = after["verdict"] or "", after["word"]
+    mine = {part: [item for item in model[part] if item["version"] == after["version"]]
+            for part in ("samples", "integers")} if model else {}  # fmt: skip
+    if verdict in WRONG and after["floors"] is not None:
+        sizes[FLOORS] = float(after["floors"])
+    elif verdict in WRONG:
+        for item in mine.get("samples", ()):
+            sizes[item["unit"]] = max(float(item["worst"]), sizes.get(item["unit"], 0.0))
+    if beyond := max((item["beyond"] for item in mine.get("integers", ())), default=0):
+        sizes[ELEMENTS], word = float(beyond), f"{word}, {counted(beyond, 'wrong element')}"
+    known = "" if weight == Weight.LACKING.value else Verdict.FAIL.value if verdict in WRONG else verdict
+    return Result(weight=weight, verdict=known, sizes=sizes, word=word)
+
+
+def _tell_new(upgrade: Upgrade) -> Mapping[tuple[str, str], str] | None:
+    """Return the test cases with something new since the accepted report, and what; None without one."""
+    if upgrade.baseline is None:
+        return None
+    found = dict[tuple[str, str], list[str]]()
+    for (kind, name, _), problem in find_problems(plain(upgrade)):
+        for text in upgrade.baseline.new:
+            if text == problem.words or text.startswith(f"{problem.words} ("):
+                found.setdefault((kind, name), []).append(text.removeprefix(f"{name}: "))
+    return {case: "; ".join(texts) for case, texts in found.items()}
 
 
 def render_junit(upgrade: Upgrade) -> str:
@@ -79,6 +227,7 @@ def render_junit(upgrade: Upgrade) -> str:
 
     What counts against the move is a failure, a mistake an error, what is lacking is skipped; so are findings
     beside a model, what speaks against it of GPU and driver, and code that must change or cannot be checked.
+    What an accepted report has as well is skipped.
     """
     from trtmatrix.tables.page import templates
 
@@ -107,5 +256,11 @@ def render_junit(upgrade: Upgrade) -> str:
         if uses := len(upgrade.api.must_change):
             ended = ("failure", f"{counted(uses, 'use')} must change", "code")
         cases.append(("code", "code", [], ended))
+    if (new := _tell_new(upgrade)) is not None:
+        for place, (group, name, told, result) in enumerate(cases):
+            if result and (group, name) in new:
+                cases[place] = group, name, told, (result[0], new[group, name], result[2])
+            elif result and result[0] != "skipped":
+                cases[place] = group, name, told, ("skipped", f"accepted: {result[1]}", result[2])
     title = f"upgrade {upgrade.before} to {upgrade.after} on {upgrade.gpu}"
     return templates().get_template("junit.xml").render(suites=[(title, cases)])

@@ -36,19 +36,19 @@ RULE = (
 )
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
-SIZE, MEMORY = "engine size", "device memory"
+BUILD, SIZE, MEMORY = "build time", "engine size", "device memory"
 MEASURES: Mapping[str, tuple[str, str]] = {
     "latency": ("ms", "run_ms"), "end-to-end latency": ("ms", "end_to_end"),
     "end-to-end latency with a CUDA graph": ("ms", "end_to_end_graph"), THROUGHPUT: ("items/s", "throughput"),
-    "build time": ("s", "build_seconds"), SIZE: ("bytes", "engine_bytes"),
+    BUILD: ("s", "build_seconds"), SIZE: ("bytes", "engine_bytes"),
     MEMORY: ("bytes", "device_memory_bytes"),
 }  # fmt: skip
 """Measure → its unit, and its name in a record; a latency over many runs is preferred to ``run_ms``."""
 SPEEDS = tuple(measure for measure, (unit, _) in MEASURES.items() if unit in {"ms", "items/s"})
 """How fast an engine is."""
-TIMES = (*SPEEDS, "build time")
+TIMES = (*SPEEDS, BUILD)
 """Figures that hang on how busy the host and the GPU were: only compared with the clocks under load."""
-MATTERS: Mapping[str, float] = {"build time": 1.0, SIZE: 2.0**20, MEMORY: 2.0**20}
+MATTERS: Mapping[str, float] = {BUILD: 1.0, SIZE: 2.0**20, MEMORY: 2.0**20}
 """Measure → what it must grow by (s, bytes) to be beyond the limit: the plan of a few kilobytes that gets
 fourteen times as large costs nobody anything. Device memory is what an engine needs beside its weights, so
 what it grows by is also held against both (the plan stands for the weights)."""
@@ -121,11 +121,14 @@ def _span(values: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def make_performance(entries: Entries, before: str, after: str, limit: float) -> tuple[PerformanceLine, ...]:
+def make_performance(
+    entries: Entries, before: str, after: str, limit: float, build: float = 0.0
+) -> tuple[PerformanceLine, ...]:
     """Return each figure of each case that was measured or recorded at both versions; no controls.
 
-    ``limit``: what the figure after may be of that before; 0: nothing is compared. One version is compared
-    with itself: every other engine with those between.
+    ``limit``: what the figure after may be of that before; 0: nothing is compared. ``build``: the same of
+    build times, where it is another. One version is compared with itself: every other engine with those
+    between.
     """
     lines: list[PerformanceLine] = []
     for entry in entries.all if limit else ():
@@ -134,11 +137,11 @@ def make_performance(entries: Entries, before: str, after: str, limit: float) ->
             continue
         was = entries.at(cell.repro.id, cell.case.id, before)
         if was is not None and was.record is not None and entry.record is not None:
-            lines += _compare(was, entry, limit)
+            lines += _compare(was, entry, limit, build or limit)
     return tuple(lines)
 
 
-def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]:
+def _compare(was: Entry, will: Entry, limit: float, build: float) -> Iterator[PerformanceLine]:
     """Yield each measure that both sides have, or that the probe says why one side has not."""
     versions = was.cell.version.name, will.cell.version.name
     (old, new), quiet = _sides(was.records, will.records), _sides(_quiet(was), _quiet(will))
@@ -165,7 +168,7 @@ def _compare(was: Entry, will: Entry, limit: float) -> Iterator[PerformanceLine]
         if before and after:
             growth = max(MATTERS.get(measure, 0.0), (limit - 1) * sum(held) if measure == MEMORY else 0.0)
             why_not = conditions or (BESIDE if measure in TIMES and not alone else "")
-            yield _judge(line, before, after, why_not, limit, growth)
+            yield _judge(line, before, after, why_not, build if measure == BUILD else limit, growth)
             continue
         reasons = [(version, engine.get("not_timed")) for version, engine in every]
         told = (f"{v}: {why[name]}" for v, why in reasons if isinstance(why, Mapping) and why.get(name))

@@ -47,6 +47,8 @@ class UpgradeOptions:
     max_slowdown: float = value("--max-slowdown FACTOR", "how many times the latency, memory, engine size, "
         "build time or time an item may be what it was", default=1.1,
         type=number(float, 1, "factor of 1 or more, such as 1.10"))  # fmt: skip
+    max_build_slowdown: float | None = value("--max-build-slowdown FACTOR", "the same of build time alone",
+        type=number(float, 1, "factor of 1 or more, such as 2"))  # fmt: skip
     no_performance: bool = flag("--no-performance", "leave latency, throughput, memory, engine size and "
         "build time out")  # fmt: skip
     full: bool = flag("--full", "print the whole report instead of one screen")
@@ -69,7 +71,8 @@ class UpgradeOptions:
         gpus = self.project.selection.gpus
         words = ["--from", self.before, "--to", self.after, *(["--gpu", gpus[0]] if gpus else [])]
         words += [*self.restricted, *model_options(self.model), *typed(self.model, "check", "explain")]
-        words += typed(self, "models", "tag", "baseline", "code", "max_slowdown", "no_run", "no_performance")
+        words += typed(self, "models", "tag", "baseline", "code", "max_slowdown", "max_build_slowdown")
+        words += typed(self, "no_run", "no_performance")
         return f"{DOOR} upgrade -- {shlex.join([*words, *file_options(self.project)])}"
 
 
@@ -97,11 +100,15 @@ def model_options(model: ModelOptions) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """A model of the user's own: its section of the report, its entries, and its ``max_slowdown``, or 0."""
+    """A model of the user's own: its section of the report, its entries, and its limits, or 0.
+
+    ``build``: its ``max_build_slowdown``.
+    """
 
     section: ModelSection
     entries: Entries
     limit: float = 0.0
+    build: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

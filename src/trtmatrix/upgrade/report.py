@@ -260,13 +260,21 @@ class Upgrade:
     def exit_code(self) -> ExitCode:
         """What ``upgrade`` ends with: the answer's code, 11 where code must change first, 2 for a mistake.
 
-        It is 0 where nothing is new since an accepted report.
+        It is 0 where nothing is new since an accepted report, whose mistakes are no reason for 2.
         """
         if self.baseline is not None and not self.baseline.new:
             return ExitCode.AS_EXPECTED
         gate = {ExitCode.DONT} if self.api.must_change else set[ExitCode]()
-        gate |= {ExitCode.USAGE} if any(model.mistake for model in self.models) else set()
+        mistakes = {mistake_words(model.name, model.mistake) for model in self.models if model.mistake}
+        if self.baseline is not None:
+            mistakes &= {*self.baseline.new}
+        gate |= {ExitCode.USAGE} if mistakes else set()
         return combine_exit_codes({self.decision.exit_code, *gate})
+
+
+def mistake_words(name: str, mistake: str) -> str:
+    """Return a model's mistake as a baseline tells it."""
+    return f"{name}: mistake: {mistake}"
 
 
 def upgrade_json(upgrade: Upgrade) -> str:

@@ -12,10 +12,11 @@ from trtmatrix.suite.model import Evidence
 from trtmatrix.tables.render_text import fill, wrap
 from trtmatrix.tables.table import shorten
 from trtmatrix.upgrade.document import COLUMNS, FIGURES, model_table, titles, words_of
-from trtmatrix.upgrade.report import Decision, FactLine, Upgrade
+from trtmatrix.upgrade.report import Decision, FactLine, Upgrade, Weight
 
-HEIGHT, STEPS, ROWS, REASONS = 40, 15, 21, 5
-"""Lines of a screen, the most of commands that would settle it and of models, and room for reasons."""
+HEIGHT, STEPS, ROWS, REASONS, HELP = 40, 15, 21, 6, 5
+"""Lines of a screen, the most of commands that would settle it and of models, room for reasons, and the most
+of a reason that tells what helps."""
 _LOOKS = ((4, 24, True), (4, 24, False), (3, 18, False), (2, 18, False), (1, 18, False), (1, 14, False))
 """Looks of a row of a model, the roomiest first: how many measures, most letters of a cell, with spreads."""
 
@@ -46,13 +47,15 @@ def render_screen(upgrade: Upgrade, width: int) -> str:
     title, steps = "To settle it", []
     for item in upgrade.lacking if len(rows) < STEPS else ():
         command = _break_command(item.command, width, "    ") if item.command else ()
-        steps.append([*note(item.what, first="  ", later="    ", most=2), *command])
+        words = note(item.what, first="  ", later="    ", most=2 if command else None)
+        steps.append([*words, *command])
     if not steps and upgrade.decision in {Decision.GO, Decision.GO_WITH_WORKAROUNDS} and upgrade.engines:
         title, steps = "Before you move", [note(upgrade.engines[0].text, first="  ", later="    ")]
     room = HEIGHT - len(head) - len(rows) - len(below) - 3 - REASONS
     below += ["", title, *fill(steps, min(STEPS, room) - 2, "more command{s}")] if steps else []
     below += ["", "All of it: --full, or -o report.html (.md, .json)", verdict]
-    why = [_reason_lines(reason, width, 1 if several else 2) for reason in upgrade.reasons]
+    most = {Weight.WORKAROUND: HELP}  # of what helps nothing is cut: it is what to do
+    why = [_reason_lines(r, width, most.get(r.weight, 1 if several else 2)) for r in upgrade.reasons]
     room = HEIGHT - len(head) - len(rows) - len(below) - 2
     reasons = ["", "Why", *fill(why, room, "more reason{s}")] if why else []
     return "\n".join([*head, *rows, *reasons, *below]) + "\n"

@@ -92,6 +92,23 @@ def test_the_report_as_text_markdown_and_json() -> None:
     check_golden("bisect.json", bisect_json(report))
 
 
+def test_versions_that_were_not_run_are_one_line_and_reports_of_them_are_said() -> None:
+    silent = Reply(answer=CANNOT_SAY, words="not run", reason="no record; no NVIDIA GPU here")
+    report, _ = search("GB??????", hints={5: GOOD}, stored={0: "G", 1: "B"})
+    report.replies.update(dict.fromkeys(range(2, 8), silent))
+    text = render_bisect_text(report)
+    reason = "cannot say  not run: no record; no NVIDIA GPU here"
+    shown = [" ".join(line.split("  ")[0].split()) for line in text.splitlines() if reason in line]
+    assert shown == ["10.2.0 to 10.4.0 (3)", "10.5.0", "10.6.0 to 10.7.0 (2)"]
+    assert re.search(f"10.5.0 .* {reason} +reported or recorded as good", text)
+    assert (
+        "nothing newer is known to be good (not tested, but reported or recorded: 10.5.0 good).\n"
+    ) in text
+    assert "image nvcr.io/x@sha256:" + "1" * 64 in text
+    assert "…" not in text
+    assert "…" in render_bisect_text(report, 56)
+
+
 def stored(entry: Entry, rebuilds: int = 1, *, can_run: bool = True) -> Reply | None:
     return stored_reply(entry, rebuilds, can_run=can_run, current={}, images={})
 
@@ -151,6 +168,7 @@ def test_a_case_is_looked_up_in_stored_records_alone(
 ) -> None:
     assert bisect(tmp_path, "--case", "controls/matmul-softmax-fp32", "--gpu", "H200", "--no-run") == 1
     said = capsys.readouterr().out
+    assert "…" not in said, "no terminal"
     assert "controls/matmul-softmax-fp32 (" in said
     rows = re.search(r"\n0 of \d+ versions run, (\d+) known without a run", said)
     assert rows

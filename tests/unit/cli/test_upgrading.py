@@ -39,6 +39,36 @@ def test_what_makes_no_sense_is_refused(capsys: pytest.CaptureFixture[str]) -> N
     check_golden("upgrade/refused.txt", told)
 
 
+def test_several_models_are_told_how_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*MOVE, "--model", "a.onnx", "--model", "my b.onnx"]) == 2
+    told = capsys.readouterr().err
+    assert "one model at a time; several: --models a.onnx --models 'my b.onnx'" in told
+    assert cli.run(["run", "--model", "a.onnx", "--model", "b.onnx"]) == 2
+    assert "--models" not in capsys.readouterr().err
+
+
+def test_help_lists_the_versions_of_this_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.run(["upgrade", "--help"]) == 0
+    text = capsys.readouterr().out
+    versions = text.partition("Versions of matrix.yaml for --from and --to")[2]
+    names = set(re.findall(r"[\w.-]+", versions))
+    assert {"8.6.0", "10.8.0", "tensorrt-rtx-1.7", "onnxruntime-1.31.1"} <= names
+    assert max(map(len, versions.splitlines())) <= 80
+    assert not re.search(r"--(trt|runtime|python)\b", text), "they are refused"
+    assert "--gpu GPU" in text
+    monkeypatch.chdir(tmp_path)
+    for content in (None, "versions: [", "schema: 1\n"):  # none, and mistakes
+        if content is not None:
+            Path("matrix.yaml").write_text(content)
+        assert cli.run(["upgrade", "--help"]) == 0
+        printed = capsys.readouterr()
+        assert "--from VERSION" in printed.out
+        assert "Versions of" not in printed.out + printed.err
+
+
 def test_an_answer_needs_a_gpu() -> None:
     with pytest.raises(UsageError, match="no GPU is in this host: name the GPU that you deploy on"):
         choose_gpu([], [], [])
@@ -61,11 +91,11 @@ def test_json_and_files_hold_the_same_answer(tmp_path: Path, capsys: pytest.Capt
 
 def test_the_command_is_told_as_it_was_given() -> None:
     words = ["--repro", "sdpa-scale", "--results", "my results", "--code", "src", "--no-run"]
-    words += ["--max-slowdown", "1.2", "--no-performance"]
+    words += ["--max-slowdown", "1.2", "--max-build-slowdown", "2.0", "--no-performance"]
     options = parse([*MOVE, *words])[1]
     assert options.command == (
         "nox -s upgrade -- --from 10.7.0 --to 10.8.0 --gpu L4 --repro sdpa-scale --code src "
-        "--max-slowdown 1.2 --no-run --no-performance --results 'my results'"
+        "--max-slowdown 1.2 --max-build-slowdown 2.0 --no-run --no-performance --results 'my results'"
     )
     assert parse(["upgrade", *shlex.split(options.command)[4:]])[1] == options
 

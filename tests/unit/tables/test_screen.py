@@ -244,6 +244,23 @@ def test_what_became_wrong_comes_before_what_was_wrong_all_along() -> None:
     assert second.text.startswith("all-along 8.5.3.1, 8.6.0: 1 of 1 case wrong")
 
 
+def test_a_finding_names_the_issue_that_tells_of_each_version() -> None:
+    issue = "https://github.com/NVIDIA/TensorRT/issues/{}"
+    repro = make_repro(
+        make_case("plain"), id="clip",
+        expectations=(
+            make_expectation(Verdict.FAIL, "==8.5.1.7", source=issue.format(2521)),
+            make_expectation(Verdict.FAIL, "==8.5.3.1", source="https://github.com/onnx/onnx-tensorrt"),
+        ),
+    )  # fmt: skip
+    values = {"8.5.1.7": 1373.4, "8.5.2.2": 175.0, "8.5.3.1": 1373.4, "8.6.0": 1373.4}
+    entries = [make_entry(make_cell(repro, version=name), value) for name, value in values.items()]
+    told = {item.text for item in make_answer(entries).news if item.word.startswith("BAD")}
+    assert "clip 8.5.1.7: 1 of 1 case wrong; ok in 8.5.2.2, BAD in 8.5.3.1 (NVIDIA/TensorRT#2521)" in told
+    (other,) = (text for text in told if text.startswith("clip 8.5.3.1, 8.6.0: "))
+    assert other.endswith("was ok in 8.5.2.2 (NVIDIA/TensorRT#4333)")
+
+
 def test_colours_add_nothing_and_controls_stay_plain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from builders import H200, make_case, make_expectation, make_repro, make_version
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from judge.test_published import entries as published
 from shown import PATIENT
 from upgrades import FLOOR, NEW, OLD, PLAIN, answer, ask, entries_for, entry, own
 
@@ -16,17 +17,18 @@ from trtmatrix.api.types import ApiChange, ApiSection, ApiUse, ChangeKind
 from trtmatrix.judge.differences import Difference
 from trtmatrix.judge.noise import HIDES, NO_FLOOR, NO_FLOOR_OF
 from trtmatrix.model.outcomes import CheckOutcome, Integers
+from trtmatrix.model.own_model import ModelOptions
 from trtmatrix.model.static_check import NodeAt, NodeGroup, StaticCheck
 from trtmatrix.plan.context import ProjectOptions
 from trtmatrix.suite.matrix import Matrix, Source, Version
 from trtmatrix.suite.model import Basis, Cause, Evidence, Gpu, Verdict
 from trtmatrix.suite.repros import Effect, Workaround
-from trtmatrix.upgrade.decide import decide
+from trtmatrix.upgrade.decide import ASKED, EXPLAINED, JUDGED, MENDED, OTHERS, decide
 from trtmatrix.upgrade.document import render_markdown
 from trtmatrix.upgrade.facts import make_engines, make_hardware
-from trtmatrix.upgrade.findings import Standing, standing_of, weigh
+from trtmatrix.upgrade.findings import Entries, Standing, make_findings, standing_of, weigh
 from trtmatrix.upgrade.model_section import with_nodes
-from trtmatrix.upgrade.question import Own
+from trtmatrix.upgrade.question import NOT_RUN, Own
 from trtmatrix.upgrade.report import Change, Decision, FactLine, SampleFigure, Side, Upgrade, Weight
 from trtmatrix.upgrade.screen import render_screen
 
@@ -80,6 +82,97 @@ def test_a_measured_regression_with_a_work_around_is_told_beside_cases_that_nobo
         ("sdpa", Weight.WORKAROUND), ("other", Weight.LACKING),
     ]  # fmt: skip
     assert finding.why.startswith("sdpa ")
+
+
+def test_a_work_around_helps_the_cases_alone_that_it_is_for() -> None:
+    was, will = {"sdpa": "good3", "other": "good3"}, {"sdpa": "bad3", "other": "bad3", "explicit": "good3"}
+    ways = (Workaround(what="write it out", case="explicit", cases=("sd*",)),)
+    repro = make_repro(make_case("sdpa"), make_case("other"), make_case("explicit"), workarounds=ways)
+    upgrade = decide(ask(entries_for(was, will, repro)))
+    assert upgrade.decision is Decision.DONT
+    (finding,) = upgrade.findings
+    other, sdpa = finding.cases
+    assert (other.case, other.weight) == ("other", Weight.AGAINST)
+    assert other.why.endswith("; no work-around for it has passed")
+    assert (sdpa.case, sdpa.weight) == ("sdpa", Weight.WORKAROUND)
+    assert sdpa.why.endswith("; what helps: write it out (explicit passed)")
+    assert finding.why.endswith("; no work-around for other has passed")
+
+
+def test_what_helps_against_the_lost_layout_is_what_ran_in_the_same_form() -> None:
+    """By the published records; what ran in another type or operator alone says so."""
+    mine = [entry for entry in published() if entry.cell.repro.id == "transpose-constant"]
+    (finding,) = make_findings(Entries(mine), "8.5.3.1", "8.6.0")
+    helps = {
+        line.case: line.why.partition("what helps: ")[2]
+        for line in finding.cases if line.weight is Weight.WORKAROUND
+    }  # fmt: skip
+    assert len(helps) == 19
+    assert all(helps.values())
+    assert "control-inputs-int32-102" in helps["constant-int32-210"]
+    assert "control-inputs-float-102" in helps["constant-float-210"]
+    for case in ("constant-half-102", "add-float-102", "subtract-float-210"):
+        assert "an input, shown for Mul in float32 (control-inputs-float-102" in helps[case]
+    assert "onehot-input" in helps["onehot-identity"]
+    assert not re.search("Transposes|control-inputs", helps["onehot-identity"])
+    assert "control-inputs-int32-102 passed" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("slow", "slow", "1 case right but not fused at both"),
+        ("said bad", "said bad", "1 case right but not fused at both, 1 reported not to be fused"),
+        ("slow", "good3", "1 case now fused"), ("good3", "slow", "; 1 case right but not fused any more;"),
+        ("unknown", "slow", "; 1 case right but not fused;"), ("slow", "bad3", "; 1 case worse;"),
+        ("unsupported by this version", "good3", "1 case new (not supported at 10.7.0)"),
+        ("unsupported by this version", "bad3", "1 case bad (not supported at 10.7.0)"),
+        ("bad3", "good3", "1 case fixed"),
+    ],
+)  # fmt: skip
+def test_a_finding_says_what_is_slow_and_what_is_new(before: str, after: str, words: str) -> None:
+    remarks = frozenset({"fused"} if before == "said bad" else ())
+    repro = replace(PLAIN, cases=(make_case("sdpa", remarks=remarks), *PLAIN.cases[1:]))
+
+    def known(what: str) -> str:
+        return "bad3" if what == "slow" else what
+
+    entries = entries_for({"sdpa": known(before)}, {"sdpa": known(after)}, repro)
+    for place, what in enumerate((before, after)):
+        outcome = entries[place].outcome
+        if what == "slow" and outcome is not None:
+            outcome = replace(outcome, reason="right, but plain, not fused")
+            entries[place] = replace(entries[place], outcome=outcome)
+    (finding,) = decide(ask(entries)).findings
+    assert words in f"{finding.why};"
+    assert ("wrong" in finding.cases[0].why) is (after == "bad3")
+
+
+def test_what_speaks_for_the_move_is_said_first() -> None:
+    cases = {"sdpa": "good3", "other": "bad3"}
+    upgrade = decide(ask(entries_for(cases, cases, make_repro(make_case("sdpa"), make_case("other")))))
+    assert [r.text for r in upgrade.reasons if r.weight is Weight.FOR] == ["1 case right, 1 bad at both"]
+
+
+def test_the_screen_has_every_work_around_for_what_got_worse() -> None:
+    ways = tuple(
+        Workaround(what=f"{what} the constant in the graph, which was shown for Mul in float32", case=case)
+        for what, case in (("leave out", "explicit"), ("make an input of", "other"))
+    )
+    repro = make_repro(make_case("sdpa"), make_case("explicit"), make_case("other"), workarounds=ways)
+    after = {"sdpa": "bad3", "explicit": "good3", "other": "good3"}
+    screen = render_screen(decide(ask(entries_for({"sdpa": "good3"}, after, repro))), 80)
+    (why,) = re.findall("what helps: (.*)\\[", " ".join(screen.split()))
+    assert why == f"{ways[0].what} (explicit passed); or {ways[1].what} (other passed) "
+
+
+@pytest.mark.parametrize("mine", [(), (own("good3", "good3"),)])
+def test_early_access_is_said_beside_the_answer(mine: tuple[Own, ...]) -> None:
+    after = replace(make_version(NEW), note="early access, from PyPI")
+    models = (Path("models.yaml"),) if mine else ()
+    entries = entries_for({"sdpa": "good3"}, {"sdpa": "good3"})
+    question = ask(entries, after=after, owns=mine, models=models)
+    assert decide(question).summary.endswith(f" {NEW} is early access.")
 
 
 def test_a_control_that_came_out_wrong_takes_the_words_away() -> None:
@@ -364,11 +457,39 @@ def test_code_that_uses_what_is_gone_must_be_changed_first(section: ApiSection, 
     assert (upgrade.summary == "Go, once your code is changed.") is (GONE in section.uses)
 
 
-def test_a_model_that_ran_and_says_nothing_wants_an_acceptance_not_another_run() -> None:
-    (lacking, *_) = answer(own("void", "void")).lacking
-    assert lacking.command.endswith("--to 10.8.0 --check accept.py")
-    (lacking, *_) = answer(own("good3", "unknown")).lacking
-    assert lacking.command.startswith("nox -s upgrade -- --from 10.7.0 --to 10.8.0")
+CHECKED, EXPLAIN = ModelOptions(check=Path("accept.py")), ModelOptions(model=Path("m.onnx"), explain=True)
+NOT_CHECKED = replace(RAISED, error="accept.py was not run: at 10.8.0 none were kept")
+AGAIN = "nox -s upgrade -- --from 10.7.0 --to 10.8.0"
+
+
+@pytest.mark.parametrize(
+    ("mine", "model", "what", "command"),
+    [
+        (own("void", "void"), ModelOptions(), JUDGED, f"{AGAIN} --check accept.py"),
+        (own("good3", "unknown"), ModelOptions(), ASKED, AGAIN),
+        (own("good3", "good1"), ModelOptions(), ASKED, AGAIN),  # another engine, not an acceptance
+        (own("void", "void", check=RAISED), CHECKED, MENDED, f"{AGAIN} --check accept.py"),
+        (own("void", "void", check=RAISED), ModelOptions(), MENDED, AGAIN),  # a list of models names it
+        (own("void", "void", check=NOT_CHECKED), CHECKED, ASKED, f"{AGAIN} --check accept.py"),
+        (own("built", "built"), ModelOptions(), NOT_RUN, ""),
+        (own("bad3", "bad3"), ModelOptions(), EXPLAINED, f"{AGAIN} --explain"),
+        (own("good3", "bad3"), ModelOptions(), EXPLAINED, f"{AGAIN} --explain"),
+        (own("bad3", "bad3"), EXPLAIN, OTHERS, "nox -s matrix -- --model m.onnx --gpu H200"),
+        (own("good3", "crashed"), EXPLAIN, OTHERS, "nox -s matrix -- --model m.onnx --gpu H200"),
+    ],
+)
+def test_what_to_do_next_about_a_model(mine: Own, model: ModelOptions, what: str, command: str) -> None:
+    upgrade = decide(ask(entries_for({}, {}), owns=(mine,), model=model))
+    own_steps = upgrade.lacking[: len(upgrade.lacking) - 1]  # the last is of the findings
+    assert [(item.what, item.command) for item in own_steps] == [(what, command)]
+    assert command or what in " ".join(render_screen(upgrade, 80).split()), "it is all that there is to say"
+    many = decide(ask(entries_for({}, {}), owns=(mine,), models=(Path("models.yaml"),)))
+    assert (what is OTHERS) or [item.what for item in many.lacking] == [what]
+
+
+def test_a_model_that_is_wrong_at_both_versions_is_said_to_be() -> None:
+    summary = answer(own("bad3", "bad3"), "good3").summary
+    assert summary == "Not enough evidence: your model is wrong at both versions."
 
 
 SOURCE = "https://github.com/NVIDIA/TensorRT/issues/3447"
@@ -385,7 +506,7 @@ def looked_at(mine: Own, *found: tuple[str, NodeAt]) -> Own:
         what="a constant factor", instead="leave the Transposes out", at=dict(found),
     )  # fmt: skip
     check = StaticCheck(
-        model="my.onnx", opset=17, nodes=9, versions=(OLD, NEW), rules=24, silent=(),
+        model="my.onnx", opset=17, nodes=9, versions=(OLD, NEW), rules=24, silent=(), untested=(),
         groups=(group,) if found else (),
     )  # fmt: skip
     return Own(section=with_nodes(mine.section, check, OLD, NEW), entries=mine.entries)
