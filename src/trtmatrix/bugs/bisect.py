@@ -59,7 +59,7 @@ FOLDER = "bisect"
 """Where in the cache the records of images lie that matrix.yaml does not name, a folder for each image."""
 
 CELL = 56
-"""Letters of a cell of the table in a terminal; in a pipe or file nothing is cut."""
+"""Letters of a cell of the table in a terminal; in a pipe or file there may be 300."""
 
 SKIP, ABORT = 125, 128
 """Exit codes as ``git bisect run`` reads them: https://git-scm.com/docs/git-bisect#_bisect_run."""

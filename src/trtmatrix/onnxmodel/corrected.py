@@ -153,7 +153,7 @@ class AveragePool(_Versioned, _AveragePool):  # type: ignore[misc]  # of Any
     """The evaluator moves the windows where ``ceil_mode`` makes the last one longer than what there is."""
 
     def _run(
-        self, x: Array, kernel_shape: Sequence[int], count_include_pad: int, **attributes: Any
+        self, x: Array, kernel_shape: Sequence[int], count_include_pad: int = 0, **attributes: Any
     ) -> tuple[Array]:
         if not attributes.get("ceil_mode") or attributes.get("auto_pad", "NOTSET") != "NOTSET":
             told = {"kernel_shape": kernel_shape, "count_include_pad": count_include_pad}

@@ -91,7 +91,7 @@ def split_launch(launch: Launch, parts: int, seconds: Seconds, stored: Iterable[
     Cells that have built the same engine, as ``stored`` records say, go together: only then it is built once.
     Those of one repro, which stand together, mostly stay so.
     """
-    groups = share_engines(launch.cells, stored) if parts > 1 else [list(launch.cells)]
+    groups = share_engines(launch.cells, stored if parts > 1 else ())
     takes = [sum(seconds.get(cell.id, 1.0) for cell in group) for group in groups]
     shares, before, total = dict[int, list[Cell]](), 0.0, sum(takes) or 1.0
     for group, own in zip(groups, takes, strict=True):

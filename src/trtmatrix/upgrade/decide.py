@@ -187,7 +187,7 @@ def _ask_of_model(question: Question, models: Sequence[ModelSection]) -> Iterato
         EXPLAINED: f"{command} --explain", OTHERS: others,
     }  # fmt: skip
     found = set[str]()
-    for model in models:
+    for model in (model for model in models if not model.mistake):
         sides = [side for line in model.cases for side in (line.before, line.after)]
         after, check = {standing_of(line.after) for line in model.cases}, model.check
         silent = not limited and check is None and all(side.verdict is not None for side in sides)
@@ -236,7 +236,7 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
             seen = sum(all(line.weight is not Weight.LACKING for line in f.cases) for f in able)
             verb = "is" if seen == 1 else "are"
             text = f"{seen} of {counted(len(able), 'finding')} {verb} known well enough at {after}"
-            text = "your model is wrong at both versions" if models else text
+            text = _tell_own(models, after) if models else text
             text = f"too little is known of {' and '.join(mine)}" if mine else text
             feared = [f.repro for f in findings if any(line.after.feared for line in f.cases)]
             but = f"; not tested, but expected to fail: {', '.join(feared)}" if feared else ""
@@ -247,6 +247,15 @@ def _summarise(question: Question, upgrade: Upgrade) -> str:
     text += _tell_early(question)
     restricted = " ".join(question.options.restricted)
     return f"{text} Only what {restricted} leaves was looked at." if restricted else text
+
+
+def _tell_own(models: Sequence[ModelSection], after: str) -> str:
+    """Say why models give no reason to move, though nothing about them is lacking."""
+    sides = (side for model in models for line in model.cases for side in (line.before, line.after))
+    if any(model.mistake for model in models):
+        return "your model has a mistake to mend"
+    wrong = {standing_of(side) for side in sides} <= {Standing.BAD, Standing.SAID_BAD}
+    return "your model is wrong at both versions" if wrong else f"your model is not right at {after} either"
 
 
 def _tell_early(question: Question) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,13 +75,13 @@ def compare_with(upgrade: Upgrade, file: Path, owns: Sequence[Own] = ()) -> Base
             if accepted[name] != now[name]:
                 told = f"its {name} is {accepted[name]}, here it is {now[name]}: make it again"
                 raise UsageError(f"--baseline {file}: {told}")
-        old = dict(find_problems(accepted))
+        old = _by_key(accepted)
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"--baseline {file}: no report of upgrade -o report.json: {why}") from error
-    problems, new, same = dict(find_problems(now)), list[str](), list[str]()
+    problems, new, same = _by_key(now), list[str](), list[str]()
     for key, problem in problems.items():
-        _, name, what = key
+        (_, name, what), _ = key
         own = limits.get(name)
         limit = (own.build if what == BUILD else 0.0) or own.limit if own else UpgradeOptions.max_slowdown
         was = old[key].results if key in old else {}
@@ -97,13 +98,22 @@ def compare_with(upgrade: Upgrade, file: Path, owns: Sequence[Own] = ()) -> Base
     return Baseline(file=str(file), new=tuple(new), gone=gone, same=tuple(same))
 
 
+def _by_key(report: Mapping[str, Any]) -> dict[tuple[Key, int], Problem]:
+    """Return a report's problems by key and number: two rules may speak of the same nodes."""
+    found, seen = dict[tuple[Key, int], Problem](), Counter[Key]()
+    for key, problem in find_problems(report):
+        found[key, seen[key]] = problem
+        seen[key] += 1
+    return found
+
+
 def is_worse(now: Result, accepted: Result | None, limit: float) -> bool:
     """Return whether a result is worse than the accepted one: weightier, of another verdict, or larger.
 
     Larger: a ratio more than ``limit`` times, any error more than :data:`ERROR_GROWTH` times as large, or NaN
     or infinity where all was finite. A size that the accepted result has not is compared with nothing.
     """
-    if accepted is None or now.verdict != accepted.verdict:
+    if accepted is None or (now.verdict and accepted.verdict and now.verdict != accepted.verdict):
         return True
     weights = [weight.value for weight in Weight]
     if weights.index(now.weight) < weights.index(accepted.weight):
@@ -258,8 +268,9 @@ def render_junit(upgrade: Upgrade) -> str:
         cases.append(("code", "code", [], ended))
     if (new := _tell_new(upgrade)) is not None:
         for place, (group, name, told, result) in enumerate(cases):
-            if result and (group, name) in new:
-                cases[place] = group, name, told, (result[0], new[group, name], result[2])
+            if (group, name) in new:
+                kind, _, known = result or ("failure", "", "worse than accepted")
+                cases[place] = group, name, told, (kind, new[group, name], known)
             elif result and result[0] != "skipped":
                 cases[place] = group, name, told, ("skipped", f"accepted: {result[1]}", result[2])
     title = f"upgrade {upgrade.before} to {upgrade.after} on {upgrade.gpu}"

@@ -250,6 +250,11 @@ def test_a_split_loses_nothing_and_is_balanced(times: list[float], parts: int, r
     assert max(totals) <= (ideal + max(*times, ideal / 2)) * 1.000001
 
 
+def test_a_launch_without_cells_has_no_part() -> None:
+    """As where each of its cells has a GPU to itself, and comes later."""
+    assert split_launch(launch("10.7.0", make_cell()).of(()), 0, {}) == []
+
+
 def test_cells_that_build_the_same_engine_stay_together() -> None:
     """As the newest records say, of whatever version; a cell may join two groups to one."""
     engines = {"c0": "x", "c1": "y", "c2": "z", "c4": "x y", "c5": "z"}

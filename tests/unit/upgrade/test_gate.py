@@ -200,6 +200,27 @@ def test_more_wrong_elements_of_integers_are_new(now: int, new: bool, tmp_path: 
     assert bool(since(wrong(3), upgrade, tmp_path).new) is new
 
 
+def test_mended_integers_are_not_new_though_the_rest_says_nothing(tmp_path: Path) -> None:
+    wrong = Integers(output="y", version="10.8.0", count=100, differ=5, beyond=5)
+    accepted, now = (model("m", "good3", "void", integers=found) for found in ((wrong,), ()))
+    assert not since(answer(accepted), answer(now), tmp_path).new
+    assert since(answer(now), answer(accepted), tmp_path).new
+
+
+def test_a_second_problem_of_the_same_nodes_is_new(tmp_path: Path) -> None:
+    def known(*rules: str) -> Upgrade:
+        reasons = [
+            FactLine(topic="your model", text=f"Resize ×1 (r): {rule}", weight=Weight.AGAINST)
+            for rule in rules
+        ]
+        upgrade = answer(model("m"))
+        return replace(upgrade, models=(replace(upgrade.models[0], reasons=tuple(reasons)),))
+
+    assert since(known("antialiasing"), known("antialiasing", "axes"), tmp_path).new == (
+        "m: Resize ×1 (r): axes",
+    )
+
+
 def test_another_verdict_is_new(tmp_path: Path) -> None:
     wrong, crashed = failing(9.0), model("m", "good3", Cause.CRASHED.value)
     flaky = failing(9.0, verdict=Verdict.FLAKY)
@@ -287,6 +308,14 @@ def test_what_is_new_is_red_in_junit_and_says_what(tmp_path: Path) -> None:
         "m": "failure", "odd": "skipped", "worse": "failure",
     }  # fmt: skip
     assert str(found["m"][1]).endswith("(accepted: FAIL 9)")
+
+
+def test_a_finding_with_a_work_around_is_red_once_it_is_worse(tmp_path: Path) -> None:
+    accepted, now = (worse_finding(floors, "a", weight=Weight.WORKAROUND) for floors in (100.0, 1000.0))
+    assert not ended(now)
+    assert ended(replace(now, baseline=since(accepted, now, tmp_path))) == {
+        "sdpa-scale": ("failure", "worse (a FAIL 1000, accepted: FAIL 100)")
+    }
 
 
 def test_an_accepted_gpu_and_finding_are_skipped_in_junit(tmp_path: Path) -> None:

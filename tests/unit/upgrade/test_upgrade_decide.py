@@ -488,8 +488,18 @@ def test_what_to_do_next_about_a_model(mine: Own, model: ModelOptions, what: str
 
 
 def test_a_model_that_is_wrong_at_both_versions_is_said_to_be() -> None:
-    summary = answer(own("bad3", "bad3"), "good3").summary
-    assert summary == "Not enough evidence: your model is wrong at both versions."
+    refused = own("crashed", "crashed")
+    refused = replace(refused, section=replace(refused.section, reference="none: refused"))
+    for mine, words in (
+        (own("bad3", "bad3"), "wrong at both versions"),
+        (own("crashed", "bad3"), f"not right at {NEW} either"),
+    ):
+        assert answer(mine, "good3").summary == f"Not enough evidence: your model is {words}."
+    mistaken = decide(ask(entries_for({}, {}), owns=(refused,), model=ModelOptions(model=Path("m.onnx"))))
+    assert "your model has a mistake to mend" in mistaken.summary
+    assert not any("m.onnx" in item.command for item in mistaken.lacking[:-1]), (
+        "no other version would take it"
+    )
 
 
 SOURCE = "https://github.com/NVIDIA/TensorRT/issues/3447"
