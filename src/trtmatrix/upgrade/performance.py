@@ -36,6 +36,7 @@ RULE = (
 )
 THROUGHPUT = "throughput"
 """The only measure of which more is better: it is compared as the time that an item takes."""
+FIRST = "first of its process"
 BUILD, SIZE, MEMORY = "build time", "engine size", "device memory"
 MEASURES: Mapping[str, tuple[str, str]] = {
     "latency": ("ms", "run_ms"), "end-to-end latency": ("ms", "end_to_end"),
@@ -160,7 +161,9 @@ def _compare(was: Entry, will: Entry, limit: float, build: float) -> Iterator[Pe
     for measure, (unit, name) in MEASURES.items():
         # What took time counts of engines that had the GPU for themselves, where both sides have such.
         alone = measure in TIMES and all(quiet)
-        before, after = (_figures(side, measure, many=many) for side in (quiet if alone else (old, new)))
+        sides = quiet if alone else (old, new)
+        sides = _warm(sides) if measure == BUILD else sides
+        before, after = (_figures(side, measure, many=many) for side in sides)
         line = PerformanceLine(
             repro=will.cell.repro.id, case=will.cell.case.id, measure=measure, unit=unit,
             before=_spread(before, measure), after=_spread(after, measure), by_turns=turns,
@@ -229,9 +232,22 @@ def _board(gpu: Mapping[str, Any], name: str) -> str:
 
 
 def _engines(records: Sequence[Record]) -> tuple[Engine, ...]:
-    """Return the facts of every engine that was built and run."""
-    builds = (build for r in records if r.ended == RAN for build in r.data.get("builds") or [r.data])
-    return tuple(build["engine"] for build in builds if isinstance(build.get("engine"), Mapping))
+    """Return the facts of every engine that was built and run, and whether it was its process's first."""
+    return tuple(
+        {**build["engine"], FIRST: number == 0 and (record.data.get("worker") or {}).get("position") == 0}
+        for record in records if record.ended == RAN
+        for number, build in enumerate(record.data.get("builds") or [record.data])
+        if isinstance(build.get("engine"), Mapping)
+    )  # fmt: skip
+
+
+def _warm(sides: tuple[tuple[Engine, ...], ...]) -> tuple[tuple[Engine, ...], ...]:
+    """Return engines that were not the first of their process, where each side has enough of them.
+
+    TensorRT loads what it needs with the first build, which takes several times as long.
+    """
+    warm = tuple(tuple(engine for engine in side if not engine[FIRST]) for side in sides)
+    return warm if min(map(len, warm)) >= LEAST_ENGINES else sides
 
 
 def _figures(engines: Sequence[Engine], measure: str, *, many: bool) -> list[Figure]:

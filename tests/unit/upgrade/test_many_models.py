@@ -231,6 +231,25 @@ def test_a_slower_case_is_a_note_and_a_slower_model_is_not_to_be_moved(after: fl
     assert any("--no-performance" in spot for spot in left_out.not_looked_at)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "ratio", "beyond"), [((22, 4, 5, 4), 2.0, True), ((22, 4, 5), 2.0, False)]
+)
+def test_the_first_build_of_a_process_counts_only_where_others_are_too_few(
+    seconds: tuple[float, ...], ratio: float, beyond: bool
+) -> None:
+    """TensorRT loads what it needs with it: here 17 s on each side."""
+
+    def side(cell: Cell, factor: float) -> Entry:
+        records = []
+        for position, taken in enumerate(seconds):
+            made = timed(cell, (1.0,), build_seconds=taken if position == 0 else taken * factor).records[0]
+            records.append(record_from({**made.data, "worker": {"position": position}}, f"{position}.json"))
+        return replace(timed(cell, (1.0,)), record=records[0], records=tuple(records))
+
+    (line,) = (x for x in compare(side(OLD_CELL, 1.0), side(NEW_CELL, 2.0)) if x.measure == "build time")
+    assert (line.ratio, line.beyond_limit) == (ratio, beyond)
+
+
 def test_build_times_may_have_a_limit_of_their_own() -> None:
     entries = [timed(OLD_CELL, ONE, build_seconds=4.0), timed(NEW_CELL, ONE, build_seconds=7.0)]
     mine = replace(own("good3", "good3"), entries=Entries(entries), limit=1.1)
