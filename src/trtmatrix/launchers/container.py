@@ -128,8 +128,8 @@ class Containers:
     """What all containers of a run are made with: the engine, what they are given, their limits.
 
     ``workers``: how many may share a GPU, which they then do by the host's MPS daemon where one runs. What
-    has a GPU to itself does not: by MPS a process has fewer work queues, so that streams wait which must not.
-    Source: https://docs.nvidia.com/deploy/mps/
+    has a GPU to itself does not: by MPS all processes share one pool of work queues, and a control that needs
+    two streams which do not wait for each other came out right. Source: https://docs.nvidia.com/deploy/mps/
     """
 
     engine: Engine
